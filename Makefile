@@ -1,0 +1,40 @@
+# Every target sets up what it needs: .venv is made again when pyproject.toml is newer than its stamp.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+CONFORMANCE := ../shared/conformance
+STAGE := 1
+
+.PHONY: demo test lint bench conformance clean
+
+demo: $(READY)
+	$(VENV)/bin/trxds demo
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest -q
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(READY)
+	$(VENV)/bin/python tests/bench/run.py
+
+ifneq ($(wildcard $(CONFORMANCE)/run.py),)
+conformance: $(READY)
+	$(VENV)/bin/python $(CONFORMANCE)/run.py --driver '$(VENV)/bin/python -u tests/peers/driver.py' --stage $(STAGE)
+else
+conformance:
+	@echo "conformance: $(CONFORMANCE)/run.py is not there, so nothing was compared"
+	@test -z "$${CI:-}"
+endif
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trxds needs Python 3.11 or newer; say make PYTHON=/path/to/python")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
