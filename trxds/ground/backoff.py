@@ -1,0 +1,39 @@
+"""Exponential backoff as gRPC has it (doc/connection-backoff.md); chance is an argument."""
+
+from __future__ import annotations
+
+from random import Random
+
+
+class Backoff:
+    """Delays in seconds: `base`, then × `multiplier` up to `maximum`, each ± `jitter` of itself.
+
+    The jitter comes last, so a delay at the maximum still varies and clients stay apart.
+    """
+
+    __slots__ = ("_base", "_jitter", "_maximum", "_multiplier", "_next", "_random")
+
+    def __init__(
+        self,
+        random: Random,
+        base: float = 1.0,
+        multiplier: float = 1.6,
+        jitter: float = 0.2,
+        maximum: float = 120.0,
+    ) -> None:
+        self._random = random
+        self._base = base
+        self._multiplier = multiplier
+        self._jitter = jitter
+        self._maximum = maximum
+        self._next = base
+
+    def next(self) -> float:
+        """The delay to wait now; the one after it is longer."""
+        delay = self._next
+        self._next = min(delay * self._multiplier, self._maximum)
+        return delay * self._random.uniform(1 - self._jitter, 1 + self._jitter)
+
+    def reset(self) -> None:
+        """Something worked: the next delay is the first one again."""
+        self._next = self._base

@@ -1,0 +1,138 @@
+"""Conflating channels: a newer value replaces an unread one, so nothing queues up.
+
+A hundred changes between two steps of a reader cost it one step. That is right for states,
+configuration and pickers, of which only the latest matters, and wrong for acknowledgements
+and stream data, of which each one does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class Mailbox(Generic[T]):
+    """Many senders, one reader, one unread letter per sender."""
+
+    __slots__ = ("_arrived", "_closed", "_delivered", "_finished", "_letters", "_seen")
+
+    def __init__(self) -> None:
+        self._letters: dict[Hashable, T] = {}
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._seen = trio.lowlevel.ParkingLot()
+        self._delivered = 0  # batches handed to the reader
+        self._finished = 0  # batches it has come back from
+        self._closed = False
+
+    def put(self, sender: Hashable, value: T) -> int:
+        """Leave a letter; it replaces an unread one of the same sender.
+
+        Returns the number of the batch in which the reader will find it, for `seen`.
+        """
+        if not self._closed:
+            self._letters[sender] = value
+            self._arrived.unpark_all()
+        return self._delivered + 1
+
+    def withdraw(self, sender: Hashable) -> None:
+        """Take back an unread letter, so that the dead do not speak for their namesakes."""
+        self._letters.pop(sender, None)
+
+    async def next(self, deadline: float = math.inf) -> dict[Hashable, T]:
+        """What is new since the last call, by sender; empty when `deadline` passed first.
+
+        Always a checkpoint, and taken after it: what arrives while others run is in the batch.
+        """
+        self._finished = self._delivered
+        self._seen.unpark_all()
+        await trio.lowlevel.checkpoint()
+        if not self._letters:
+            with trio.CancelScope(deadline=deadline):
+                while not self._letters:
+                    await self._arrived.park()
+        letters, self._letters = self._letters, {}
+        self._delivered += 1
+        return letters
+
+    async def seen(self, batch: int) -> None:
+        """Wait until the reader has read that batch and come back for the next, or left."""
+        while self._finished < batch and not self._closed:
+            await self._seen.park()
+
+    def close(self) -> None:
+        """The reader is gone: letters are dropped, and whoever waits for it goes on."""
+        self._closed = True
+        self._letters.clear()
+        self._seen.unpark_all()
+
+
+class Cell(Generic[T]):
+    """One writer, many followers of the latest value. A late follower gets it at once."""
+
+    __slots__ = ("_followers", "_value")
+
+    def __init__(self) -> None:
+        self._value: T | None = None
+        self._followers: list[Following[T]] = []
+
+    @property
+    def value(self) -> T | None:
+        """The latest value, or None before the first."""
+        return self._value
+
+    def set(self, value: T) -> None:
+        self._value = value
+        for follower in self._followers:
+            follower.tell(value)
+
+    def follow(self, mailbox: Mailbox[T], sender: Hashable) -> Following[T]:
+        """Put every value from now on, and the one there is, into `mailbox` as `sender`."""
+        follower = Following(self, mailbox, sender)
+        self._followers.append(follower)
+        if self._value is not None:
+            follower.tell(self._value)
+        return follower
+
+    @property
+    def followed(self) -> bool:
+        return bool(self._followers)
+
+    async def all_seen(self) -> None:
+        """Every follower has read the value and come back for the next; leaving counts."""
+        for follower in tuple(self._followers):
+            await follower.seen()
+
+
+class Following(Generic[T]):
+    """One follower's slot in its own mailbox; a watch is this and no task."""
+
+    __slots__ = ("_batch", "_cell", "_left", "_mailbox", "_sender")
+
+    def __init__(self, cell: Cell[T], mailbox: Mailbox[T], sender: Hashable) -> None:
+        self._cell = cell
+        self._mailbox = mailbox
+        self._sender = sender
+        self._batch = 0
+        self._left = False
+
+    def tell(self, value: T) -> None:
+        self._batch = self._mailbox.put(self._sender, value)
+
+    async def seen(self) -> None:
+        # Leaving raises no batch number, so it has to wake the mailbox's waiters itself.
+        while not self._left and self._mailbox._finished < self._batch and not self._mailbox._closed:
+            await self._mailbox._seen.park()
+
+    def leave(self) -> None:
+        """Follow no longer; an unread value is taken back. Idempotent."""
+        if self._left:
+            return
+        self._left = True
+        self._cell._followers.remove(self)
+        self._mailbox.withdraw(self._sender)
+        self._mailbox._seen.unpark_all()

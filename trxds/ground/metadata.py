@@ -1,0 +1,158 @@
+"""Metadata and the three texts that gRPC carries in headers: binary values, messages, timeouts.
+
+The rules are those of gRPC's PROTOCOL-HTTP2. What users pass is checked here once, before
+anything is sent, so that the wire never has to refuse a header half-way.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, overload
+from urllib.parse import quote, unquote_to_bytes
+
+Value: TypeAlias = str | bytes
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+_KEY = re.compile(r"[0-9a-z_.\-]+\Z")
+_VALUE = re.compile(r"[\x20-\x7e]*\Z")
+_RESERVED = frozenset({"te", "content-type", "user-agent", "host", "connection", "grpc-timeout"})
+# What the protocol itself carries in response headers and users are not shown.
+_PROTOCOL = frozenset({b"grpc-status", b"grpc-message", b"content-type", b"grpc-encoding", b"grpc-accept-encoding"})
+
+
+class Metadata(tuple[tuple[str, Value], ...]):
+    """Pairs of lower-case key and value, in order; a key may come several times.
+
+    A key that ends in `-bin` has `bytes`, any other has `str`.
+    """
+
+    __slots__ = ()
+
+    @overload
+    def first(self, key: str) -> Value | None: ...
+    @overload
+    def first(self, key: str, default: Value) -> Value: ...
+    def first(self, key: str, default: Value | None = None) -> Value | None:
+        """The first value of that key, or `default`."""
+        for name, value in self:
+            if name == key:
+                return value
+        return default
+
+    def all(self, key: str) -> list[Value]:
+        """Every value of that key, in order."""
+        return [value for name, value in self if name == key]
+
+
+EMPTY = Metadata()
+
+
+def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
+    """The caller's pairs as Metadata; keys are lowered. `TypeError` or `ValueError` names a bad pair."""
+    return Metadata([_checked(key, value) for key, value in pairs])
+
+
+def _checked(key: str, value: Value) -> tuple[str, Value]:
+    name = key.lower()
+    if not _KEY.match(name):
+        raise ValueError(f"metadata key {key!r}: use letters, digits, '_', '.' and '-' only")
+    if name in _RESERVED or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
+        raise ValueError(f"metadata key {key!r} belongs to the protocol; choose another name")
+    if name.endswith("-bin"):
+        if not isinstance(value, bytes):
+            raise TypeError(f"metadata {key!r} ends in -bin: its value must be bytes, not {type(value).__name__}")
+        return name, value
+    if not isinstance(value, str):
+        raise TypeError(f"metadata {key!r}: its value must be str, not {type(value).__name__}; for bytes end the key in -bin")
+    if not _VALUE.match(value):
+        raise ValueError(f"metadata {key!r}: value {value!r} is not printable ASCII; for bytes end the key in -bin")
+    return name, value
+
+
+def encode(metadata: Iterable[tuple[str, Value]]) -> Headers:
+    """Header fields for the wire; binary values in base64 without padding."""
+    return [
+        (key.encode("ascii"), base64.b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode("ascii"))
+        for key, value in metadata
+    ]
+
+
+def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
+    """What a peer sent, without the pseudo headers and the protocol's own.
+
+    A binary value may hold several, joined by commas, padded or not. One that is no base64 is
+    left out: it is the peer's mistake and not worth the call.
+    """
+    pairs: list[tuple[str, Value]] = []
+    for key, value in headers:
+        if key in _PROTOCOL or key[:1] == b":":
+            continue
+        name = key.decode("latin-1")
+        if key.endswith(b"-bin"):
+            pairs.extend((name, part) for part in map(_decode_binary, value.split(b",")) if part is not None)
+        else:
+            pairs.append((name, value.decode("latin-1")))
+    return Metadata(pairs)
+
+
+def _decode_binary(text: bytes) -> bytes | None:
+    stripped = text.strip().rstrip(b"=")
+    try:
+        return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def find(headers: Sequence[tuple[bytes, bytes]], key: bytes) -> bytes | None:
+    """The first value of a raw header field."""
+    for name, value in headers:
+        if name == key:
+            return value
+    return None
+
+
+# -- grpc-message: UTF-8, every byte outside printable ASCII and '%' itself percent-coded
+
+_PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+
+
+def encode_message(message: str) -> bytes:
+    return quote(message, safe=_PLAIN, errors="replace").encode("ascii")
+
+
+def decode_message(value: bytes) -> str:
+    """Never fails: a broken escape stays as it is, bad UTF-8 becomes U+FFFD."""
+    return unquote_to_bytes(value).decode("utf-8", "replace")
+
+
+# -- grpc-timeout: at most eight digits and a unit
+
+_UNITS = ((b"n", 1e-9), (b"u", 1e-6), (b"m", 1e-3), (b"S", 1.0), (b"M", 60.0), (b"H", 3600.0))
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])\Z")
+_MOST = 99_999_999
+
+
+def encode_timeout(seconds: float) -> bytes:
+    """The finest unit that holds it, rounded up: a server must not give up before its client.
+
+    A time that has passed is sent as 1n, the least there is; endless is the caller's to leave out.
+    """
+    if seconds <= 0:
+        return b"1n"
+    for unit, size in _UNITS:
+        count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MOST else _MOST + 1
+        if count <= _MOST:
+            return b"%d%s" % (max(count, 1), unit)
+    return b"%dH" % _MOST
+
+
+def decode_timeout(value: bytes) -> float | None:
+    """Seconds, or None when the text is no grpc-timeout."""
+    match = _TIMEOUT.match(value)
+    if match is None:
+        return None
+    return int(match[1]) * dict(_UNITS)[match[2]]

@@ -1,0 +1,91 @@
+"""How an RPC ended: a value. The three exceptions that users see are built from it.
+
+Inside trxds a failure that can be expected travels as a `Status`; it becomes an exception
+only at the two doors to the user, `channel/call.py` and `channel/channel.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .metadata import Metadata
+
+
+class StatusCode(enum.IntEnum):
+    """The status codes of gRPC; the values are those of `grpc-status` on the wire."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The outcome of an RPC: `code`, a `message` for people, and `details`.
+
+    `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`),
+    or None when the server sent none.
+    """
+
+    code: StatusCode
+    message: str = ""
+    details: bytes | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.code is StatusCode.OK
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+OK = Status(StatusCode.OK)
+
+
+def unavailable(message: str) -> Status:
+    """The one code that everything xDS ends in: control-plane codes never reach RPCs (A54)."""
+    return Status(StatusCode.UNAVAILABLE, message)
+
+
+class RpcError(Exception):
+    """An RPC did not end with OK. Match on `.status.code`.
+
+    `.initial_metadata` and `.trailing_metadata` are what the server had sent by then; both
+    are empty when the failure is the client's own (no route, no host, a deadline).
+    """
+
+    def __init__(self, status: Status, initial: Metadata | None = None, trailing: Metadata | None = None) -> None:
+        from .metadata import Metadata
+
+        super().__init__(status, initial, trailing)
+        self.status = status
+        self.initial_metadata = initial if initial is not None else Metadata()
+        self.trailing_metadata = trailing if trailing is not None else Metadata()
+
+    def __str__(self) -> str:
+        return str(self.status)
+
+
+class BootstrapError(Exception):
+    """The bootstrap is missing or wrong; raised by `open_channel` before anything runs."""
+
+
+class TrxdsInternalError(Exception):
+    """A bug in trxds ended the channel; `__cause__` has what went wrong. Please report it."""
