@@ -1,0 +1,61 @@
+"""Which virtual host an authority belongs to (A28; the rules are Envoy's).
+
+An exact domain goes before a suffix `*.example.com`, that before a prefix `example.*`, and
+`*` comes last; within a kind the longest wins, and of equals the first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .route import VirtualHost
+
+
+class DomainKind(enum.IntEnum):
+    """In the order of preference."""
+
+    EXACT = 0
+    SUFFIX = 1
+    PREFIX = 2
+    UNIVERSAL = 3
+
+
+def domain_kind(domain: str) -> DomainKind | None:
+    """None is no domain pattern: an empty one, or a star in the middle."""
+    if domain == "*":
+        return DomainKind.UNIVERSAL
+    if domain.startswith("*"):
+        return DomainKind.SUFFIX  # also "*a*", which then matches nothing that is a host
+    if domain.endswith("*"):
+        return DomainKind.PREFIX
+    return DomainKind.EXACT if domain and "*" not in domain else None
+
+
+def domain_matches(domain: str, authority: str) -> bool:
+    """Case does not matter; a star stands for at least one character."""
+    domain, authority = domain.lower(), authority.lower()
+    match domain_kind(domain):
+        case DomainKind.EXACT:
+            return authority == domain
+        case DomainKind.SUFFIX:
+            return len(authority) >= len(domain) and authority.endswith(domain[1:])
+        case DomainKind.PREFIX:
+            return len(authority) >= len(domain) and authority.startswith(domain[:-1])
+        case DomainKind.UNIVERSAL:
+            return True
+        case None:
+            return False
+
+
+def find_virtual_host(virtual_hosts: Sequence[VirtualHost], authority: str) -> VirtualHost | None:
+    """The virtual host for that authority; None when no domain takes it."""
+    matching = [
+        (domain_kind(domain) or 0, -len(domain), index)
+        for index, virtual_host in enumerate(virtual_hosts)
+        for domain in virtual_host.domains
+        if domain_matches(domain, authority)
+    ]
+    return virtual_hosts[min(matching)[2]] if matching else None

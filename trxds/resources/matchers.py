@@ -1,0 +1,142 @@
+"""What a route asks of a path or of a header's value (A28, A63).
+
+The same few texts serve both: `Exact`, `Prefix` and `Pattern` match paths, all of them match
+headers. Looking a header up has rules of its own, which `header_value` holds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.ground.metadata import Metadata, Value
+
+from .regex import Regex
+
+
+def _fold(text: str) -> bytes:
+    """Lower case in ASCII only: other scripts' letters must not fold into ASCII ones."""
+    return text.encode("utf-8", "surrogatepass").lower()
+
+
+# -- texts
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The whole text."""
+
+    text: str
+    ignore_case: bool = False
+
+    def matches(self, value: str) -> bool:
+        return _fold(value) == _fold(self.text) if self.ignore_case else value == self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Every text that begins so; the empty prefix takes all."""
+
+    text: str
+    ignore_case: bool = False
+
+    def matches(self, value: str) -> bool:
+        return _fold(value).startswith(_fold(self.text)) if self.ignore_case else value.startswith(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix:
+    """Every text that ends so."""
+
+    text: str
+    ignore_case: bool = False
+
+    def matches(self, value: str) -> bool:
+        return _fold(value).endswith(_fold(self.text)) if self.ignore_case else value.endswith(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """Every text that has this somewhere."""
+
+    text: str
+    ignore_case: bool = False
+
+    def matches(self, value: str) -> bool:
+        return _fold(self.text) in _fold(value) if self.ignore_case else self.text in value
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Every text that the expression matches as a whole; case is the expression's own affair."""
+
+    regex: Regex
+
+    def matches(self, value: str) -> bool:
+        return self.regex.matches(value)
+
+
+TextMatch: TypeAlias = Exact | Prefix | Suffix | Contains | Pattern
+PathMatch: TypeAlias = Exact | Prefix | Pattern
+
+
+# -- headers
+
+_INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
+_MOST = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A decimal 64-bit integer with `start` ≤ it < `end`; "+3" and " 09" are numbers, "1.5" is none."""
+
+    start: int
+    end: int
+
+    def matches(self, value: str) -> bool:
+        number = _INTEGER.match(value)
+        # Longer than any 64-bit number in whatever spelling: int() is quadratic in its digits.
+        if number is None or len(number[1].lstrip("+-0")) > 19:
+            return False
+        return self.start <= (parsed := int(number[1])) < self.end and -_MOST <= parsed < _MOST
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The header is there (or, with `present` false, is not)."""
+
+    present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderMatch:
+    """One header of the call; `name` is in lower case."""
+
+    name: str
+    test: TextMatch | Range | Present
+    invert: bool = False
+
+    def matches(self, metadata: Metadata) -> bool:
+        return self.accepts(header_value(metadata, self.name))
+
+    def accepts(self, value: str | None) -> bool:
+        """`value` as `header_value` gives it, for callers that look each name up once."""
+        if isinstance(self.test, Present):
+            return ((value is not None) == self.test.present) is not self.invert
+        if value is None:
+            return False  # also when inverted: only a header that is there can differ
+        return self.test.matches(value) is not self.invert
+
+
+def header_value(metadata: Metadata, name: str) -> str | None:
+    """What header matchers and hash policies see of a header: its values joined by commas.
+
+    Binary headers are never seen, and the content type is always gRPC's (A28).
+    """
+    if name.endswith("-bin"):
+        return None
+    if name == "content-type":
+        return "application/grpc"
+    values: list[Value] = metadata.all(name)
+    return ",".join(value for value in values if isinstance(value, str)) if values else None
