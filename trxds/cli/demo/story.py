@@ -1,0 +1,69 @@
+"""What happens to the shop while its customers are in it: five steps, each a change of the mesh.
+
+Which hosts are hit is decided from where the sessions are, so that every step concerns somebody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from .mesh import Host, Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The hosts that the story is about."""
+
+    drained: Host
+    removed: Host
+
+
+def choose_cast(mesh: Mesh, host_of: Mapping[str, str]) -> Cast:
+    """The busiest host of the larger cluster is removed, the busiest of its other zone drains.
+
+    That other zone moves to priority 1 later; the zone of the removed host keeps a sibling at 0.
+    """
+    sessions = Counter(host_of.values())
+    larger, _ = mesh.weights[0]
+    busiest_first = sorted(
+        (host for host in mesh.hosts if host.cluster == larger), key=lambda host: sessions[host.name], reverse=True
+    )
+    removed = busiest_first[0]
+    drained = next(host for host in busiest_first if host.zone != removed.zone)
+    return Cast(drained, removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`title` for people; `change` is the next mesh, or None: the control plane restarts instead."""
+
+    title: str
+    change: Callable[[Mesh], Mesh] | None
+    removes: str | None = None
+
+
+def steps(cast: Cast) -> tuple[Step, ...]:
+    drained, removed = cast.drained, cast.removed
+    zone = (drained.cluster, drained.zone)
+    return (
+        Step(
+            f"{drained.name} goes DRAINING (its sessions may stay)",
+            lambda mesh: replace(mesh, draining=mesh.draining | {drained.name}),
+        ),
+        Step(
+            f"{removed.name} is removed (its sessions must move)",
+            lambda mesh: replace(mesh, removed=mesh.removed | {removed.name}),
+            removes=removed.name,
+        ),
+        Step(
+            "the weights flip from 80/20 to 20/80",
+            lambda mesh: replace(mesh, weights=tuple((name, 100 - weight) for name, weight in mesh.weights)),
+        ),
+        Step(
+            f"zone {drained.zone} of {drained.cluster} moves to priority 1",
+            lambda mesh: replace(mesh, second_choice=mesh.second_choice | {zone}),
+        ),
+        Step("the control plane restarts", None),
+    )

@@ -1,0 +1,69 @@
+"""The demo's clients: sessions, and as much traffic without any."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+import trxds
+
+from .mesh import METHOD
+from .verdict import Record
+
+SESSIONS = 12
+RPCS_EACH = 100
+PATIENCE = 5.0  # seconds for one RPC
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When things happen, in seconds since the demo began."""
+
+    began: float
+    seconds: float
+
+    @property
+    def elapsed(self) -> float:
+        return trio.current_time() - self.began
+
+    async def until(self, share: float) -> None:
+        """Until that share of the demo is over."""
+        await trio.sleep_until(self.began + share * self.seconds)
+
+
+async def run_traffic(channel: trxds.Channel, record: Record, clock: Clock) -> None:
+    """Every client's every RPC, spread evenly over the demo's time."""
+    record.expected = 2 * SESSIONS * RPCS_EACH
+    async with trio.open_nursery() as nursery:
+        for number in range(1, SESSIONS + 1):
+            nursery.start_soon(_session, channel, f"session-{number}", record, clock)
+            nursery.start_soon(_stranger, channel, f"stranger-{number}", record, clock)
+
+
+async def _session(channel: trxds.Channel, name: str, record: Record, clock: Clock) -> None:
+    async with channel.session() as session:
+        add = session.method(METHOD, None, None)
+        await _call_on(name, add, record, clock, lambda host: record.met_in_session(name, host, clock.elapsed))
+
+
+async def _stranger(channel: trxds.Channel, name: str, record: Record, clock: Clock) -> None:
+    await _call_on(name, channel.method(METHOD, None, None), record, clock, record.met)
+
+
+async def _call_on(
+    name: str,
+    add: Callable[..., Awaitable[bytes]],
+    record: Record,
+    clock: Clock,
+    met: Callable[[str], None],
+) -> None:
+    for turn in range(RPCS_EACH):
+        await clock.until(turn / RPCS_EACH)
+        try:
+            host = await add(b"item", timeout=PATIENCE)
+        except trxds.RpcError as error:
+            record.failed(name, error)
+        else:
+            met(host.decode())

@@ -1,0 +1,168 @@
+"""Does a YAML tree have the form of a proto message, and if not, on which line and in which field?
+
+protobuf's own JSON parser stops at its first error and names places in YAML not at all. So the tree
+is walked along the message's descriptor, and the parser is asked about single values only.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from google.protobuf import descriptor_pool, json_format, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """`line` counts from 1; `field` is the path from the resource down, empty for the whole of it."""
+
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (f"line {self.line}", self.field, self.message) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node of the YAML tree, and the way to it."""
+
+    node: yaml.Node
+    path: str
+
+    def problem(self, message: str) -> Problem:
+        return Problem(self.node.start_mark.line + 1, self.path, message)
+
+    def below(self, key: str, node: yaml.Node) -> Place:
+        return Place(node, f"{self.path}.{key}" if self.path else key)
+
+    def item(self, index: int, node: yaml.Node) -> Place:
+        return Place(node, f"{self.path}[{index}]")
+
+
+class Form:
+    """Walks one document; `value_of` gives the plain Python value of a node."""
+
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self._loader = loader
+
+    def value_of(self, node: yaml.Node) -> Any:
+        return self._loader.construct_object(node, deep=True)  # type: ignore[no-untyped-call]
+
+    def packed(self, place: Place) -> Iterator[Problem]:
+        """A message that names its own type: the fields of an Any stand beside its `@type`."""
+        if not isinstance(place.node, yaml.MappingNode):
+            yield place.problem("must be a mapping with '@type'")
+            return
+        kind = next((value for key, value in place.node.value if key.value == "@type"), None)
+        if kind is None:
+            yield place.problem("'@type' is missing")
+            return
+        message = find_message(str(kind.value))
+        if message is None:
+            yield place.below("@type", kind).problem(f"unknown type {kind.value!r}")
+        elif _is_plain(message):
+            yield from self.message(place, message, skip="@type")
+
+    def message(self, place: Place, message: Descriptor, skip: str = "") -> Iterator[Problem]:
+        if message.full_name == "google.protobuf.Any":
+            yield from self.packed(place)
+        elif not _is_plain(message):
+            yield from self._parsed_alone(place, message)
+        elif not isinstance(place.node, yaml.MappingNode):
+            yield place.problem(f"must be a mapping, the fields of {message.full_name}")
+        else:
+            yield from self._fields(place, message, skip)
+
+    def _fields(self, place: Place, message: Descriptor, skip: str) -> Iterator[Problem]:
+        seen: dict[str, int] = {}
+        for key, value in place.node.value:
+            if key.value == skip:
+                continue
+            field = _field_of(message, str(key.value))
+            if field is None:
+                yield place.below(str(key.value), key).problem(_unknown_field(message, str(key.value)))
+            elif field.name in seen:
+                yield place.below(field.name, key).problem(f"is already set on line {seen[field.name]}")
+            else:
+                seen[field.name] = key.start_mark.line + 1
+                yield from self._field(place.below(field.name, value), field)
+
+    def _field(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+        if self.value_of(place.node) is None:
+            return  # null is an unset field, as in proto JSON
+        if _is_map(field):
+            yield from self._map(place, field)
+        elif field.is_repeated:
+            yield from self._list(place, field)
+        else:
+            yield from self._single(place, field)
+
+    def _map(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+        if not isinstance(place.node, yaml.MappingNode):
+            yield place.problem("must be a mapping")
+            return
+        value_field = field.message_type.fields_by_name["value"]
+        for key, value in place.node.value:
+            yield from self._single(place.below(str(key.value), value), value_field)
+
+    def _list(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+        if not isinstance(place.node, yaml.SequenceNode):
+            yield place.problem("must be a list")
+            return
+        for index, node in enumerate(place.node.value):
+            yield from self._single(place.item(index, node), field)
+
+    def _single(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+        if field.message_type is not None:
+            yield from self.message(place, field.message_type)
+            return
+        value = [self.value_of(place.node)] if field.is_repeated else self.value_of(place.node)
+        yield from _refusal(place, field.containing_type, {field.name: value})
+
+    def _parsed_alone(self, place: Place, message: Descriptor) -> Iterator[Problem]:
+        """A type with a JSON form of its own: a duration, a wrapped number, a struct."""
+        yield from _refusal(place, message, self.value_of(place.node))
+
+
+def find_message(type_url: str) -> Descriptor | None:
+    try:
+        return descriptor_pool.Default().FindMessageTypeByName(type_url.rpartition("/")[2])  # type: ignore[no-untyped-call, no-any-return]
+    except KeyError:
+        return None
+
+
+def _refusal(place: Place, message: Descriptor, value: Any) -> Iterable[Problem]:
+    """What protobuf says against the value, if anything, without its account of the way there."""
+    try:
+        json_format.ParseDict(value, message_factory.GetMessageClass(message)())
+    except json_format.ParseError as error:
+        first_line = str(error).partition("\n")[0]
+        reason = first_line.rpartition("field: ")[2].partition(" at ")[0].rstrip(".")
+        return [place.problem(reason or first_line)]
+    return []
+
+
+def _is_plain(message: Descriptor) -> bool:
+    """Its JSON form is its fields, unlike that of protobuf's well-known types."""
+    return not message.full_name.startswith("google.protobuf.")
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _field_of(message: Descriptor, name: str) -> FieldDescriptor | None:
+    """By either name that proto JSON allows."""
+    return message.fields_by_name.get(name) or message.fields_by_camelcase_name.get(name)
+
+
+def _unknown_field(message: Descriptor, name: str) -> str:
+    text = f"{message.full_name} has no such field"
+    near = difflib.get_close_matches(name, [*message.fields_by_name, *message.fields_by_camelcase_name], n=1)
+    return f"{text}; did you mean {near[0]!r}?" if near else text

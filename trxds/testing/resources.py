@@ -1,0 +1,123 @@
+"""xDS resources in proto-JSON form, as short as a test wants to say them.
+
+Each function returns a plain dict that `ManagementServer.put` takes, that `trxds plane` reads from
+YAML, and that a test may change before it sends it. What is left out is what the control planes of
+the field send by default: ADS for every reference, one catch-all virtual host, round robin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+Resource: TypeAlias = dict[str, Any]
+
+_TYPES = "type.googleapis.com/envoy"
+_HTTP = f"{_TYPES}.extensions.filters.http"
+_FROM_ADS: Resource = {"ads": {}, "resource_api_version": "V3"}
+
+
+def listener(name: str, *, routes: str, filters: Iterable[Resource] = ()) -> Resource:
+    """An API listener that takes its RouteConfiguration `routes` from RDS; the router filter comes last by itself."""
+    return {
+        "@type": f"{_TYPES}.config.listener.v3.Listener",
+        "name": name,
+        "api_listener": {
+            "api_listener": {
+                "@type": f"{_TYPES}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+                "rds": {"route_config_name": routes, "config_source": _FROM_ADS},
+                "http_filters": [*filters, _router()],
+            }
+        },
+    }
+
+
+def _router() -> Resource:
+    return {"name": "router", "typed_config": {"@type": f"{_HTTP}.router.v3.Router"}}
+
+
+def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | None = None) -> Resource:
+    """The HTTP filter that pins a session by a cookie (A55); `ttl` in seconds, None: until the session ends."""
+    body: Resource = {"name": cookie, "path": path}
+    if ttl is not None:
+        body["ttl"] = f"{ttl:g}s"
+    state = {"@type": f"{_TYPES}.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState", "cookie": body}
+    return {
+        "name": "stateful_session",
+        "typed_config": {
+            "@type": f"{_HTTP}.stateful_session.v3.StatefulSession",
+            "session_state": {"name": "cookie", "typed_config": state},
+        },
+    }
+
+
+def routes(name: str, *entries: Resource, domains: Sequence[str] = ("*",)) -> Resource:
+    """A RouteConfiguration of one virtual host; the first entry that matches decides."""
+    return {
+        "@type": f"{_TYPES}.config.route.v3.RouteConfiguration",
+        "name": name,
+        "virtual_hosts": [{"name": name, "domains": list(domains), "routes": list(entries)}],
+    }
+
+
+def route(to: str | Mapping[str, int], *, prefix: str = "") -> Resource:
+    """A route entry to one cluster, or to several by weight: `route({"a": 80, "b": 20})`."""
+    if isinstance(to, str):
+        return {"match": {"prefix": prefix}, "route": {"cluster": to}}
+    shares = [{"name": name, "weight": weight} for name, weight in to.items()]
+    return {"match": {"prefix": prefix}, "route": {"weighted_clusters": {"clusters": shares}}}
+
+
+def cluster(
+    name: str, *, override_statuses: Sequence[str] | None = None, idle_timeout: float | None = None
+) -> Resource:
+    """An EDS cluster with round robin.
+
+    `override_statuses` are the health states in which a cookie still reaches a host ("HEALTHY",
+    "DRAINING", ...); `idle_timeout` in seconds is how long such a host is kept unused (A75).
+    """
+    body: Resource = {
+        "@type": f"{_TYPES}.config.cluster.v3.Cluster",
+        "name": name,
+        "type": "EDS",
+        "eds_cluster_config": {"eds_config": _FROM_ADS},
+        "lb_policy": "ROUND_ROBIN",
+    }
+    if override_statuses is not None:
+        body["common_lb_config"] = {"override_host_status": {"statuses": list(override_statuses)}}
+    if idle_timeout is not None:
+        options = {"idle_timeout": f"{idle_timeout:g}s"}
+        upstream = {"@type": f"{_TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions"}
+        body["upstream_config"] = {
+            "name": "http",
+            "typed_config": {**upstream, "common_http_protocol_options": options},
+        }
+    return body
+
+
+def endpoints(cluster_name: str, *localities: Resource) -> Resource:
+    """The ClusterLoadAssignment of a cluster."""
+    return {
+        "@type": f"{_TYPES}.config.endpoint.v3.ClusterLoadAssignment",
+        "cluster_name": cluster_name,
+        "endpoints": list(localities),
+    }
+
+
+def locality(
+    *addresses: str, zone: str = "a", priority: int = 0, weight: int = 1, health: Mapping[str, str] | None = None
+) -> Resource:
+    """Endpoints at "host:port"; those that `health` does not name are HEALTHY."""
+    states = health or {}
+    return {
+        "locality": {"zone": zone},
+        "priority": priority,
+        "load_balancing_weight": weight,
+        "lb_endpoints": [_endpoint(address, states.get(address, "HEALTHY")) for address in addresses],
+    }
+
+
+def _endpoint(address: str, health: str) -> Resource:
+    host, _, port = address.rpartition(":")
+    where = {"address": host.strip("[]"), "port_value": int(port)}
+    return {"health_status": health, "endpoint": {"address": {"socket_address": where}}}
