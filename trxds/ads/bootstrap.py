@@ -1,0 +1,269 @@
+"""The bootstrap: which control plane to ask, and who we say we are (A27, A47, A53).
+
+Operators write this file by hand or by an injector, and a wrong one stops every channel, so all
+its problems are reported at once, each with its field and what to write instead. Fields that we
+do not know are left alone: other clients read the same file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trxds.ground.status import BootstrapError
+
+T = TypeVar("T")
+
+FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
+INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
+
+_SUPPORTED_CREDENTIALS = ("insecure",)
+_DEFAULT_PORT = 443  # as gRPC's own resolver has it
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One control plane: where it is, how to speak to it, and what it asks of its clients."""
+
+    uri: str
+    credentials: str = "insecure"
+    features: frozenset[str] = frozenset()
+
+    @property
+    def address(self) -> str:
+        """What to dial: `host:port` or `unix:/path`."""
+        return dial_address(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    region: str = ""
+    zone: str = ""
+    sub_zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Who this client says it is; `metadata` is passed to the control plane as it stands."""
+
+    id: str = ""
+    cluster: str = ""
+    locality: Locality = Locality()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Another namespace of resources with its own servers (A47); no servers means the top-level ones."""
+
+    listener_template: str
+    servers: tuple[ServerConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    servers: tuple[ServerConfig, ...]
+    node: Node = Node()
+    listener_template: str = "%s"
+    authorities: Mapping[str, Authority] = field(default_factory=dict)
+
+
+def load(environ: Mapping[str, str]) -> Bootstrap:
+    """The bootstrap that the environment names; a file wins over inline text, as in every gRPC client."""
+    if path := environ.get(FILE_VARIABLE):
+        return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
+    if text := environ.get(INLINE_VARIABLE):
+        return parse(text, source=INLINE_VARIABLE)
+    raise BootstrapError(
+        f"no xDS bootstrap: set {FILE_VARIABLE} to the path of a bootstrap file or {INLINE_VARIABLE} to its text, "
+        "or pass bootstrap="
+    )
+
+
+def read(path: str | Path, source: str | None = None) -> Bootstrap:
+    """The bootstrap in that file."""
+    source = source or f"bootstrap file {path}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BootstrapError(f"{source}: not UTF-8 text ({error}); write it as JSON in UTF-8") from error
+    except OSError as error:
+        raise BootstrapError(
+            f"{source}: cannot be read: {error.strerror or error}; check path and permissions"
+        ) from error
+    return parse(text, source=source)
+
+
+def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Bootstrap:
+    """The bootstrap in a JSON text or a dict of the same shape.
+
+    `BootstrapError` lists every problem, each as `field: what is wrong; what to write`.
+    """
+    if isinstance(document, str):
+        document = _json(document, source)
+    problems: list[str] = []
+    bootstrap = _bootstrap(_Place(document, "", problems))
+    if problems:
+        raise BootstrapError("\n".join(f"{source}: {problem}" for problem in problems))
+    return bootstrap
+
+
+def _json(text: str, source: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise BootstrapError(f"{source}: no valid JSON at {place}: {error.msg}; correct the text there") from error
+
+
+def dial_address(uri: str) -> str:
+    """`host:port` or `unix:/path` out of a gRPC target; `ValueError` for a scheme nobody can dial."""
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "unix" and colon:
+        return "unix:" + (rest[2:] if rest.startswith("//") else rest)
+    if scheme in {"dns", "ipv4", "ipv6", "passthrough"} and colon:
+        # dns://resolver/name: the name is what follows the last slash
+        uri = rest.rpartition("/")[2] if rest.startswith("//") else rest
+    elif "://" in uri:
+        raise ValueError(f"scheme {scheme!r} is not supported; write host:port")
+    return _with_port(uri)
+
+
+def _with_port(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        return f"{host}:{_DEFAULT_PORT}"
+    if not name:
+        name, port = (host, str(_DEFAULT_PORT)) if ":" not in host else ("", port)
+    if not name or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{host!r} is no host:port; write for example 10.0.0.5:18000")
+    return f"{name}:{port}"
+
+
+class _Place:
+    """A place in the document: its value, its path for people, and where its problems go."""
+
+    __slots__ = ("_problems", "path", "value")
+
+    def __init__(self, value: Any, path: str, problems: list[str]) -> None:
+        self.value = value
+        self.path = path
+        self._problems = problems
+
+    def wrong(self, problem: str) -> None:
+        self._problems.append(f"{self.path or 'top level'}: {problem}")
+
+    def member(self, name: str) -> _Place:
+        """That member of an object; one that is absent, or null as JSON writers put it, has the value None."""
+        path = f"{self.path}.{name}" if self.path else name
+        value = self.value.get(name) if isinstance(self.value, Mapping) else None
+        return _Place(value, path, self._problems)
+
+    def members(self) -> dict[str, _Place]:
+        return {name: self._at(f"[{name!r}]", value) for name, value in self.object().items()}
+
+    def items(self, problem: str) -> list[_Place]:
+        """The places of a list that must have at least one item; `problem` says what one is."""
+        if not isinstance(self.value, list) or not self.value:
+            self.wrong(problem)
+            return []
+        return [self._at(f"[{index}]", value) for index, value in enumerate(self.value)]
+
+    def object(self) -> Mapping[str, Any]:
+        return self._typed(Mapping, {}, "an object")
+
+    def text(self, default: str = "") -> str:
+        return self._typed(str, default, "a string")
+
+    def _at(self, step: str, value: Any) -> _Place:
+        return _Place(value, self.path + step, self._problems)
+
+    def _typed(self, kind: Callable[..., T] | type[T], default: T, wanted: str) -> T:
+        if self.value is None:
+            return default
+        if isinstance(self.value, kind):  # type: ignore[arg-type]
+            return self.value  # type: ignore[no-any-return]
+        self.wrong(f"is {_named(self.value)}; write {wanted}")
+        return default
+
+
+def _named(value: Any) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return names.get(type(value), "null" if value is None else "an object")
+
+
+def _bootstrap(top: _Place) -> Bootstrap:
+    if not isinstance(top.value, Mapping):
+        top.wrong(f'is {_named(top.value)}; write an object with "xds_servers" and "node"')
+        return Bootstrap(servers=())
+    return Bootstrap(
+        servers=_servers(top.member("xds_servers")),
+        node=_node(top.member("node")),
+        listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
+        authorities={name: _authority(name, place) for name, place in top.member("authorities").members().items()},
+    )
+
+
+def _servers(place: _Place) -> tuple[ServerConfig, ...]:
+    wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
+    return tuple(_server(item) for item in place.items(wanted))
+
+
+def _server(place: _Place) -> ServerConfig:
+    place.object()
+    features = place.member("server_features").value
+    return ServerConfig(
+        uri=_uri(place.member("server_uri")),
+        credentials=_credentials(place.member("channel_creds")),
+        # gRPC ignores features it does not know, and whatever is no string.
+        features=frozenset(f for f in features if isinstance(f, str)) if isinstance(features, list) else frozenset(),
+    )
+
+
+def _uri(place: _Place) -> str:
+    uri = place.text()
+    if not uri and not isinstance(place.value, (bool, int, float, list, Mapping)):
+        place.wrong("is missing; write the control plane's host:port")
+    elif uri:
+        try:
+            dial_address(uri)
+        except ValueError as error:
+            place.wrong(str(error))
+    return uri
+
+
+def _credentials(place: _Place) -> str:
+    """The first type we support, as the list is in order of preference."""
+    kinds = [item.member("type").text() for item in place.items('is missing; write [{"type": "insecure"}]')]
+    supported = [kind for kind in kinds if kind in _SUPPORTED_CREDENTIALS]
+    if kinds and not supported:
+        place.wrong(
+            f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_SUPPORTED_CREDENTIALS)}"
+        )
+    return supported[0] if supported else ""
+
+
+def _node(place: _Place) -> Node:
+    place.object()
+    locality = place.member("locality")
+    locality.object()
+    return Node(
+        id=place.member("id").text(),
+        cluster=place.member("cluster").text(),
+        locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
+        metadata=place.member("metadata").object(),
+    )
+
+
+def _authority(name: str, place: _Place) -> Authority:
+    place.object()
+    prefix = f"xdstp://{name}/"
+    template = place.member("client_listener_resource_name_template")
+    text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
+    if not text.startswith(prefix):
+        template.wrong(f"is {text!r}; it must begin with {prefix!r}")
+    servers = place.member("xds_servers")
+    return Authority(listener_template=text, servers=_servers(servers) if servers.value is not None else ())

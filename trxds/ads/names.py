@@ -1,0 +1,69 @@
+"""From a target to the Listener it means (A27, A47).
+
+`xds:///shop` asks for the Listener that the bootstrap's template makes of "shop";
+`xds://fleet/shop` asks the authority "fleet". The virtual host is chosen by "shop" itself,
+not by the Listener's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from trxds.ads.bootstrap import Bootstrap
+from trxds.ground.status import BootstrapError
+
+# RFC 3986 path characters that xdstp names leave as they are; "/" is one (A47).
+_PATH = "/:@!$&'()*+,;="
+# An authority may not hold a slash, so ":authority" has it percent-coded.
+_AUTHORITY = ":@!$&'()*+,;=[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`listener` is the LDS resource to ask for; `authority` is the default `:authority` and picks the virtual host."""
+
+    listener: str
+    authority: str
+
+
+def parse_target(target: str, bootstrap: Bootstrap) -> Target:
+    """`ValueError` for a text that is no xds target, `BootstrapError` for an authority that is not configured."""
+    authority, name = _split(target)
+    template = _template(authority, bootstrap, target)
+    return Target(listener=fill_template(template, name), authority=quote(name, safe=_AUTHORITY))
+
+
+def fill_template(template: str, name: str) -> str:
+    """The template with `%s` replaced; xdstp names are URIs, so there the name is percent-coded first."""
+    return template.replace("%s", quote(name, safe=_PATH) if template.startswith("xdstp:") else name)
+
+
+def authority_of(name: str) -> str:
+    """Whose resource this is; empty for names of the old style, which belong to the top-level servers."""
+    return name.removeprefix("xdstp://").partition("/")[0] if name.startswith("xdstp://") else ""
+
+
+def _split(target: str) -> tuple[str, str]:
+    scheme, _, rest = target.partition(":")
+    if scheme != "xds":
+        raise ValueError(f"target {target!r} has not the scheme xds; write xds:///NAME")
+    authority = ""
+    if rest.startswith("//"):
+        authority, _, rest = rest[2:].partition("/")
+    name = unquote(rest.removeprefix("/"))
+    if not name or name.endswith("/"):
+        raise ValueError(f"target {target!r} names no service; write xds:///NAME, where NAME does not end in a slash")
+    return unquote(authority), name
+
+
+def _template(authority: str, bootstrap: Bootstrap, target: str) -> str:
+    if not authority:
+        return bootstrap.listener_template
+    if authority not in bootstrap.authorities:
+        known = ", ".join(map(repr, bootstrap.authorities)) or "none"
+        raise BootstrapError(
+            f"target {target!r}: authority {authority!r} is not in the bootstrap's authorities ({known}); "
+            f"add it there or write xds:///{target.rpartition('/')[2]}"
+        )
+    return bootstrap.authorities[authority].listener_template
