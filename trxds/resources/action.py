@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from .filters import FilterConfig
-from .regex import Rewrite
-from .retry import RetryPolicy
+from .filter_config import FilterConfig
+from .filters import filter_overrides
+from .hash_policy import HashPolicy, hash_policies
+from .problems import Problems
+from .retry import RetryPolicy, retry_policy
+from .units import UINT32_MAX, duration, optional_duration
+
+if TYPE_CHECKING:
+    from .context import ParseContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +27,11 @@ class WeightedCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderHash:
-    """Hash a header's value, rewritten if asked for. After a `terminal` policy that yields, no other counts."""
-
-    header: str
-    rewrite: Rewrite | None = None
-    terminal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelIdHash:
-    """Hash what is the same for all RPCs of a channel."""
-
-    terminal: bool = False
-
-
-HashPolicy: TypeAlias = HeaderHash | ChannelIdHash
-
-
-@dataclass(frozen=True, slots=True)
 class RouteAction:
     """A plain cluster is one entry of weight 1. Times are seconds; None is unset, 0 is no limit.
 
     `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it.
+    `auto_host_rewrite`: the endpoint's hostname becomes `:authority` (A81).
     """
 
     clusters: tuple[WeightedCluster, ...]
@@ -54,3 +42,90 @@ class RouteAction:
     hash_policies: tuple[HashPolicy, ...] = ()
     retry_policy: RetryPolicy | None = None
     auto_host_rewrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What the actions of a virtual host's routes get from around them."""
+
+    context: ParseContext
+    retry_policy: RetryPolicy | None = None
+    # The RouteConfiguration's cluster specifier plugins; we run none, so these are the optional ones.
+    plugins: frozenset[str] = frozenset()
+
+
+def route_action(message: Any, inherited: Inherited, problems: Problems) -> RouteAction | None:
+    """None: the route is to be skipped, as if it were not there (or it has a problem)."""
+    clusters = _clusters(message, inherited, problems)
+    header_max, most = _limits(message, problems)
+    action = RouteAction(
+        clusters=clusters,
+        grpc_timeout_header_max=header_max,
+        max_stream_duration=most,
+        timeout=_early(message, "timeout"),
+        max_grpc_timeout=_early(message, "max_grpc_timeout"),
+        hash_policies=hash_policies(message.hash_policy, problems),
+        retry_policy=retry_policy(message, problems) if message.HasField("retry_policy") else inherited.retry_policy,
+        auto_host_rewrite=inherited.context.authority_rewrite and message.auto_host_rewrite.value,
+    )
+    return action if clusters else None
+
+
+def _clusters(message: Any, inherited: Inherited, problems: Problems) -> tuple[WeightedCluster, ...]:
+    """None at all for the specifiers that gRPC does not know: `cluster_header`, or one of tomorrow's."""
+    match message.WhichOneof("cluster_specifier"):
+        case "cluster":
+            if not message.cluster:
+                problems.at("cluster").add("must be non-empty")
+            return (WeightedCluster(message.cluster),)
+        case "weighted_clusters":
+            return _weighted_clusters(message.weighted_clusters, inherited.context, problems.at("weighted_clusters"))
+        case "cluster_specifier_plugin":
+            _check_plugin(message.cluster_specifier_plugin, inherited, problems.at("cluster_specifier_plugin"))
+    return ()
+
+
+def _weighted_clusters(message: Any, context: ParseContext, problems: Problems) -> tuple[WeightedCluster, ...]:
+    before = problems.count
+    clusters = [
+        _weighted_cluster(entry, context, problems.at(f"clusters[{index}]"))
+        for index, entry in enumerate(message.clusters)
+    ]
+    drawn = tuple(cluster for cluster in clusters if cluster.weight)
+    if not drawn and problems.count == before:
+        problems.add("no valid clusters specified")
+    # `total_weight` is no longer looked at: the sum of the weights is what counts.
+    if sum(cluster.weight for cluster in drawn) > UINT32_MAX:
+        problems.add("sum of cluster weights exceeds uint32 max")
+    return drawn
+
+
+def _weighted_cluster(message: Any, context: ParseContext, problems: Problems) -> WeightedCluster:
+    if not message.name:
+        problems.at("name").add("must be non-empty")
+    if not message.HasField("weight"):
+        problems.at("weight").add("field not present")
+    overrides = filter_overrides(message.typed_per_filter_config, context, problems)
+    return WeightedCluster(message.name, message.weight.value, overrides)
+
+
+def _check_plugin(name: str, inherited: Inherited, problems: Problems) -> None:
+    if not name:
+        problems.add("must be non-empty")
+    elif name not in inherited.plugins:
+        problems.add(f'unknown cluster specifier plugin name "{name}"')
+
+
+def _limits(message: Any, problems: Problems) -> tuple[float | None, float | None]:
+    """(grpc_timeout_header_max, max_stream_duration); which of them counts is the config selector's rule."""
+    if not message.HasField("max_stream_duration"):
+        return None, None
+    limits, at = message.max_stream_duration, problems.at("max_stream_duration")
+    return optional_duration(limits, "grpc_timeout_header_max", at), optional_duration(
+        limits, "max_stream_duration", at
+    )
+
+
+def _early(message: Any, name: str) -> float | None:
+    """A field that gRPC of today ignores, so a bad value is no problem and counts as unset."""
+    return duration(getattr(message, name), Problems()) if message.HasField(name) else None

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .endpoint import HealthStatus
-from .lb_policy import WRR_LOCALITY, LbPolicyConfig
+from . import protos
+from .config_source import is_ads_or_self, is_self
+from .endpoint import HealthStatus, known_health
+from .extension import extension
+from .lb_policy import WRR_LOCALITY, LbPolicyConfig, Nesting, load_balancing_policy
+from .problems import Problems
+from .units import optional_duration
+
+if TYPE_CHECKING:
+    from .context import ParseContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +47,135 @@ class Cluster:
     idle_timeout: float = DEFAULT_IDLE_TIMEOUT
     max_concurrent_requests: int = DEFAULT_MAX_REQUESTS
     lrs: bool = False
+
+
+def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster | None:
+    discovery = _discovery(message, problems)
+    lb_policy = _lb_policy(message, context, problems)
+    _check_transport_socket(message, problems)
+    idle_timeout = _idle_timeout(message, problems)
+    lrs = _lrs(message, problems)
+    if discovery is None or lb_policy is None:
+        return None
+    return Cluster(
+        message.name,
+        discovery,
+        lb_policy,
+        _override_statuses(message.common_lb_config, context),
+        idle_timeout,
+        _max_requests(message.circuit_breakers),
+        lrs,
+    )
+
+
+# -- where the endpoints come from
+
+_EDS = protos.Cluster.EDS
+_LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
+_AGGREGATE = "envoy.extensions.clusters.aggregate.v3.ClusterConfig"
+
+
+def _discovery(message: Any, problems: Problems) -> Discovery | None:
+    match message.WhichOneof("cluster_discovery_type"):
+        case "cluster_type":
+            _refuse(message.cluster_type, problems.at("cluster_type"))
+        case "type" if message.type == _EDS:
+            return _eds(message, problems.at("eds_cluster_config"))
+        case "type" if message.type == _LOGICAL_DNS:
+            problems.at("type").add("LOGICAL_DNS clusters are not supported yet")
+        case _:  # unset means STATIC, which gRPC does not have either
+            problems.at("type").add("unknown discovery type")
+    return None
+
+
+def _eds(message: Any, problems: Problems) -> Eds | None:
+    if not message.HasField("eds_cluster_config"):
+        problems.add("field not present")
+        return None
+    config = message.eds_cluster_config
+    if not config.HasField("eds_config"):
+        problems.at("eds_config").add("field not present")
+    elif not is_ads_or_self(config.eds_config):
+        problems.at("eds_config").add("ConfigSource is not ads or self")
+    if not config.service_name and message.name.startswith("xdstp:"):
+        # The name of one type of resource cannot be that of another (A47).
+        problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
+    return Eds(config.service_name or message.name)
+
+
+def _refuse(message: Any, problems: Problems) -> None:
+    kind = extension(message, "typed_config", problems)
+    if kind is None:
+        return
+    known = kind.type_name == _AGGREGATE
+    kind.problems.add("aggregate clusters are not supported yet" if known else "unknown cluster_type extension type")
+
+
+# -- load balancing
+
+
+def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPolicyConfig | None:
+    if message.HasField("load_balancing_policy"):
+        at = problems.at("load_balancing_policy")
+        return load_balancing_policy(message.load_balancing_policy, Nesting(context), at)
+    if message.lb_policy == protos.Cluster.ROUND_ROBIN:
+        return WRR_LOCALITY
+    problems.at("lb_policy").add("LB policy is not supported")
+    return None
+
+
+def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:
+    """A list that is there and empty means none: no cookie is honoured (A55)."""
+    if not common.HasField("override_host_status"):
+        return DEFAULT_OVERRIDE_STATUSES
+    known = known_health(context)
+    return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
+
+
+# -- connections and requests
+
+_HTTP_OPTIONS = protos.type_name(protos.HttpProtocolOptions)
+_TLS = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+
+
+def _idle_timeout(message: Any, problems: Problems) -> float:
+    if not message.HasField("upstream_config"):
+        return DEFAULT_IDLE_TIMEOUT
+    config = extension(message.upstream_config, "typed_config", problems.at("upstream_config"))
+    if config is None:
+        return DEFAULT_IDLE_TIMEOUT
+    if config.type_name != _HTTP_OPTIONS:
+        config.problems.add("unsupported upstream config type")
+        return DEFAULT_IDLE_TIMEOUT
+    options = config.parse(protos.HttpProtocolOptions)
+    if options is None:
+        config.problems.add("can't decode HttpProtocolOptions")
+        return DEFAULT_IDLE_TIMEOUT
+    at = config.problems.at("common_http_protocol_options")
+    seconds = optional_duration(options.common_http_protocol_options, "idle_timeout", at)
+    return seconds if seconds is not None else DEFAULT_IDLE_TIMEOUT
+
+
+def _max_requests(circuit_breakers: Any) -> int:
+    """The first threshold of priority DEFAULT is the one that counts (A32)."""
+    for threshold in circuit_breakers.thresholds:
+        if threshold.priority == protos.DEFAULT_PRIORITY:
+            return int(threshold.max_requests.value) if threshold.HasField("max_requests") else DEFAULT_MAX_REQUESTS
+    return DEFAULT_MAX_REQUESTS
+
+
+def _check_transport_socket(message: Any, problems: Problems) -> None:
+    """Which transport is asked for; its settings are for the credentials that use them (A29)."""
+    if not message.HasField("transport_socket"):
+        return
+    config = extension(message.transport_socket, "typed_config", problems.at("transport_socket"))
+    if config is not None and config.type_name != _TLS:
+        config.problems.add("unrecognized transport socket type")
+
+
+def _lrs(message: Any, problems: Problems) -> bool:
+    if not message.HasField("lrs_server"):
+        return False
+    if not is_self(message.lrs_server):
+        problems.at("lrs_server").add("ConfigSource is not self")
+    return True

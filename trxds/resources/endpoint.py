@@ -1,9 +1,23 @@
-"""ClusterLoadAssignment: the endpoints of a cluster by priority and locality (EDS; A27, A61)."""
+"""ClusterLoadAssignment: the endpoints of a cluster by priority and locality (EDS; A27, A55, A61).
+
+There may be ten thousand endpoints, so this is done in slices, paths of fields are only
+written out where something is wrong, and a repeated address is found by one set.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .address import parse_address
+from .problems import Problems
+from .slices import ITEMS_A_SLICE, Slices
+from .units import UINT32_MAX, per_million
+
+if TYPE_CHECKING:
+    from .context import ParseContext
 
 
 class HealthStatus(enum.Enum):
@@ -14,6 +28,15 @@ class HealthStatus(enum.Enum):
     DRAINING = "DRAINING"
 
     __hash__ = object.__hash__  # members are singletons
+
+
+def known_health(context: ParseContext) -> Mapping[int, HealthStatus]:
+    """By the number of envoy.config.core.v3.HealthStatus; DRAINING is only for session affinity (A55)."""
+    return _WITH_DRAINING if context.override_host else _WITHOUT_DRAINING
+
+
+_WITHOUT_DRAINING = {0: HealthStatus.UNKNOWN, 1: HealthStatus.HEALTHY}
+_WITH_DRAINING = {**_WITHOUT_DRAINING, 3: HealthStatus.DRAINING}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,3 +92,124 @@ class ClusterLoadAssignment:
     def __repr__(self) -> str:
         count = sum(len(locality.endpoints) for localities in self.priorities for locality in localities)
         return f"<ClusterLoadAssignment {self.name}: {len(self.priorities)} priorities, {count} endpoints>"
+
+
+def cluster_load_assignment(message: Any, context: ParseContext, problems: Problems) -> Slices[ClusterLoadAssignment]:
+    health = known_health(context)
+    addresses: set[str] = set()
+    priorities: dict[int, dict[LocalityId, Locality]] = {}
+    for index, each in enumerate(message.endpoints):
+        at = problems.at(f"endpoints[{index}]")
+        locality = yield from _locality(each, health, addresses, at)
+        if locality is not None and _sane_priority(each.priority, len(message.endpoints), at):
+            _place(locality, each.priority, priorities, at)
+    _check_priorities(priorities, problems.at("endpoints"))
+    drops = _drops(message.policy.drop_overloads, problems.at("policy"))
+    return ClusterLoadAssignment(
+        message.cluster_name, tuple(tuple(priorities[each].values()) for each in sorted(priorities)), drops
+    )
+
+
+# -- priorities
+
+
+def _sane_priority(priority: int, localities: int, problems: Problems) -> bool:
+    """Priorities have no gaps, so there cannot be more of them than localities."""
+    if priority < localities:
+        return True
+    problems.at("priority").add(f"priority {priority} >= number of localities ({localities})")
+    return False
+
+
+def _place(
+    locality: Locality, priority: int, priorities: dict[int, dict[LocalityId, Locality]], problems: Problems
+) -> None:
+    localities = priorities.setdefault(priority, {})
+    if locality.id in localities:
+        problems.add(f"duplicate locality {locality.id} found in priority {priority}")
+    localities[locality.id] = locality
+
+
+def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], problems: Problems) -> None:
+    for priority in range(max(priorities, default=-1) + 1):
+        localities = priorities.get(priority)
+        if localities is None:
+            problems.add(f"priority {priority} empty")
+        elif sum(locality.weight for locality in localities.values()) > UINT32_MAX:
+            problems.add(f"sum of locality weights for priority {priority} exceeds uint32 max")
+
+
+# -- localities and endpoints
+
+
+def _locality(
+    message: Any, health: Mapping[int, HealthStatus], addresses: set[str], problems: Problems
+) -> Slices[Locality | None]:
+    """None when its weight is 0 or unset: then it is not looked at further (A27)."""
+    weight = message.load_balancing_weight.value
+    if not weight:
+        return None
+    endpoints: list[Endpoint] = []
+    for index, each in enumerate(message.lb_endpoints):
+        status = health.get(each.health_status)
+        if status is not None:  # one that nobody may use is not worth a complaint either
+            endpoint = _endpoint(each, status, addresses, problems.at(f"lb_endpoints[{index}]"))
+            if endpoint is not None:
+                endpoints.append(endpoint)
+        if index % ITEMS_A_SLICE == ITEMS_A_SLICE - 1:
+            yield
+    if not message.HasField("locality"):
+        problems.at("locality").add("field not present")
+        return None
+    return Locality(_locality_id(message.locality), weight, tuple(endpoints))
+
+
+def _locality_id(message: Any) -> LocalityId:
+    return LocalityId(message.region, message.zone, message.sub_zone)
+
+
+def _endpoint(message: Any, health: HealthStatus, addresses: set[str], problems: Problems) -> Endpoint | None:
+    weight = 1
+    if message.HasField("load_balancing_weight"):
+        weight = message.load_balancing_weight.value
+        if not weight:
+            problems.at("load_balancing_weight").add("must be greater than 0")
+    if not message.HasField("endpoint"):
+        problems.at("endpoint").add("field not present")
+        return None
+    endpoint = message.endpoint
+    first = parse_address(endpoint, problems, "endpoint.address")
+    own = (first, *_additional(endpoint, problems)) if endpoint.additional_addresses else (first,)
+    for address in own:
+        if address in addresses:
+            problems.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
+    known = tuple(address for address in own if address is not None)
+    addresses.update(known)
+    return Endpoint(known, health, weight, endpoint.hostname)
+
+
+def _additional(endpoint: Any, problems: Problems) -> list[str | None]:
+    return [
+        parse_address(each, problems, f"endpoint.additional_addresses[{index}].address")
+        for index, each in enumerate(endpoint.additional_addresses)
+    ]
+
+
+def _scheme(address: str) -> str:
+    return "ipv6" if address.startswith("[") else "ipv4"
+
+
+# -- drops
+
+
+def _drops(messages: Iterable[Any], problems: Problems) -> tuple[Drop, ...]:
+    return tuple(_drop(each, problems.at(f"drop_overloads[{index}]")) for index, each in enumerate(messages))
+
+
+def _drop(message: Any, problems: Problems) -> Drop:
+    if not message.category:
+        problems.at("category").add("empty drop category name")
+    at = problems.at("drop_percentage")
+    if not message.HasField("drop_percentage"):
+        at.add("field not present")
+    return Drop(message.category, per_million(message.drop_percentage, at) or 0)

@@ -1,17 +1,40 @@
-"""HTTP filters as resources configure them (A39); Router and StatefulSession (A55).
+"""The chain of HTTP filters in a listener, and what routes override of it (A39).
 
-The registry goes by the type of the configuration; a filter's name only tells instances
-apart and ties overrides to them.
+The registry goes by the type of a configuration; a filter's name only tells instances apart
+and ties overrides to them. A filter that the client does not know or cannot run is an error,
+unless the control plane calls it optional.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from . import protos
+from .extension import Extension, extension, unpack
+from .filter_config import FilterConfig, HttpFilterType
+from .problems import Problems
+from .stateful_session import STATEFUL_SESSION, CookieConfig, StatefulSessionConfig
 
-@dataclass(frozen=True, slots=True)
-class FilterConfig:
-    """What any filter's configuration is; the call side finds the filter by its class."""
+if TYPE_CHECKING:
+    from .context import ParseContext
+
+__all__ = [
+    "HTTP_FILTERS",
+    "CookieConfig",
+    "FilterConfig",
+    "HttpFilter",
+    "HttpFilterType",
+    "RouterConfig",
+    "StatefulSessionConfig",
+    "filter_overrides",
+    "http_filters",
+    "registry",
+]
+
+_WRAPPER = protos.type_name(protos.FilterConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +51,151 @@ class RouterConfig(FilterConfig):
     """The end of every chain; none of its fields concerns a client."""
 
 
-@dataclass(frozen=True, slots=True)
-class CookieConfig:
-    """`path` "" means every path; `ttl` is in seconds, 0 makes a session cookie."""
-
-    name: str
-    path: str = ""
-    ttl: float = 0.0
+def _router(config: Extension) -> RouterConfig | None:
+    if config.parse(protos.Router) is None:
+        config.problems.add("could not parse router filter config")
+        return None
+    return RouterConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class StatefulSessionConfig(FilterConfig):
-    """Without a cookie the filter is there but off, until an override switches it on."""
+def _not_parsed(config: Extension) -> None:
+    """For filters that only servers run: nobody will look at their configuration."""
 
-    cookie: CookieConfig | None = None
+
+ROUTER = HttpFilterType(config_type=protos.type_name(protos.Router), parse=_router, terminal=True)
+RBAC = HttpFilterType(
+    config_type="envoy.extensions.filters.http.rbac.v3.RBAC",
+    parse=_not_parsed,
+    override_type="envoy.extensions.filters.http.rbac.v3.RBACPerRoute",
+    parse_override=_not_parsed,
+    on_clients=False,
+)
+
+
+def registry(types: Iterable[HttpFilterType]) -> Mapping[str, HttpFilterType]:
+    """The kinds of filters by the message names of their configurations, overrides included."""
+    found: dict[str, HttpFilterType] = {}
+    for each in types:
+        found[each.config_type] = each
+        if each.override_type is not None:
+            found[each.override_type] = each
+    return MappingProxyType(found)
+
+
+HTTP_FILTERS = registry((ROUTER, STATEFUL_SESSION, RBAC))
+
+
+# -- the chain in the listener
+
+
+def http_filters(messages: Iterable[Any], context: ParseContext, problems: Problems) -> tuple[HttpFilter, ...]:
+    """The filters of an HttpConnectionManager that are left to run, the terminal one last."""
+    before = problems.count
+    chain: list[HttpFilter] = []
+    kinds: list[tuple[HttpFilterType, Problems]] = []  # of the chain and of what could not be parsed
+    names: set[str] = set()
+    for index, message in enumerate(messages):
+        at = problems.at(f"[{index}]")
+        _check_name(message.name, names, at)
+        config = extension(message, "typed_config", at)
+        kind = _usable(config, message.is_optional, context) if config is not None else None
+        if config is None or kind is None:
+            continue
+        kinds.append((kind, at))
+        parsed = kind.parse(config)
+        if parsed is not None:
+            chain.append(HttpFilter(message.name, parsed, message.disabled))
+    if not kinds and problems.count == before:
+        problems.add("expected at least one HTTP filter")
+    _check_order(kinds)
+    return tuple(chain)
+
+
+def _check_name(name: str, names: set[str], problems: Problems) -> None:
+    if not name:
+        problems.at("name").add("empty filter name")
+    elif name in names:
+        problems.at("name").add(f"duplicate HTTP filter name: {name}")
+    names.add(name)
+
+
+def _usable(config: Extension, optional: bool, context: ParseContext) -> HttpFilterType | None:
+    """The kind of filter; None when this client cannot run it, which is a problem unless it is optional."""
+    kind = _known(config.type_name, context)
+    if kind is not None and kind.config_type == config.type_name and kind.on_clients:
+        return kind
+    if not optional:
+        known = kind is not None and kind.config_type == config.type_name
+        config.problems.add("filter is not supported on clients" if known else "unsupported filter type")
+    return None
+
+
+def _known(type_name: str, context: ParseContext) -> HttpFilterType | None:
+    kind = context.http_filters.get(type_name)
+    return None if kind is not None and kind.session_affinity and not context.override_host else kind
+
+
+def _check_order(kinds: list[tuple[HttpFilterType, Problems]]) -> None:
+    for kind, at in kinds[:-1]:
+        if kind.terminal:
+            at.add(f"terminal filter for config type {kind.config_type} must be the last filter in the chain")
+    if kinds and not kinds[-1][0].terminal:
+        kind, at = kinds[-1]
+        at.add(f"non-terminal filter for config type {kind.config_type} is the last filter in the chain")
+
+
+# -- overrides in virtual hosts, routes and weighted clusters
+
+
+def filter_overrides(
+    messages: Mapping[str, Any], context: ParseContext, problems: Problems
+) -> Mapping[str, FilterConfig]:
+    """The configurations of a `typed_per_filter_config` by filter name.
+
+    A name that no filter of the listener has is fine: one route table may serve many listeners.
+    """
+    if not messages:
+        return _NOTHING
+    overrides: dict[str, FilterConfig] = {}
+    for name in sorted(messages):
+        at = problems.at(f"typed_per_filter_config[{name}]")
+        if not name:
+            at.add("filter name must be non-empty")
+        config = _override(messages[name], context, at)
+        if config is not None:
+            overrides[name] = config
+    return overrides
+
+
+_NOTHING: Mapping[str, FilterConfig] = MappingProxyType({})
+
+
+def _override(packed: Any, context: ParseContext, problems: Problems) -> FilterConfig | None:
+    config = unpack(packed, problems)
+    optional = False
+    if config is not None and config.type_name == _WRAPPER:
+        config, optional = _unwrap(config)
+    if config is None:
+        return None
+    kind = _known(config.type_name, context)
+    if kind is None:
+        if not optional:
+            config.problems.add("unsupported filter type")
+        return None
+    if kind.parse_override is None:
+        config.problems.add(f"{kind.config_type} does not support overrides")
+        return None
+    if kind.override_type != config.type_name:
+        # The listener's own type is no override (A39), whatever its bytes would parse as.
+        config.problems.add(f"an override of this filter is a {kind.override_type}")
+        return None
+    return kind.parse_override(config)
+
+
+def _unwrap(wrapped: Extension) -> tuple[Extension | None, bool]:
+    """What an envoy.config.route.v3.FilterConfig holds, and whether it is optional."""
+    message = wrapped.parse(protos.FilterConfig)
+    if message is None:
+        wrapped.problems.add("could not parse FilterConfig")
+        return None, False
+    return extension(message, "config", wrapped.problems), message.is_optional

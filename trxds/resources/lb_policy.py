@@ -1,8 +1,24 @@
-"""Load balancing policies as a cluster's resource asks for them (A52)."""
+"""Load balancing policies as a cluster's resource asks for them (A52).
+
+A control plane lists alternatives, the best first; the first one this client knows is taken.
+A user's own policy is one more entry in the registry.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from . import protos
+from .extension import Extension, extension
+from .problems import Problems
+
+if TYPE_CHECKING:
+    from .context import ParseContext
+
+_MOST_NESTED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +39,66 @@ class WrrLocality(LbPolicyConfig):
 
 
 WRR_LOCALITY = WrrLocality(RoundRobin())  # what `lb_policy: ROUND_ROBIN` means
+
+
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """How deep in policies within policies we are."""
+
+    context: ParseContext
+    depth: int = 0
+
+    def child(self, policy: Any, problems: Problems) -> LbPolicyConfig | None:
+        """The policy inside this one, an envoy.config.cluster.v3.LoadBalancingPolicy."""
+        return load_balancing_policy(policy, Nesting(self.context, self.depth + 1), problems)
+
+
+LbPolicyType: TypeAlias = Callable[[Extension, Nesting], LbPolicyConfig | None]
+
+
+def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) -> LbPolicyConfig | None:
+    """The first policy in the list that the registry knows; None (and a problem) when there is none."""
+    if nesting.depth >= _MOST_NESTED:
+        problems.add(f"exceeded max recursion depth of {_MOST_NESTED}")
+        return None
+    for index, policy in enumerate(message.policies):
+        at = problems.at(f"policies[{index}].typed_extension_config")
+        if not policy.HasField("typed_extension_config"):
+            at.add("field not present")
+            return None
+        config = extension(policy.typed_extension_config, "typed_config", at)
+        if config is None:
+            return None
+        known = nesting.context.lb_policies.get(config.type_name)
+        if known is not None and config.value is not None:
+            return known(config, nesting)
+    problems.add("no supported load balancing policy config found")
+    return None
+
+
+def _round_robin(config: Extension, nesting: Nesting) -> RoundRobin | None:
+    if config.parse(protos.RoundRobin) is None:
+        config.problems.add("can't decode RoundRobin LB policy config")
+        return None
+    return RoundRobin()
+
+
+def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
+    message = config.parse(protos.WrrLocality)
+    if message is None:
+        config.problems.add("can't decode WrrLocality LB policy config")
+        return None
+    at = config.problems.at("endpoint_picking_policy")
+    if not message.HasField("endpoint_picking_policy"):
+        at.add("field not present")
+        return None
+    child = nesting.child(message.endpoint_picking_policy, at)
+    return WrrLocality(child) if child is not None else None
+
+
+LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
+    {
+        protos.type_name(protos.RoundRobin): _round_robin,
+        protos.type_name(protos.WrrLocality): _wrr_locality,
+    }
+)

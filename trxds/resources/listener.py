@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from .filters import HttpFilter
-from .route import RouteConfig
+from . import protos
+from .config_source import is_ads_or_self
+from .extension import extension
+from .filters import HttpFilter, http_filters
+from .problems import Problems
+from .route import RouteConfig, route_config
+from .slices import Slices
+from .units import optional_duration
+
+if TYPE_CHECKING:
+    from .context import ParseContext
+
+_CONNECTION_MANAGER = protos.type_name(protos.HttpConnectionManager)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +34,53 @@ class Listener:
     max_stream_duration: float | None = None
     http_filters: tuple[HttpFilter, ...] = ()
     api: bool = True
+
+
+def listener(message: Any, context: ParseContext, problems: Problems) -> Slices[Listener]:
+    if not message.HasField("api_listener"):
+        return Listener(message.name, api=False)
+    manager = extension(message.api_listener, "api_listener", problems.at("api_listener"))
+    if manager is None:
+        return Listener(message.name)
+    if manager.type_name != _CONNECTION_MANAGER:
+        manager.problems.add("unsupported API listener type")
+        return Listener(message.name)
+    parsed = manager.parse(protos.HttpConnectionManager)
+    if parsed is None:
+        manager.problems.add("could not parse HttpConnectionManager config")
+        return Listener(message.name)
+    return (yield from _connection_manager(message.name, parsed, context, manager.problems))
+
+
+def _connection_manager(name: str, message: Any, context: ParseContext, problems: Problems) -> Slices[Listener]:
+    _check_trust(message, problems)
+    limit = optional_duration(
+        message.common_http_protocol_options, "max_stream_duration", problems.at("common_http_protocol_options")
+    )
+    filters = http_filters(message.http_filters, context, problems.at("http_filters"))
+    rds_name, inline = None, None
+    match message.WhichOneof("route_specifier"):
+        case "rds":
+            rds_name = _rds_name(message.rds, problems.at("rds"))
+        case "route_config":
+            inline = yield from route_config(message.route_config, context, problems.at("route_config"))
+        case _:
+            problems.add("neither route_config nor rds is set")
+    return Listener(name, rds_name, inline, limit, filters)
+
+
+def _check_trust(message: Any, problems: Problems) -> None:
+    """gRPC takes nobody's word for the client's address, and refuses a config that does (A41)."""
+    if message.xff_num_trusted_hops:
+        problems.at("xff_num_trusted_hops").add("must be zero if present")
+    if message.original_ip_detection_extensions:
+        problems.at("original_ip_detection_extensions").add("must be empty")
+
+
+def _rds_name(rds: Any, problems: Problems) -> str:
+    at = problems.at("config_source")
+    if not rds.HasField("config_source"):
+        at.add("field not present")
+    elif not is_ads_or_self(rds.config_source):
+        at.add("ConfigSource does not specify ADS or SELF")
+    return str(rds.route_config_name)

@@ -31,6 +31,11 @@ class Problems:
         """One text per field, in the order in which they were found."""
         return tuple(_text(path, errors) for path, errors in self._found.items())
 
+    @property
+    def count(self) -> int:
+        """How many there are, at whatever fields; to see whether a step added some."""
+        return sum(map(len, self._found.values()))
+
     def __bool__(self) -> bool:
         """Something was found, at whatever field."""
         return bool(self._found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,34 +9,55 @@ import re2
 
 
 def _compile(pattern: str) -> Any:
-    """`ValueError` says what is wrong with the pattern, in RE2's words."""
     options = re2.Options()
     options.log_errors = False  # otherwise a bad pattern is also printed to stderr
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0]
-        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+        raise ValueError(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A pattern, compiled once; `ValueError` when it is not RE2's syntax."""
+    """A pattern, compiled once; `ValueError` says in RE2's words what is wrong with it."""
 
     pattern: str
-    _fullmatch: Callable[[str], object] = field(init=False, repr=False, compare=False)
+    _compiled: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_fullmatch", _compile(self.pattern).fullmatch)
+        object.__setattr__(self, "_compiled", _compile(self.pattern))
 
     def matches(self, text: str) -> bool:
         """The whole text; a part of it is not enough (A28)."""
-        return self._fullmatch(text) is not None
+        return self._compiled.fullmatch(text) is not None
+
+    def rewrite(self, text: str, substitution: str) -> str:
+        """Every match replaced, as RE2's GlobalReplace does: in `substitution` `\\\\0` to `\\\\9` are groups (A42)."""
+        pieces: list[str] = []
+        end = 0
+        for match in self._compiled.finditer(text):
+            pieces += text[end : match.start()], _expand(substitution, match)
+            end = match.end()
+        return "".join([*pieces, text[end:]])
+
+
+def _expand(substitution: str, match: Any) -> str:
+    pieces = iter(substitution)
+    return "".join(_group(next(pieces, ""), match) if piece == "\\" else piece for piece in pieces)
+
+
+def _group(escaped: str, match: Any) -> str:
+    """What stands for the character after a backslash: a group's text, or a backslash."""
+    return (match.group(int(escaped)) or "") if escaped.isdigit() else escaped
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Replace what the expression finds, as RE2's GlobalReplace does: `\\0` to `\\9` are groups (A42)."""
+    """Replace whatever the expression finds in a text."""
 
-    pattern: str
+    regex: Regex
     substitution: str
+
+    def apply(self, text: str) -> str:
+        return self.regex.rewrite(text, self.substitution)

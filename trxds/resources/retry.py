@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from trxds.ground.status import StatusCode
+
+from .problems import Problems
+from .units import optional_duration
+
+_RETRYABLE = {
+    "cancelled": StatusCode.CANCELLED,
+    "deadline-exceeded": StatusCode.DEADLINE_EXCEEDED,
+    "internal": StatusCode.INTERNAL,
+    "resource-exhausted": StatusCode.RESOURCE_EXHAUSTED,
+    "unavailable": StatusCode.UNAVAILABLE,
+}
+DEFAULT_BASE_INTERVAL = 0.025
+DEFAULT_MAX_INTERVAL = 0.25
+_MOST_ATTEMPTS = 5
+_LEAST_INTERVAL = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,5 +29,44 @@ class RetryPolicy:
 
     codes: frozenset[StatusCode]
     max_attempts: int = 2
-    base_interval: float = 0.025
-    max_interval: float = 0.25
+    base_interval: float = DEFAULT_BASE_INTERVAL
+    max_interval: float = DEFAULT_MAX_INTERVAL
+
+
+def retry_policy(parent: Any, problems: Problems) -> RetryPolicy | None:
+    """The `retry_policy` of a route action or a virtual host; None too when it retries on nothing we know."""
+    if not parent.HasField("retry_policy"):
+        return None
+    message, at = parent.retry_policy, problems.at("retry_policy")
+    # Envoy's conditions on HTTP ("5xx", "reset") mean nothing to gRPC and are passed over.
+    codes = frozenset(_RETRYABLE[word] for word in _words(message.retry_on) if word in _RETRYABLE)
+    retries = message.num_retries.value if message.HasField("num_retries") else 1
+    if retries < 1:
+        at.at("num_retries").add("must be greater than 0")
+    base, most = _intervals(message, at)
+    return RetryPolicy(codes, min(retries + 1, _MOST_ATTEMPTS), base, most) if codes else None
+
+
+def _words(conditions: str) -> list[str]:
+    return [word.strip().lower() for word in conditions.split(",")]
+
+
+def _intervals(message: Any, problems: Problems) -> tuple[float, float]:
+    if not message.HasField("retry_back_off"):
+        return DEFAULT_BASE_INTERVAL, DEFAULT_MAX_INTERVAL
+    back_off, at = message.retry_back_off, problems.at("retry_back_off")
+    base = _interval(back_off, "base_interval", at)
+    most = _interval(back_off, "max_interval", at)
+    if not back_off.HasField("base_interval"):
+        at.at("base_interval").add("field not present")
+    elif base is not None and most is not None and most < base:
+        at.at("max_interval").add("must not be less than base_interval")
+    base = max(base or 0.0, _LEAST_INTERVAL)
+    return base, max(most or 0.0, _LEAST_INTERVAL) if back_off.HasField("max_interval") else 10 * base
+
+
+def _interval(back_off: Any, field: str, problems: Problems) -> float | None:
+    seconds = optional_duration(back_off, field, problems)
+    if seconds == 0:
+        problems.at(field).add("must be greater than 0")
+    return seconds

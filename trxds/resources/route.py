@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from .action import ChannelIdHash, HashPolicy, HeaderHash, RouteAction, WeightedCluster
-from .domains import find_virtual_host
-from .filters import FilterConfig
-from .matchers import HeaderMatch, PathMatch
-from .retry import RetryPolicy
+from .action import Inherited, RouteAction, WeightedCluster, route_action
+from .domains import domain_kind, find_virtual_host
+from .extension import extension
+from .filter_config import FilterConfig
+from .filters import filter_overrides
+from .hash_policy import ChannelIdHash, HashPolicy, HeaderHash
+from .problems import Problems
+from .retry import RetryPolicy, retry_policy
+from .route_match import RouteMatch, route_match
+from .slices import ITEMS_A_SLICE, Slices
+
+if TYPE_CHECKING:
+    from .context import ParseContext
 
 __all__ = [
     "ChannelIdHash",
@@ -23,16 +32,8 @@ __all__ = [
     "VirtualHost",
     "WeightedCluster",
     "find_virtual_host",
+    "route_config",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class RouteMatch:
-    """All three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
-
-    path: PathMatch
-    headers: tuple[HeaderMatch, ...] = ()
-    fraction: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,66 @@ class RouteConfig:
     def __repr__(self) -> str:
         routes = sum(len(host.routes) for host in self.virtual_hosts)
         return f"<RouteConfig {self.name}: {len(self.virtual_hosts)} virtual hosts, {routes} routes>"
+
+
+def route_config(message: Any, context: ParseContext, problems: Problems) -> Slices[RouteConfig]:
+    plugins = _optional_plugins(message.cluster_specifier_plugins, problems)
+    virtual_hosts: list[VirtualHost] = []
+    for index, host in enumerate(message.virtual_hosts):
+        virtual_hosts.append((yield from _virtual_host(host, plugins, context, problems.at(f"virtual_hosts[{index}]"))))
+    return RouteConfig(message.name, tuple(virtual_hosts))
+
+
+def _virtual_host(
+    message: Any, plugins: frozenset[str], context: ParseContext, problems: Problems
+) -> Slices[VirtualHost]:
+    _check_domains(message.domains, problems)
+    overrides = filter_overrides(message.typed_per_filter_config, context, problems)
+    inherited = Inherited(context, retry_policy(message, problems), plugins)
+    routes: list[Route] = []
+    for index, each in enumerate(message.routes):
+        route = _route(each, inherited, problems.at(f"routes[{index}]"))
+        if route is not None:
+            routes.append(route)
+        if index % ITEMS_A_SLICE == ITEMS_A_SLICE - 1:
+            yield
+    return VirtualHost(message.name, tuple(message.domains), tuple(routes), overrides)
+
+
+def _check_domains(domains: Iterable[str], problems: Problems) -> None:
+    if not domains:
+        problems.at("domains").add("must be non-empty")
+    for index, domain in enumerate(domains):
+        if domain_kind(domain) is None:
+            problems.at(f"domains[{index}]").add(f'invalid domain pattern "{domain}"')
+
+
+def _route(message: Any, inherited: Inherited, problems: Problems) -> Route | None:
+    """None for a route that gRPC skips, and for one with a problem."""
+    match = route_match(message, problems)
+    if match is None:
+        return None
+    action = None
+    if message.HasField("route"):
+        action = route_action(message.route, inherited, problems.at("route"))
+        if action is None:
+            return None
+    return Route(match, action, filter_overrides(message.typed_per_filter_config, inherited.context, problems))
+
+
+def _optional_plugins(messages: Iterable[Any], problems: Problems) -> frozenset[str]:
+    """The cluster specifier plugins whose routes are skipped. We run none, so the others are problems."""
+    names: set[str] = set()
+    for index, message in enumerate(messages):
+        at = problems.at(f"cluster_specifier_plugins[{index}].extension")
+        if not message.HasField("extension"):
+            at.add("field not present")
+            continue
+        name = message.extension.name
+        if name in names:
+            at.at("name").add(f'duplicate name "{name}"')
+        names.add(name)
+        config = extension(message.extension, "typed_config", at)
+        if config is not None and not message.is_optional:
+            config.problems.add("unsupported ClusterSpecifierPlugin type")
+    return frozenset(names)

@@ -1,0 +1,29 @@
+"""What a parser has to know besides the bytes: what this client supports, and what the server may say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .filter_config import HttpFilterType
+from .filters import HTTP_FILTERS
+from .lb_policy import LB_POLICIES, LbPolicyType
+
+
+@dataclass(frozen=True, slots=True)
+class ParseContext:
+    """The registries go by message name (`envoy.extensions...Router`).
+
+    `override_host` False switches session affinity off as if this client had never heard of it:
+    no such filter, no DRAINING hosts (A55's guard). `server_features` are the bootstrap's; with
+    `trusted_xds_server` among them a route may rewrite `:authority` (A81).
+    """
+
+    http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
+    lb_policies: Mapping[str, LbPolicyType] = field(default_factory=lambda: LB_POLICIES)
+    override_host: bool = True
+    server_features: frozenset[str] = frozenset()
+
+    @property
+    def authority_rewrite(self) -> bool:
+        return "trusted_xds_server" in self.server_features

@@ -1,0 +1,71 @@
+"""What an Any holds: the door through which every extension of xDS comes.
+
+A TypedStruct carries a type that its receiver may not have as proto, its fields as JSON. gRPC
+takes one for custom LB policies only (A52); everywhere else it names a type and is no message of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import protos
+from .problems import Problems
+
+_TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """`type_name` without the URL's prefix; `value` None for a TypedStruct of that type."""
+
+    type_name: str
+    value: bytes | None
+    problems: Problems  # at the value, for whoever parses it
+
+    def parse(self, message_class: Any) -> Any | None:
+        """The message, or None when it cannot be parsed as one (or is a TypedStruct)."""
+        return parse(message_class, self.value) if self.value is not None else None
+
+
+def parse(message_class: Any, value: bytes) -> Any | None:
+    """The message of these bytes, or None when they are none of it."""
+    try:
+        return message_class.FromString(value)
+    except protos.DecodeError:
+        return None
+
+
+def extension(parent: Any, field: str, problems: Problems) -> Extension | None:
+    """The Any in that field of `parent`; None (and a problem) when it is unset or has no type."""
+    below = problems.at(field)
+    if not parent.HasField(field):
+        below.add("field not present")
+        return None
+    return unpack(getattr(parent, field), below)
+
+
+def unpack(packed: Any, problems: Problems) -> Extension | None:
+    name = _strip_prefix(packed.type_url, problems)
+    if name is None:
+        return None
+    below = problems.at(f"value[{name}]")
+    if name not in _TYPED_STRUCTS:
+        return Extension(name, packed.value, below)
+    struct = parse(_TYPED_STRUCTS[name], packed.value)
+    if struct is None:
+        below.add("could not parse")
+        return None
+    inner = _strip_prefix(struct.type_url, below)
+    return Extension(inner, None, below.at(f"value[{inner}]")) if inner is not None else None
+
+
+def _strip_prefix(type_url: str, problems: Problems) -> str | None:
+    if not type_url:
+        problems.at("type_url").add("field not present")
+        return None
+    _, slash, name = type_url.rpartition("/")
+    if not slash or not name:
+        problems.at("type_url").add(f'invalid value "{type_url}"')
+        return None
+    return name

@@ -1,0 +1,30 @@
+"""What a kind of HTTP filter is to the resources: how its configuration reads, and where it may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .extension import Extension
+
+
+@dataclass(frozen=True, slots=True)
+class FilterConfig:
+    """What any filter's configuration is; the call side finds the filter by its class."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFilterType:
+    """One kind of filter; the registry lists it under the types of its configurations.
+
+    A parser returns None after it has noted a problem. A `terminal` filter ends the chain and
+    nothing else does; `on_clients` False is for filters that only servers run.
+    """
+
+    config_type: str
+    parse: Callable[[Extension], FilterConfig | None]
+    override_type: str | None = None
+    parse_override: Callable[[Extension], FilterConfig | None] | None = None
+    terminal: bool = False
+    on_clients: bool = True
+    session_affinity: bool = False  # goes when A55's guard is off

@@ -1,0 +1,70 @@
+"""What of an RPC is hashed, for policies that send equal hashes to one host (A42)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .problems import Problems
+from .regex import Regex, Rewrite
+
+_CHANNEL_ID = "io.grpc.channel_id"
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderHash:
+    """Hash a header's value, rewritten if asked for. Once a `terminal` policy yields, no later one counts."""
+
+    header: str
+    rewrite: Rewrite | None = None
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelIdHash:
+    """Hash what is the same for all RPCs of a channel."""
+
+    terminal: bool = False
+
+
+HashPolicy: TypeAlias = HeaderHash | ChannelIdHash
+
+
+def hash_policies(messages: Iterable[Any], problems: Problems) -> tuple[HashPolicy, ...]:
+    """The policies that gRPC knows, in order; cookies, addresses and the like are passed over."""
+    policies = (_hash_policy(each, problems.at(f"hash_policy[{index}]")) for index, each in enumerate(messages))
+    return tuple(policy for policy in policies if policy is not None)
+
+
+def _hash_policy(message: Any, problems: Problems) -> HashPolicy | None:
+    match message.WhichOneof("policy_specifier"):
+        case "header":
+            return _header(message.header, message.terminal, problems.at("header"))
+        case "filter_state" if message.filter_state.key == _CHANNEL_ID:
+            return ChannelIdHash(message.terminal)
+    return None
+
+
+def _header(message: Any, terminal: bool, problems: Problems) -> HeaderHash:
+    if not message.header_name:
+        problems.at("header_name").add("must be non-empty")
+    rewrite = (
+        _rewrite(message.regex_rewrite, problems.at("regex_rewrite")) if message.HasField("regex_rewrite") else None
+    )
+    return HeaderHash(message.header_name.lower(), rewrite, terminal)
+
+
+def _rewrite(message: Any, problems: Problems) -> Rewrite | None:
+    at = problems.at("pattern")
+    if not message.HasField("pattern"):
+        at.add("field not present")
+        return None
+    if not message.pattern.regex:
+        at.at("regex").add("must be non-empty")
+        return None
+    try:
+        return Rewrite(Regex(message.pattern.regex), message.substitution)
+    except ValueError as error:
+        at.at("regex").add(f"errors compiling regex: {error}")
+        return None

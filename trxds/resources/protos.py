@@ -1,0 +1,107 @@
+"""The only file that imports generated envoy code.
+
+Its modules cost most of the time that `import trxds` takes, so a name stands here because a
+parser, the ADS client or `from_json` needs it. Message classes come without types: to mypy
+they are `Any`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.core.v3.base_pb2 import DEFAULT as DEFAULT_PRIORITY
+from envoy.config.core.v3.base_pb2 import Locality, Node
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.config.route.v3.route_components_pb2 import FilterConfig
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.filters.http.router.v3.router_pb2 import Router
+from envoy.extensions.filters.http.stateful_session.v3.stateful_session_pb2 import (
+    StatefulSession,
+    StatefulSessionPerRoute,
+)
+from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import (
+    HttpConnectionManager,
+)
+from envoy.extensions.http.stateful_session.cookie.v3.cookie_pb2 import CookieBasedSessionState
+from envoy.extensions.load_balancing_policies.round_robin.v3.round_robin_pb2 import RoundRobin
+from envoy.extensions.load_balancing_policies.wrr_locality.v3.wrr_locality_pb2 import WrrLocality
+from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
+from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse, Resource
+from google.protobuf import json_format
+from google.protobuf.any_pb2 import Any as AnyProto
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from udpa.type.v1.typed_struct_pb2 import TypedStruct as UdpaTypedStruct
+from xds.type.v3.typed_struct_pb2 import TypedStruct
+
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "TYPE_PREFIX",
+    "AnyProto",
+    "Cluster",
+    "ClusterLoadAssignment",
+    "CookieBasedSessionState",
+    "DecodeError",
+    "DiscoveryRequest",
+    "DiscoveryResponse",
+    "FilterConfig",
+    "HttpConnectionManager",
+    "HttpProtocolOptions",
+    "Listener",
+    "Locality",
+    "Node",
+    "Resource",
+    "RoundRobin",
+    "RouteConfiguration",
+    "Router",
+    "StatefulSession",
+    "StatefulSessionPerRoute",
+    "Status",
+    "TypedStruct",
+    "UdpaTypedStruct",
+    "WrrLocality",
+    "from_json",
+    "pack",
+    "type_name",
+]
+
+TYPE_PREFIX = "type.googleapis.com/"
+
+
+def type_name(message_class: Any) -> str:
+    """`envoy.config.cluster.v3.Cluster`: what follows the last slash of a type URL."""
+    return str(message_class.DESCRIPTOR.full_name)
+
+
+def pack(message: Any) -> AnyProto:
+    """The message in an Any, of the same bytes each time."""
+    packed = AnyProto()
+    packed.Pack(message, deterministic=True)
+    return packed
+
+
+def from_json(resource: Mapping[str, Any]) -> AnyProto:
+    """A resource in proto-JSON form, its type in `@type`, as an Any.
+
+    `ValueError` names the field that is wrong: `field:endpoints[0].lb_endpoints error:...`.
+    """
+    try:
+        return json_format.ParseDict(dict(resource), AnyProto())
+    except (json_format.ParseError, AttributeError, TypeError) as error:  # the latter two for a @type that is no text
+        raise ValueError(_where_and_what(str(error))) from None
+
+
+_NESTING = re.compile(r"Failed to parse (\S+) field: ")
+_PATH = re.compile(r" at \"?Any\.?(\S*?)\"?$")
+
+
+def _where_and_what(text: str) -> str:
+    """The field and the complaint, out of a text that says "Failed to parse" once for each level."""
+    complaint = _NESTING.sub("", text).partition("\n")[0].rstrip(".")
+    path = _PATH.search(complaint)
+    field = path[1] if path else ".".join(_NESTING.findall(text))
+    return f"field:{field or '@type'} error:{_PATH.sub('', complaint)}"

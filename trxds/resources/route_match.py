@@ -1,0 +1,150 @@
+"""Which RPCs a route is for: path, headers, and a share of what is left (A28, A63)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .matchers import (
+    Contains,
+    Exact,
+    HeaderMatch,
+    PathMatch,
+    Pattern,
+    Prefix,
+    Present,
+    Range,
+    Suffix,
+    TextMatch,
+)
+from .problems import Problems
+from .regex import Regex
+from .units import per_million
+
+
+@dataclass(frozen=True, slots=True)
+class RouteMatch:
+    """All three must agree; `fraction` (RPCs per million) is drawn last, and 0 never matches."""
+
+    path: PathMatch
+    headers: tuple[HeaderMatch, ...] = ()
+    fraction: int | None = None
+
+
+def route_match(route: Any, problems: Problems) -> RouteMatch | None:
+    """None for a route that gRPC skips, and for one with a problem."""
+    at = problems.at("match")
+    if not route.HasField("match"):
+        at.add("field not present")
+        return None
+    match = route.match
+    if match.query_parameters:
+        return None  # an RPC has none, but the route asks for them: before anything else is looked at
+    path = _path_match(match, at)
+    if path is None:
+        return None
+    headers = (_header_match(each, at.at(f"headers[{index}]")) for index, each in enumerate(match.headers))
+    return RouteMatch(path, tuple(header for header in headers if header is not None), _fraction(match, at))
+
+
+def _path_match(match: Any, problems: Problems) -> PathMatch | None:
+    ignore_case = match.HasField("case_sensitive") and not match.case_sensitive.value
+    match match.WhichOneof("path_specifier"):
+        case "prefix":
+            return Prefix(match.prefix, ignore_case) if _can_begin_a_method(match.prefix) else None
+        case "path":
+            return Exact(match.path, ignore_case) if _can_be_a_method(match.path) else None
+        case "safe_regex":
+            return _pattern(match.safe_regex, "error creating path matcher", problems)
+        case _:
+            problems.add("invalid path specifier")
+            return None
+
+
+def _can_be_a_method(path: str) -> bool:
+    """`/service/method`, both there. Any other route is skipped: no RPC can ever match it."""
+    match path.split("/", 3):
+        case ["", service, method]:
+            return bool(service and method)
+        case _:
+            return False
+
+
+def _can_begin_a_method(prefix: str) -> bool:
+    match prefix.split("/", 3):
+        case [""] | ["", _]:
+            return True
+        case ["", service, _]:
+            return bool(service)
+        case _:
+            return False
+
+
+def _header_match(message: Any, problems: Problems) -> HeaderMatch | None:
+    """A matcher without a name is accepted, and matches nothing: no header is called so."""
+    test = _header_test(message, problems)
+    return HeaderMatch(message.name.lower(), test, message.invert_match) if test is not None else None
+
+
+def _header_test(message: Any, problems: Problems) -> TextMatch | Range | Present | None:
+    match message.WhichOneof("header_match_specifier"):
+        case "exact_match":
+            return Exact(message.exact_match)
+        case "prefix_match":
+            return Prefix(message.prefix_match)
+        case "suffix_match":
+            return Suffix(message.suffix_match)
+        case "contains_match":
+            return Contains(message.contains_match)
+        case "safe_regex_match":
+            return _pattern(message.safe_regex_match, "cannot create header matcher", problems)
+        case "range_match":
+            return _range(message.range_match, problems)
+        case "present_match":
+            return Present(message.present_match)
+        case "string_match":
+            return _string_match(message.string_match, problems.at("string_match"))
+        case _:
+            problems.add("invalid header matcher")
+            return None
+
+
+def _string_match(message: Any, problems: Problems) -> TextMatch | None:
+    match message.WhichOneof("match_pattern"):
+        case "exact":
+            return Exact(message.exact, message.ignore_case)
+        case "prefix":
+            return Prefix(message.prefix, message.ignore_case)
+        case "suffix":
+            return Suffix(message.suffix, message.ignore_case)
+        case "contains":
+            return Contains(message.contains, message.ignore_case)
+        case "safe_regex":
+            # ignore_case does not concern expressions (A63): they say (?i) themselves.
+            return _pattern(message.safe_regex, "cannot create string matcher", problems)
+        case _:
+            problems.add("invalid string matcher")
+            return None
+
+
+def _pattern(message: Any, subject: str, problems: Problems) -> Pattern | None:
+    try:
+        return Pattern(Regex(message.regex))
+    except ValueError as error:
+        problems.add(f"{subject}: Invalid regex string specified in matcher: {error}")
+        return None
+
+
+def _range(message: Any, problems: Problems) -> Range | None:
+    if message.end < message.start:
+        problems.add(
+            "cannot create header matcher: Invalid range specifier specified: end cannot be smaller than start."
+        )
+        return None
+    return Range(message.start, message.end)
+
+
+def _fraction(match: Any, problems: Problems) -> int | None:
+    if not match.HasField("runtime_fraction") or not match.runtime_fraction.HasField("default_value"):
+        return None
+    return per_million(match.runtime_fraction.default_value, problems.at("runtime_fraction.default_value"))

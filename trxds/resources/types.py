@@ -1,0 +1,140 @@
+"""The four types of resources, and the one way from what a server sent to a value.
+
+`read` takes a response's resource as it comes: out of its wrapper if it has one (A47), checks
+its type and parses it. `read_in_slices` does the same for a loop that has others to serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from . import protos
+from .cluster import cluster
+from .context import ParseContext
+from .endpoint import cluster_load_assignment
+from .extension import parse
+from .listener import listener
+from .problems import Problems
+from .route import route_config
+from .slices import Slices, at_once
+
+__all__ = [
+    "CDS",
+    "EDS",
+    "LDS",
+    "RDS",
+    "RESOURCE_TYPES",
+    "ParseContext",
+    "Parsed",
+    "ResourceType",
+    "Unwrapped",
+    "unwrap",
+]
+
+Conversion: TypeAlias = Callable[[Any, ParseContext, Problems], Slices[object]]
+
+_WRAPPER = protos.TYPE_PREFIX + protos.type_name(protos.Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A resource as far as it could be read. With `errors` it has no value, but maybe a name."""
+
+    name: str | None
+    value: object | None
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """What was inside an Any; `name` is the wrapper's, `error` says why there is nothing of use in it."""
+
+    type_url: str
+    value: bytes
+    name: str | None = None
+    error: str | None = None
+
+
+def unwrap(resource: Any) -> Unwrapped:
+    """The resource out of its envoy.service.discovery.v3.Resource, if it came in one."""
+    if resource.type_url != _WRAPPER:
+        return Unwrapped(resource.type_url, resource.value)
+    wrapper = parse(protos.Resource, resource.value)
+    if wrapper is None:
+        return Unwrapped("", b"", error="Can't decode Resource proto wrapper")
+    name = wrapper.name or None
+    if not wrapper.HasField("resource"):
+        return Unwrapped("", b"", name, "No resource present in Resource proto wrapper")
+    return Unwrapped(wrapper.resource.type_url, wrapper.resource.value, name)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """`full_state`: each response names every resource there is, so that one left out was deleted."""
+
+    kind: str
+    name: str
+    type_url: str = field(init=False)
+    full_state: bool
+    _message: Any = field(repr=False)
+    _name_field: str = field(repr=False)
+    _convert: Conversion = field(repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type_url", protos.TYPE_PREFIX + protos.type_name(self._message))
+
+    def parse(self, value: bytes, context: ParseContext) -> Parsed:
+        """The bytes of a message of this type."""
+        return at_once(self.parse_in_slices(value, context))
+
+    def parse_in_slices(self, value: bytes, context: ParseContext) -> Slices[Parsed]:
+        message = parse(self._message, value)
+        if message is None:
+            return Parsed(None, None, (f"Can't decode {self.name} resource",))
+        problems = Problems()
+        converted = yield from self._convert(message, context, problems)
+        name = str(getattr(message, self._name_field))
+        return Parsed(name, None, problems.texts) if problems else Parsed(name, converted)
+
+    def read(self, resource: Any, context: ParseContext) -> Parsed:
+        """A google.protobuf.Any of a response for this type."""
+        return at_once(self.read_in_slices(resource, context))
+
+    def read_in_slices(self, resource: Any, context: ParseContext) -> Slices[Parsed]:
+        inner = unwrap(resource)
+        if inner.error is not None:
+            return Parsed(inner.name, None, (inner.error,))
+        if inner.type_url != self.type_url:
+            return Parsed(
+                inner.name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",)
+            )
+        parsed = yield from self.parse_in_slices(inner.value, context)
+        return Parsed(inner.name, None, parsed.errors) if parsed.name is None else parsed
+
+    def complaint(self, errors: tuple[str, ...]) -> str:
+        """All that is wrong with one resource, as a NACK and the RPCs that fail of it say it."""
+        return f"errors validating {self.name} resource: [{'; '.join(errors)}]"
+
+
+def _whole(convert: Callable[[Any, ParseContext, Problems], object]) -> Conversion:
+    """For resources that are never long: no slices but the one."""
+
+    def in_one_slice(message: Any, context: ParseContext, problems: Problems) -> Slices[object]:
+        yield from ()
+        return convert(message, context, problems)
+
+    return in_one_slice
+
+
+LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", listener)
+RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", route_config)
+CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _whole(cluster))
+EDS = ResourceType(
+    "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", cluster_load_assignment
+)
+
+# In the order in which they are asked for.
+RESOURCE_TYPES: Mapping[str, ResourceType] = MappingProxyType({each.type_url: each for each in (LDS, RDS, CDS, EDS)})
