@@ -1,0 +1,513 @@
+"""The conversation with an xDS server, as values: no socket, no event loop, no clock."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from trxds.ads.bootstrap import Locality, Node, ServerConfig
+from trxds.ads.protocol import USER_AGENT_VERSION, Changes, Conversation
+from trxds.ads.response import Item, Reading
+from trxds.ads.state import ResourceState
+from trxds.ground.status import StatusCode
+from trxds.resources.protos import DiscoveryRequest
+from trxds.resources.types import RESOURCE_TYPES, Parsed
+
+TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
+SERVER = ServerConfig("plane:18000")
+WHERE = '(server plane:18000, node "web-1")'
+
+Told: TypeAlias = dict[str, str]
+
+
+class Bad(str):
+    """A resource whose error is this text."""
+
+
+class Talk:
+    """A conversation in the vocabulary of these tests: requests and states as short texts."""
+
+    def __init__(self, server: ServerConfig = SERVER) -> None:
+        self.conversation = Conversation(server, Node("web-1"))
+        self.now = 0.0
+        self.nonce = 0
+
+    def wants(self, kind: str, *names: str) -> Told:
+        states = {name: self.conversation.subscribe(TYPES[kind], name) for name in names}
+        return {name: shown(state) for name, state in states.items() if state is not None}
+
+    def drops(self, kind: str, *names: str) -> None:
+        for name in names:
+            self.conversation.unsubscribe(TYPES[kind], name)
+
+    def opens(self) -> list[str]:
+        self.conversation.stream_opened()
+        return self.says()
+
+    def says(self) -> list[str]:
+        return [in_words(request) for request in self.requests()]
+
+    def requests(self) -> list[DiscoveryRequest]:
+        requests = []
+        while (request := self.conversation.next_request()) is not None:
+            self.conversation.sent(request, self.now)
+            requests.append(request)
+        return requests
+
+    def hears(self, kind: str, version: str, *unnamed: Bad, **resources: str) -> Told:
+        """A response; its nonce is n1, n2, ... Nothing is said yet."""
+        self.nonce += 1
+        items = [Item(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
+        items += [self.item(kind, name, text) for name, text in resources.items()]
+        reading = Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items))
+        return told(self.conversation.received(reading))
+
+    def item(self, kind: str, name: str, text: str) -> Item:
+        raw = "", f"{name}={text}".encode()
+        return Item(raw, self.conversation.known(TYPES[kind]).get(raw) or parsed(name, text))
+
+    def waits(self, seconds: float) -> Told:
+        self.now += seconds
+        return told(self.conversation.due(self.now))
+
+    def breaks(self, reason: str = "Connection refused") -> Told:
+        return told(self.conversation.stream_ended(reason))
+
+
+def parsed(name: str, text: str) -> Parsed:
+    return Parsed(name, None, (str(text),)) if isinstance(text, Bad) else Parsed(name, text, ())
+
+
+def told(changes: Changes) -> Told:
+    return {name: shown(state) for (_, name), state in changes.items()}
+
+
+def shown(state: ResourceState) -> str:
+    for status in (state.error, state.ambient):
+        assert status is None or status.code is StatusCode.UNAVAILABLE
+    if state.error is not None:
+        return f"{'absent' if state.absent else 'error'}: {state.error.message}"
+    return f"{state.value} but {state.ambient.message}" if state.ambient else str(state.value)
+
+
+def in_words(request: DiscoveryRequest) -> str:
+    kind = RESOURCE_TYPES[request.type_url].kind
+    verb = "NACK" if request.HasField("error_detail") else "ACK" if request.response_nonce else "SUBSCRIBE"
+    version = [f"v={request.version_info}"] if request.version_info else []
+    nonce = [request.response_nonce] if request.response_nonce else []
+    return " ".join([verb, kind, *version, *nonce, ",".join(request.resource_names)]).strip()
+
+
+@pytest.fixture
+def talk() -> Talk:
+    return Talk()
+
+
+# -- what we say
+
+
+def test_a_subscription_is_one_subscribe_and_a_response_one_ack(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    assert talk.opens() == ["SUBSCRIBE LDS shop"]
+    assert talk.hears("LDS", "1", shop="x") == {"shop": "x"}
+    assert talk.says() == ["ACK LDS v=1 n1 shop"]
+    assert talk.says() == []
+
+
+def test_a_stream_asks_for_types_in_the_order_in_which_they_depend(talk: Talk) -> None:
+    for kind in ("EDS", "CDS", "RDS", "LDS"):
+        talk.wants(kind, "x")
+    assert talk.opens() == ["SUBSCRIBE LDS x", "SUBSCRIBE RDS x", "SUBSCRIBE CDS x", "SUBSCRIBE EDS x"]
+
+
+def test_without_a_stream_there_is_nothing_to_say(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    assert talk.says() == []
+
+
+def test_a_changed_subscription_repeats_version_and_nonce(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.says()
+    talk.wants("CDS", "b")
+    assert talk.says() == ["ACK CDS v=1 n1 a,b"]
+
+
+def test_requests_coalesce_while_none_can_be_sent(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.wants("CDS", "b", "c")
+    talk.drops("CDS", "a")
+    talk.hears("CDS", "2", a="y")
+    assert talk.says() == ["ACK CDS v=2 n2 b,c"]
+
+
+def test_a_resource_dropped_and_taken_again_in_one_step_is_nothing_to_say(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.says()
+    talk.drops("CDS", "a")
+    assert talk.wants("CDS", "a") == {"a": "x"}
+    assert talk.says() == []
+
+
+def test_a_resource_taken_again_after_the_request_went_out_is_new(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x", b="y")
+    talk.drops("CDS", "a")
+    assert talk.says() == ["ACK CDS v=1 n1 b"]
+    assert talk.wants("CDS", "a") == {}
+    assert talk.says() == ["ACK CDS v=1 n1 b,a"]
+
+
+def test_the_last_name_of_a_type_leaves_an_empty_list(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.drops("CDS", "a")
+    assert talk.says() == ["ACK CDS v=1 n1"]
+
+
+def test_an_empty_list_is_never_a_types_first_request(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.wants("CDS", "a")
+    talk.drops("CDS", "a")
+    assert talk.opens() == ["SUBSCRIBE LDS shop"]
+    talk.hears("CDS", "1", a="x")
+    assert talk.says() == []
+
+
+def test_the_node_goes_with_the_first_request_of_each_stream() -> None:
+    node = Node("web-1", "web", Locality("eu", "eu-1", "r7"), {"team": "shop"})
+    talk = Talk()
+    talk.conversation = Conversation(SERVER, node)
+    talk.wants("LDS", "shop")
+    talk.wants("CDS", "a")
+    for _ in range(2):
+        talk.conversation.stream_opened()
+        first, second = talk.requests()
+        assert (first.node.id, first.node.cluster, first.node.locality.sub_zone) == ("web-1", "web", "r7")
+        assert dict(first.node.metadata) == {"team": "shop"}
+        assert "xds.config.resource-in-sotw" in first.node.client_features
+        assert not second.HasField("node")
+
+
+def test_the_user_agent_has_the_version_of_the_project() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["version"] == USER_AGENT_VERSION
+
+
+# -- ACK and NACK
+
+
+def test_a_nack_has_the_last_accepted_version_and_every_error(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x", b="y")
+    talk.says()
+    talk.hears("CDS", "2", a=Bad("no"), b=Bad("never"))
+    [request] = talk.requests()
+    assert in_words(request) == "NACK CDS v=1 n2 a,b"
+    assert request.error_detail.code == StatusCode.INVALID_ARGUMENT
+    assert request.error_detail.message == (
+        "xDS response validation errors: ["
+        "resource index 0: a: INVALID_ARGUMENT: errors validating Cluster resource: [no]; "
+        "resource index 1: b: INVALID_ARGUMENT: errors validating Cluster resource: [never]]"
+    )
+
+
+def test_a_first_response_that_is_refused_leaves_no_version(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a=Bad("no"))
+    assert talk.says() == ["NACK CDS n1 a"]
+
+
+def test_an_error_is_reported_once(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a=Bad("no"))
+    talk.says()
+    talk.wants("CDS", "b")
+    assert talk.says() == ["ACK CDS n1 a,b"]
+
+
+def test_the_good_resources_of_a_refused_response_are_used(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    changes = talk.hears("CDS", "1", a="x", b=Bad("no"))
+    assert changes["a"] == "x"
+    assert changes["b"] == (
+        f'error: CDS resource "b" {WHERE}: invalid resource: INVALID_ARGUMENT: errors validating Cluster resource: [no]'
+    )
+
+
+def test_an_invalid_update_leaves_the_last_good_value_and_says_so(talk: Talk) -> None:
+    talk.wants("EDS", "a")
+    talk.opens()
+    talk.hears("EDS", "1", a="x")
+    assert talk.hears("EDS", "2", a=Bad("no"))["a"].startswith(f'x but EDS resource "a" {WHERE}: invalid resource:')
+    assert talk.hears("EDS", "3", a="x") == {"a": "x"}
+
+
+def test_a_bad_resource_that_nobody_asked_for_is_refused_too(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.hears("CDS", "1", a="x", z=Bad("no")) == {"a": "x"}
+    assert talk.says() == ["NACK CDS n1 a"]
+
+
+def test_a_good_resource_that_nobody_asked_for_is_ignored(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.hears("CDS", "1", a="x", z="y") == {"a": "x"}
+    assert talk.wants("CDS", "z") == {}
+
+
+def test_what_did_not_change_is_not_told_again(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x", b="y")
+    assert talk.hears("CDS", "2", a="x", b="z") == {"b": "z"}
+    assert talk.says() == ["ACK CDS v=2 n2 a,b"]
+
+
+def test_what_was_parsed_is_remembered_as_long_as_it_is_wanted(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x", b=Bad("no"))
+    talk.hears("CDS", "2", a="y", b=Bad("no"))
+    known = talk.conversation.known(TYPES["CDS"])
+    assert set(known) == {("", b"a=y"), ("", b"b=no")}
+    talk.drops("CDS", "a", "b")
+    talk.says()
+    assert not known
+
+
+# -- streams come and go
+
+
+def test_a_new_stream_has_the_old_version_and_no_nonce(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("LDS", "7", shop="x")
+    talk.breaks()
+    assert talk.opens() == ["SUBSCRIBE LDS v=7 shop", "SUBSCRIBE CDS a"]
+
+
+def test_the_version_outlives_the_last_subscription(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.drops("CDS", "a")
+    talk.says()
+    talk.breaks()
+    talk.wants("CDS", "b")
+    assert talk.opens() == ["SUBSCRIBE CDS v=1 b"]
+
+
+def test_the_end_of_a_stream_that_answered_is_no_error(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    assert talk.breaks() == {}
+
+
+def test_a_stream_that_never_answered_is_an_error_for_every_watcher(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.opens()
+    talk.hears("LDS", "1", shop="x")
+    talk.breaks()
+    talk.wants("CDS", "a")
+    talk.opens()
+    reason = f"{WHERE}: cannot reach the xDS server: Connection refused"
+    assert talk.breaks() == {"shop": f'x but LDS resource "shop" {reason}', "a": f'error: CDS resource "a" {reason}'}
+
+
+def test_a_server_that_cannot_be_connected_is_an_error_without_a_stream(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    assert talk.breaks("Network is unreachable")["shop"].endswith("Network is unreachable")
+
+
+def test_the_same_failure_is_told_once(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.breaks()
+    assert talk.breaks() == {}
+
+
+def test_a_new_subscription_during_a_failure_hears_of_it_at_once(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.breaks()
+    assert talk.wants("CDS", "a")["a"].endswith("Connection refused")
+
+
+def test_the_first_response_clears_the_failure_of_every_type(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("LDS", "1", shop="x")
+    talk.hears("CDS", "1", a="y")
+    talk.breaks()
+    talk.breaks()
+    talk.opens()
+    assert talk.hears("LDS", "1", shop="x") == {"shop": "x", "a": "y"}
+
+
+def test_what_the_server_said_goes_before_what_the_network_does(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a=Bad("no"))
+    talk.waits(15)
+    talk.breaks()
+    assert talk.breaks() == {}
+
+
+# -- does not exist
+
+
+def test_a_resource_that_does_not_come_in_15_seconds_does_not_exist(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.conversation.next_deadline == 15
+    assert talk.waits(14.9) == {}
+    assert talk.waits(0.1) == {"a": f'absent: CDS resource "a" {WHERE}: does not exist, asked 15 s ago'}
+    assert talk.conversation.next_deadline == math.inf
+
+
+def test_the_wait_begins_when_the_request_was_sent(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.conversation.stream_opened()
+    request = talk.conversation.next_request()
+    assert request is not None
+    talk.now = 100
+    assert talk.conversation.next_deadline == math.inf
+    talk.conversation.sent(request, talk.now)
+    assert talk.conversation.next_deadline == 115
+
+
+def test_a_repeated_request_does_not_lengthen_the_wait(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.waits(10)
+    talk.wants("CDS", "b")
+    talk.says()
+    assert list(talk.waits(5)) == ["a"]
+    assert list(talk.waits(10)) == ["b"]
+
+
+def test_a_resource_that_came_is_not_waited_for_be_it_good_or_bad(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x", b=Bad("no"))
+    talk.says()
+    assert talk.conversation.next_deadline == math.inf
+
+
+def test_a_resource_no_longer_wanted_is_not_waited_for(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.drops("CDS", "a")
+    talk.says()
+    assert talk.conversation.next_deadline == math.inf
+
+
+def test_the_wait_begins_anew_with_each_stream(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.waits(10)
+    talk.breaks()
+    assert talk.conversation.next_deadline == math.inf
+    talk.opens()
+    assert talk.conversation.next_deadline == 25
+
+
+def test_a_cached_resource_is_not_waited_for_on_a_new_stream(talk: Talk) -> None:
+    talk.wants("EDS", "a")
+    talk.opens()
+    talk.hears("EDS", "1", a="x")
+    talk.breaks()
+    talk.opens()
+    assert talk.conversation.next_deadline == math.inf
+
+
+def test_a_new_watcher_of_a_resource_that_does_not_exist_hears_it_at_once(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.waits(15)
+    assert talk.wants("CDS", "a")["a"].startswith("absent:")
+
+
+def test_a_resource_may_come_after_it_was_given_up(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.waits(15)
+    assert talk.hears("CDS", "1", a="x") == {"a": "x"}
+
+
+# -- deletion
+
+
+@pytest.mark.parametrize("kind", ["LDS", "CDS"])
+def test_a_cached_listener_or_cluster_that_is_left_out_is_deleted(talk: Talk, kind: str) -> None:
+    talk.wants(kind, "a", "b")
+    talk.opens()
+    talk.hears(kind, "1", a="x", b="y")
+    text = f'absent: {kind} resource "a" {WHERE}: does not exist, deleted by the server'
+    assert talk.hears(kind, "2", b="y") == {"a": text}
+
+
+@pytest.mark.parametrize("kind", ["RDS", "EDS"])
+def test_routes_and_endpoints_that_are_left_out_stay(talk: Talk, kind: str) -> None:
+    talk.wants(kind, "a", "b")
+    talk.opens()
+    talk.hears(kind, "1", a="x", b="y")
+    assert talk.hears(kind, "2", b="z") == {"b": "z"}
+
+
+def test_a_cluster_never_received_keeps_waiting_when_it_is_left_out(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    assert talk.hears("CDS", "1", b="y") == {"b": "y"}
+    assert list(talk.waits(15)) == ["a"]
+
+
+def test_a_cluster_that_is_refused_is_not_deleted(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    assert talk.hears("CDS", "2", a=Bad("no"))["a"].startswith("x but")
+
+
+def test_nothing_is_deleted_while_a_name_cannot_be_read(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    assert talk.hears("CDS", "2", Bad("garbage")) == {}
+    assert talk.says() == ["NACK CDS v=1 n2 a"]
+
+
+def test_a_deleted_cluster_may_return(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.hears("CDS", "2")
+    assert talk.hears("CDS", "3", a="x") == {"a": "x"}
+
+
+def test_a_server_may_be_forbidden_to_delete() -> None:
+    talk = Talk(ServerConfig("plane:1", features=frozenset({"ignore_resource_deletion"})))
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    assert talk.hears("CDS", "2") == {}
+    assert talk.says() == ["ACK CDS v=2 n2 a"]
+    assert talk.wants("CDS", "a") == {"a": "x"}

@@ -1,0 +1,177 @@
+"""The shell around a conversation: one ADS stream after another, to one server.
+
+Three tasks while a stream lives: what we say, what we hear, and what the clock says. Reading
+waits until the watchers have taken what the last response changed, so a control plane that is
+faster than we are is held up by the stream's own window and costs no memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from time import perf_counter
+from typing import TypeVar
+
+import trio
+
+from trxds.ads.bootstrap import ServerConfig
+from trxds.ads.protocol import Conversation
+from trxds.ads.response import Reading, known_type, read
+from trxds.ads.watches import Watches
+from trxds.ground.backoff import Backoff
+from trxds.ground.channels import Mailbox
+from trxds.resources.protos import DecodeError, DiscoveryResponse
+from trxds.resources.slices import Slices
+from trxds.resources.types import ParseContext
+from trxds.wire.connect import Network, WireOptions
+from trxds.wire.connection import Connection
+from trxds.wire.request import Request
+from trxds.wire.stream import ClientStream
+
+log = logging.getLogger("trxds.ads")
+
+PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
+SLICE = 0.005  # seconds that parsing may hold up everyone else
+LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
+
+T = TypeVar("T")
+
+
+class AdsStream:
+    """Keeps a stream to `server` while anything is subscribed, for as long as `run` runs."""
+
+    def __init__(
+        self,
+        server: ServerConfig,
+        conversation: Conversation,
+        watches: Watches,
+        network: Network,
+        random: Random,
+        context: ParseContext,
+    ) -> None:
+        self._server = server
+        self._conversation = conversation
+        self._watches = watches
+        self._network = network
+        self._context = context
+        self._backoff = Backoff(random)
+        self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
+        self._to_wait: Mailbox[None] = Mailbox()  # wakes who watches the clock
+
+    def subscription_changed(self) -> None:
+        self._to_say.put("subscription", None)
+
+    async def run(self) -> None:
+        while True:
+            await self._something_is_wanted()
+            reason = await self._connect_and_converse()
+            self._watches.publish(self._conversation.stream_ended(reason))
+            log.info("ADS stream to %s ended: %s", self._server.uri, reason)
+            await trio.sleep(self._backoff.next())
+
+    async def _something_is_wanted(self) -> None:
+        """A stream without a subscription has nothing to say: its first request would mean everything."""
+        while not self._conversation.wanted:
+            await self._to_say.next()
+
+    async def _connect_and_converse(self) -> str:
+        """One stream from its beginning to its end; returns why it ended."""
+        try:
+            with trio.fail_after(CONNECT_WITHIN):
+                transport = await self._network.connect(self._server.address)
+        except trio.TooSlowError:
+            return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
+        except OSError as error:
+            return f"{error.strerror or error}; check that it runs, and server_uri in the bootstrap"
+        reason = "cancelled"
+        async with trio.open_nursery() as nursery:
+            connection = Connection(transport, peer=self._server.address, options=WireOptions())
+            nursery.start_soon(connection.run, name=f"ads/{self._server.uri}/connection")
+            reason = await self._open_and_converse(connection)
+            nursery.cancel_scope.cancel(reason="the ADS stream ended")
+        return reason
+
+    async def _open_and_converse(self, connection: Connection) -> str:
+        with trio.move_on_after(CONNECT_WITHIN):
+            await connection.wait_ready()
+        stream = connection.open_stream(_request(self._server.address))
+        if stream is None:
+            return str(connection.error or "connected, but it does not speak HTTP/2; check server_uri in the bootstrap")
+        try:
+            await self._converse(stream)
+        finally:
+            stream.cancel()
+        return str(stream.status)
+
+    async def _converse(self, stream: ClientStream) -> None:
+        self._conversation.stream_opened()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._write, stream, name=f"ads/{self._server.uri}/write")
+            nursery.start_soon(self._watch_the_clock, name=f"ads/{self._server.uri}/clock")
+            await self._read(stream)
+            nursery.cancel_scope.cancel(reason="the ADS stream ended")
+
+    async def _write(self, stream: ClientStream) -> None:
+        while True:
+            while (request := self._conversation.next_request()) is not None:
+                if not await stream.send(request.SerializeToString()):
+                    return  # the reader will find out why
+                self._conversation.sent(request, trio.current_time())
+                self._to_wait.put("sent", None)
+            await self._to_say.next()
+
+    async def _watch_the_clock(self) -> None:
+        while True:
+            await self._to_wait.next(self._conversation.next_deadline)
+            self._watches.publish(self._conversation.due(trio.current_time()))
+
+    async def _read(self, stream: ClientStream) -> None:
+        while (message := await stream.receive()) is not None:
+            reading = await self._understand(message)
+            if reading is None:
+                continue
+            self._backoff.reset()
+            changes = self._conversation.received(reading)
+            self._watches.publish(changes)
+            self._to_say.put("answer", None)
+            await self._watches.all_seen(changes)
+
+    async def _understand(self, message: bytes) -> Reading | None:
+        """None for what is to be ignored: bytes that are no response, and types that we do not know."""
+        try:
+            response = DiscoveryResponse.FromString(message)
+        except DecodeError:
+            log.warning(
+                "xDS server %s sent %d bytes that are no DiscoveryResponse; ignored", self._server.uri, len(message)
+            )
+            return None
+        type = known_type(response)
+        if type is None:
+            log.warning(
+                "xDS server %s sent type %r, which nobody asked for; ignored", self._server.uri, response.type_url
+            )
+            return None
+        return await _in_slices(read(response, type, self._conversation.known(type), self._context))
+
+
+async def _in_slices(work: Slices[T]) -> T:
+    """Drive long pure work, and let others run every few milliseconds."""
+    started = perf_counter()
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        if perf_counter() - started > SLICE:
+            await trio.lowlevel.checkpoint()
+            started = perf_counter()
+
+
+def _request(address: str) -> Request:
+    return Request(
+        path=PATH,
+        authority="localhost" if address.startswith("unix:") else address,
+        max_receive_size=LARGEST_RESPONSE,
+    )

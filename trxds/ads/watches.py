@@ -1,0 +1,83 @@
+"""Who watches which resource: a Cell for each, and a letter in each watcher's mailbox.
+
+A watch costs a slot and no task. The states themselves belong to the conversation; a Cell only
+spreads them, so it goes with its last watcher and a new one begins with what is known by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from trxds.ads.state import ResourceState
+from trxds.ground.channels import Cell, Following, Mailbox
+from trxds.resources.types import ResourceType
+
+Key = tuple[ResourceType, str]
+
+
+class Watches:
+    """All watches of one client. `subscribe` is called for the first of a resource and returns what
+    is known of it, `unsubscribe` after the last."""
+
+    def __init__(
+        self,
+        subscribe: Callable[[ResourceType, str], ResourceState | None],
+        unsubscribe: Callable[[ResourceType, str], None],
+    ) -> None:
+        self._subscribe = subscribe
+        self._unsubscribe = unsubscribe
+        self._cells: dict[Key, Cell[ResourceState]] = {}
+
+    def add(self, key: Key, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
+        return Watch(self, key, self._cell(key).follow(mailbox, sender))
+
+    def publish(self, changes: dict[Key, ResourceState]) -> None:
+        for key, state in changes.items():
+            if cell := self._cells.get(key):
+                cell.set(state)
+
+    async def all_seen(self, keys: Iterable[Key]) -> None:
+        """Every watcher of these has read its letter and come back for the next, or left."""
+        for key in tuple(keys):
+            if cell := self._cells.get(key):
+                await cell.all_seen()
+
+    def _cell(self, key: Key) -> Cell[ResourceState]:
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = Cell()
+            state = self._subscribe(*key)
+            if state is not None:
+                cell.set(state)
+        return cell
+
+    def _left(self, key: Key) -> None:
+        cell = self._cells.get(key)
+        if cell is not None and not cell.followed:
+            del self._cells[key]
+            self._unsubscribe(*key)
+
+
+class Watch:
+    """One watcher's interest in one resource, until it leaves."""
+
+    __slots__ = ("_following", "_key", "_watches")
+
+    def __init__(self, watches: Watches, key: Key, following: Following[ResourceState]) -> None:
+        self._watches = watches
+        self._key = key
+        self._following: Following[ResourceState] | None = following
+
+    def leave(self) -> None:
+        """Watch no longer; an unread letter is taken back. Plain and idempotent.
+
+        The last watcher's leaving unsubscribes, unless another comes in the same step.
+        """
+        following, self._following = self._following, None
+        if following is not None:
+            following.leave()
+            self._watches._left(self._key)
+
+    def __repr__(self) -> str:
+        type, name = self._key
+        return f"<Watch {type.kind} {name}{' left' if self._following is None else ''}>"
