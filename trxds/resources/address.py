@@ -28,19 +28,25 @@ def address_text(ip: str, port: int) -> str | None:
     return f"[{ipv6}{percent}{zone}]:{port}"
 
 
-def parse_address(parent: Any, problems: Problems, path: str = "address") -> str | None:
-    """The envoy.config.core.v3.Address in `parent.address`; `path` is how it is called from `problems`."""
-    if not parent.HasField("address"):
-        problems.at(path).add("field not present")
-        return None
-    if not parent.address.HasField("socket_address"):
-        problems.at(f"{path}.socket_address").add("field not present")
-        return None
+def parse_address(parent: Any) -> str | None:
+    """The text of the envoy.config.core.v3.Address in `parent.address`; None when `check_address` has something to say.
+
+    Fields that are not there read as empty, and no address is: so the good case asks for none of them.
+    """
     address = parent.address.socket_address
-    if address.port_value > _HIGHEST_PORT:
-        problems.at(f"{path}.socket_address.port_value").add("invalid port")
-        return None
-    text = address_text(address.address, address.port_value)
-    if text is None:
-        problems.at(f"{path}.socket_address").add(f"Failed to parse address:{address.address}:{address.port_value}")
-    return text
+    port = address.port_value
+    return address_text(address.address, port) if port <= _HIGHEST_PORT else None
+
+
+def check_address(parent: Any, problems: Problems) -> None:
+    """What is wrong with it, `problems` being at `parent.address`."""
+    at = problems.at("socket_address")
+    if not parent.HasField("address"):
+        problems.add("field not present")
+    elif not parent.address.HasField("socket_address"):
+        at.add("field not present")
+    elif parent.address.socket_address.port_value > _HIGHEST_PORT:
+        at.at("port_value").add("invalid port")
+    elif parse_address(parent) is None:
+        address = parent.address.socket_address
+        at.add(f"Failed to parse address:{address.address}:{address.port_value}")

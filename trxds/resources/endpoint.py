@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .address import parse_address
+from .address import check_address, parse_address
 from .problems import Problems
-from .slices import ITEMS_A_SLICE, Slices
+from .slices import Pace, Slices
 from .units import UINT32_MAX, per_million
 
 if TYPE_CHECKING:
@@ -94,15 +94,25 @@ class ClusterLoadAssignment:
         return f"<ClusterLoadAssignment {self.name}: {len(self.priorities)} priorities, {count} endpoints>"
 
 
+@dataclass(slots=True)
+class _Reading:
+    """What goes along through all localities of a resource."""
+
+    health: Mapping[int, HealthStatus]
+    addresses: set[str] = field(default_factory=set)
+    pace: Pace = field(default_factory=Pace)
+
+
 def cluster_load_assignment(message: Any, context: ParseContext, problems: Problems) -> Slices[ClusterLoadAssignment]:
-    health = known_health(context)
-    addresses: set[str] = set()
+    reading = _Reading(known_health(context))
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
-        locality = yield from _locality(each, health, addresses, at)
+        locality = yield from _locality(each, reading, at)
         if locality is not None and _sane_priority(each.priority, len(message.endpoints), at):
             _place(locality, each.priority, priorities, at)
+        if reading.pace.full():
+            yield
     _check_priorities(priorities, problems.at("endpoints"))
     drops = _drops(message.policy.drop_overloads, problems.at("policy"))
     return ClusterLoadAssignment(
@@ -142,21 +152,19 @@ def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], p
 # -- localities and endpoints
 
 
-def _locality(
-    message: Any, health: Mapping[int, HealthStatus], addresses: set[str], problems: Problems
-) -> Slices[Locality | None]:
+def _locality(message: Any, reading: _Reading, problems: Problems) -> Slices[Locality | None]:
     """None when its weight is 0 or unset: then it is not looked at further (A27)."""
     weight = message.load_balancing_weight.value
     if not weight:
         return None
     endpoints: list[Endpoint] = []
     for index, each in enumerate(message.lb_endpoints):
-        status = health.get(each.health_status)
-        if status is not None:  # one that nobody may use is not worth a complaint either
-            endpoint = _endpoint(each, status, addresses, problems.at(f"lb_endpoints[{index}]"))
+        health = reading.health.get(each.health_status)
+        if health is not None:  # one that nobody may use is not worth a complaint either
+            endpoint = _endpoint(each, health, reading.addresses, problems, index)
             if endpoint is not None:
                 endpoints.append(endpoint)
-        if index % ITEMS_A_SLICE == ITEMS_A_SLICE - 1:
+        if reading.pace.full():
             yield
     if not message.HasField("locality"):
         problems.at("locality").add("field not present")
@@ -168,31 +176,42 @@ def _locality_id(message: Any) -> LocalityId:
     return LocalityId(message.region, message.zone, message.sub_zone)
 
 
-def _endpoint(message: Any, health: HealthStatus, addresses: set[str], problems: Problems) -> Endpoint | None:
-    weight = 1
-    if message.HasField("load_balancing_weight"):
-        weight = message.load_balancing_weight.value
-        if not weight:
-            problems.at("load_balancing_weight").add("must be greater than 0")
-    if not message.HasField("endpoint"):
-        problems.at("endpoint").add("field not present")
+def _endpoint(
+    message: Any, health: HealthStatus, addresses: set[str], problems: Problems, index: int
+) -> Endpoint | None:
+    weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
+    own = _addresses(message.endpoint)
+    if not own or not weight:
+        _complain(message, problems.at(f"lb_endpoints[{index}]"))
         return None
-    endpoint = message.endpoint
-    first = parse_address(endpoint, problems, "endpoint.address")
-    own = (first, *_additional(endpoint, problems)) if endpoint.additional_addresses else (first,)
     for address in own:
         if address in addresses:
-            problems.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
-    known = tuple(address for address in own if address is not None)
-    addresses.update(known)
-    return Endpoint(known, health, weight, endpoint.hostname)
+            at = problems.at(f"lb_endpoints[{index}]")
+            at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
+        addresses.add(address)
+    return Endpoint(own, health, weight, message.endpoint.hostname)
 
 
-def _additional(endpoint: Any, problems: Problems) -> list[str | None]:
-    return [
-        parse_address(each, problems, f"endpoint.additional_addresses[{index}].address")
-        for index, each in enumerate(endpoint.additional_addresses)
-    ]
+def _addresses(endpoint: Any) -> tuple[str, ...]:
+    """All of them, or none when one of them is wrong."""
+    first = parse_address(endpoint)
+    if first is None or not endpoint.additional_addresses:
+        return () if first is None else (first,)
+    others = [parse_address(each) for each in endpoint.additional_addresses]
+    return () if None in others else (first, *filter(None, others))
+
+
+def _complain(message: Any, problems: Problems) -> None:
+    """Look again at an endpoint that is no good, this time with a path for each field."""
+    if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
+        problems.at("load_balancing_weight").add("must be greater than 0")
+    at = problems.at("endpoint")
+    if not message.HasField("endpoint"):
+        at.add("field not present")
+        return
+    check_address(message.endpoint, at.at("address"))
+    for index, each in enumerate(message.endpoint.additional_addresses):
+        check_address(each, at.at(f"additional_addresses[{index}].address"))
 
 
 def _scheme(address: str) -> str:

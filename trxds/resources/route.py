@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .action import Inherited, RouteAction, WeightedCluster, route_action
@@ -15,7 +15,7 @@ from .hash_policy import ChannelIdHash, HashPolicy, HeaderHash
 from .problems import Problems
 from .retry import RetryPolicy, retry_policy
 from .route_match import RouteMatch, route_match
-from .slices import ITEMS_A_SLICE, Slices
+from .slices import Pace, Slices
 
 if TYPE_CHECKING:
     from .context import ParseContext
@@ -68,25 +68,26 @@ class RouteConfig:
 
 
 def route_config(message: Any, context: ParseContext, problems: Problems) -> Slices[RouteConfig]:
-    plugins = _optional_plugins(message.cluster_specifier_plugins, problems)
+    around = Inherited(context, plugins=_optional_plugins(message.cluster_specifier_plugins, problems))
+    pace = Pace()
     virtual_hosts: list[VirtualHost] = []
-    for index, host in enumerate(message.virtual_hosts):
-        virtual_hosts.append((yield from _virtual_host(host, plugins, context, problems.at(f"virtual_hosts[{index}]"))))
+    for index, each in enumerate(message.virtual_hosts):
+        virtual_hosts.append((yield from _virtual_host(each, around, pace, problems.at(f"virtual_hosts[{index}]"))))
+        if pace.full():
+            yield
     return RouteConfig(message.name, tuple(virtual_hosts))
 
 
-def _virtual_host(
-    message: Any, plugins: frozenset[str], context: ParseContext, problems: Problems
-) -> Slices[VirtualHost]:
+def _virtual_host(message: Any, around: Inherited, pace: Pace, problems: Problems) -> Slices[VirtualHost]:
     _check_domains(message.domains, problems)
-    overrides = filter_overrides(message.typed_per_filter_config, context, problems)
-    inherited = Inherited(context, retry_policy(message, problems), plugins)
+    overrides = filter_overrides(message.typed_per_filter_config, around.context, problems)
+    inherited = replace(around, retry_policy=retry_policy(message, problems))
     routes: list[Route] = []
     for index, each in enumerate(message.routes):
         route = _route(each, inherited, problems.at(f"routes[{index}]"))
         if route is not None:
             routes.append(route)
-        if index % ITEMS_A_SLICE == ITEMS_A_SLICE - 1:
+        if pace.full():
             yield
     return VirtualHost(message.name, tuple(message.domains), tuple(routes), overrides)
 

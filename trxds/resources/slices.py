@@ -13,7 +13,21 @@ T = TypeVar("T")
 
 Slices: TypeAlias = Generator[None, None, T]
 
-ITEMS_A_SLICE = 128  # routes or endpoints, about 1 ms of them
+ITEMS_A_SLICE = 128  # routes or endpoints: about 1 ms of them
+
+
+class Pace:
+    """Counts the items of a resource, in however many lists they come, and says when a slice is full."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        self._items = 0
+
+    def full(self) -> bool:
+        """One more item is done: is it time to yield?"""
+        self._items += 1
+        return self._items % ITEMS_A_SLICE == 0
 
 
 def at_once(slices: Slices[T]) -> T:
