@@ -1,0 +1,243 @@
+"""One call as a server's handler sees it, and handlers made from simpler functions.
+
+A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends
+replies, and returns for OK. It is cancelled when the client cancels, its deadline passes or
+the connection is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import trio
+
+from trxds.ground.metadata import (
+    EMPTY,
+    Headers,
+    Metadata,
+    Value,
+    check,
+    decode,
+    decode_timeout,
+    encode,
+    encode_message,
+    find,
+)
+from trxds.ground.status import OK, Status, StatusCode
+from trxds.wire.http2 import ErrorCode
+from trxds.wire.message_stream import MessageStream
+
+if TYPE_CHECKING:
+    from .server_connection import ServerConnection
+
+Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
+
+_log = logging.getLogger("trxds.testing")
+
+
+class Abort(Exception):
+    """Raised by `Call.abort`; ends the handler with a status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Call(MessageStream):
+    """What the client asked, and how to answer.
+
+    `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
+    Trio's clock. `status` is how the call ended, None while it has not.
+    """
+
+    _link: ServerConnection
+
+    def __init__(self, connection: ServerConnection, stream_id: int, headers: Headers) -> None:
+        super().__init__(connection, connection.max_receive_size)
+        self.id = stream_id
+        self.path = (find(headers, b":path") or b"").decode("latin-1")
+        self.authority = (find(headers, b":authority") or b"").decode("latin-1")
+        self.metadata = decode(headers)
+        timeout = find(headers, b"grpc-timeout")
+        self.timeout = decode_timeout(timeout) if timeout is not None else None
+        self.deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
+        self.status: Status | None = None
+        self._trailing: Metadata = EMPTY
+        self._headers_sent = False
+        self._scope = trio.CancelScope(deadline=self.deadline)
+
+    def __repr__(self) -> str:
+        return f"<Call {self.path} from {self.peer}: {self.status or 'open'}>"
+
+    # -- for handlers
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        message = await self.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def send_initial_metadata(self, metadata: Iterable[tuple[str, Value]] = ()) -> None:
+        """Send the headers now; without this they go with the first message."""
+        self._send_headers(check(metadata))
+        await trio.lowlevel.checkpoint()
+
+    def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
+        """What goes with the status."""
+        self._trailing = check(metadata)
+
+    def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
+        if not self._headers_sent and self.sending:
+            self._send_headers(EMPTY)
+        return super().send_nowait(message, end=end)
+
+    def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
+        """End the call with that status."""
+        raise Abort(Status(code, message, details))
+
+    def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
+        """End the call with a RST_STREAM in place of a status; the handler is cancelled."""
+        self._link.reset(self.id, code)
+        self.fail(Status(StatusCode.INTERNAL, "reset by the server"))
+
+    # -- its life
+
+    async def run(self, handler: Handler) -> None:
+        """Let `handler` answer, then send the status it ended with."""
+        with self._scope:
+            status = await self._outcome(handler)
+            await self._sender.wait(self._rest_taken)
+            self._send_status(status)
+        if self.status is None:  # nothing but the deadline cancels a call that has not ended
+            self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
+
+    async def _outcome(self, handler: Handler) -> Status:
+        try:
+            await handler(self)
+        except Abort as abort:
+            return abort.status
+        except Exception as error:
+            _log.exception("handler of %s failed", self.path)
+            return Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
+        return OK
+
+    def _send_headers(self, metadata: Metadata) -> None:
+        if not self._headers_sent and self.sending:
+            self._headers_sent = True
+            self._link.send_headers(self.id, [*_RESPONSE, *encode(metadata)])
+
+    def _send_status(self, status: Status) -> None:
+        if not self.sending:
+            return
+        if self._rest:
+            # The end of a message is still missing, so no trailers can follow.
+            return self.reset(ErrorCode.CANCEL)
+        fields = [(b"grpc-status", b"%d" % status.code), (b"grpc-message", encode_message(status.message))]
+        if status.details is not None:
+            fields += encode([("grpc-status-details-bin", status.details)])
+        opening = [] if self._headers_sent else _RESPONSE
+        self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
+        self.sending = False
+        if self.receiving:
+            self._link.reset(self.id, ErrorCode.NO_ERROR)
+        self._over(status)
+
+    # -- what the connection reads
+
+    def peer_ended(self) -> None:
+        self.receiving = False
+        self._receiver.look()
+
+    def refuse(self, problem: Status) -> None:
+        self._send_status(problem)
+        self._scope.cancel()
+
+    def was_reset(self, code: int) -> None:
+        self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {ErrorCode(code).name}"))
+
+    def fail(self, status: Status) -> None:
+        self._over(status)
+        self._scope.cancel()
+
+    def _over(self, status: Status) -> None:
+        if self.status is None:
+            self.status = status
+            self.stop()
+            self._link.forget(self)
+
+
+_RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+
+
+# -- handlers from functions; `parse` and `serialize` turn bytes into messages and back
+
+Parse: TypeAlias = Callable[[bytes], Any]
+Serialize: TypeAlias = Callable[[Any], bytes]
+
+
+def unary(
+    function: Callable[[Any, Call], Awaitable[Any]],
+    parse: Parse = bytes,
+    serialize: Serialize = bytes,
+) -> Handler:
+    """`async def function(request, call) -> reply`"""
+
+    async def handler(call: Call) -> None:
+        await call.send(serialize(await function(parse(await _only(call)), call)))
+
+    return handler
+
+
+def server_streaming(
+    function: Callable[[Any, Call], AsyncIterator[Any]], parse: Parse = bytes, serialize: Serialize = bytes
+) -> Handler:
+    """`async def function(request, call)` that yields replies"""
+
+    async def handler(call: Call) -> None:
+        async for reply in function(parse(await _only(call)), call):
+            await call.send(serialize(reply))
+
+    return handler
+
+
+def client_streaming(
+    function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]], parse: Parse = bytes, serialize: Serialize = bytes
+) -> Handler:
+    """`async def function(requests, call) -> reply`"""
+
+    async def handler(call: Call) -> None:
+        await call.send(serialize(await function(_parsed(call, parse), call)))
+
+    return handler
+
+
+def bidi_streaming(
+    function: Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]],
+    parse: Parse = bytes,
+    serialize: Serialize = bytes,
+) -> Handler:
+    """`async def function(requests, call)` that yields replies"""
+
+    async def handler(call: Call) -> None:
+        async for reply in function(_parsed(call, parse), call):
+            await call.send(serialize(reply))
+
+    return handler
+
+
+async def _only(call: Call) -> bytes:
+    message = await call.receive()
+    if message is None:
+        call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
+    return message
+
+
+async def _parsed(call: Call, parse: Parse) -> AsyncIterator[Any]:
+    async for message in call:
+        yield parse(message)

@@ -1,0 +1,193 @@
+"""A gRPC server for tests: all four kinds of call, and a knob for what a server can do wrong.
+
+It is built on the client's own engine, so it proves nothing about the wire by itself; that is what
+`tests/peers` does, where grpcio stands at the other end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import trio
+from google.protobuf.descriptor import ServiceDescriptor
+
+from trxds.ground.status import StatusCode
+from trxds.wire.connect import split_address
+from trxds.wire.http2 import ErrorCode
+from trxds.wire.options import WireOptions
+from trxds.wire.request import MAX_RECEIVE_SIZE
+
+from .call import Call, Handler
+from .network import MemoryNetwork
+from .server_connection import ServerConnection
+from .service import handlers_of
+
+__all__ = ["Call", "Handler", "Server", "serve"]
+
+
+class Server:
+    """Run it by `serve`; or `await nursery.start(server.run)`.
+
+    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls,
+    which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
+    that stand; `calls` are all there ever were, in order.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler] | None = None,
+        *,
+        fallback: Handler | None = None,
+        address: str = "127.0.0.1:0",
+        network: MemoryNetwork | None = None,
+        max_concurrent_streams: int | None = None,
+        max_receive_size: int = MAX_RECEIVE_SIZE,
+        options: WireOptions | None = None,
+    ) -> None:
+        self.handlers = dict(handlers or {})
+        self.fallback = fallback
+        self.address = address
+        self.max_receive_size = max_receive_size
+        self.options = options or WireOptions(max_concurrent_streams=max_concurrent_streams)
+        self.connections: list[ServerConnection] = []
+        self.calls: list[Call] = []
+        self._network = network
+        self._nursery: trio.Nursery | None = None
+        self._listening: trio.CancelScope | None = None
+        self._client_numbers = itertools.count(1)
+
+    def __repr__(self) -> str:
+        state = "listening" if self._listening else "stopped"
+        return f"<Server {self.address} {state}, {len(self.connections)} connections>"
+
+    def add_service(self, service: ServiceDescriptor, implementation: object) -> None:
+        """Serve a protobuf service: each method of `implementation` gets parsed messages and the call.
+
+        `async def Unary(self, request, call) -> reply`; streaming requests are an async iterator in
+        place of the request, streaming replies are yielded.
+        """
+        self.handlers.update(handlers_of(service, implementation))
+
+    # -- its life
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; `address` is known once it has started."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                await self.restart()
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    async def restart(self) -> None:
+        """Listen, at the same address as before."""
+        if self._nursery is None:
+            raise RuntimeError("the server is not running; use `async with serve(...)`")
+        await self._nursery.start(self._listen)
+
+    def stop(self) -> None:
+        """Stop listening and drop all connections, as if the process had died."""
+        if self._listening is not None:
+            self._listening.cancel()
+        self.drop_connections()
+
+    def drop_connections(self) -> None:
+        """Close all connections without a word."""
+        for connection in tuple(self.connections):
+            connection.drop()
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
+        """Say GOAWAY on all connections; they close when their calls have ended."""
+        for connection in tuple(self.connections):
+            connection.goaway(code, debug)
+
+    # -- listening
+
+    async def _listen(self, task_status: trio.TaskStatus[None]) -> None:
+        assert self._nursery is not None
+        with trio.CancelScope() as self._listening:
+            async with await self._listener() as listener:
+                task_status.started()
+                await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
+        self._listening = None
+
+    async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
+        if self._network is not None:
+            return self._network.listen(self.address)
+        host, port = split_address(self.address)
+        (listener,) = await trio.open_tcp_listeners(port, host=host)
+        name = listener.socket.getsockname()
+        self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        return listener
+
+    async def _serve(self, transport: trio.abc.Stream) -> None:
+        async with trio.open_nursery() as nursery:
+
+            def started(call: Call) -> None:
+                self.calls.append(call)
+                nursery.start_soon(call.run, self._handler(call.path), name=f"testing/call{call.path}")
+
+            connection = ServerConnection(
+                transport,
+                peer=self._client_name(transport),
+                options=self.options,
+                max_receive_size=self.max_receive_size,
+                started=started,
+            )
+            self.connections.append(connection)
+            try:
+                await connection.run()
+            finally:
+                self.connections.remove(connection)
+
+    def _client_name(self, transport: trio.abc.Stream) -> str:
+        if isinstance(transport, trio.SocketStream):
+            name = transport.socket.getpeername()
+            return f"{name[0]}:{name[1]}"
+        return f"client-{next(self._client_numbers)}"
+
+    def _handler(self, path: str) -> Handler:
+        return self.handlers.get(path) or self.fallback or _unimplemented
+
+
+async def _unimplemented(call: Call) -> None:
+    call.abort(StatusCode.UNIMPLEMENTED, f"no handler for {call.path}")
+
+
+@asynccontextmanager
+async def serve(
+    handlers: Mapping[str, Handler] | None = None,
+    *,
+    fallback: Handler | None = None,
+    address: str = "127.0.0.1:0",
+    network: MemoryNetwork | None = None,
+    max_concurrent_streams: int | None = None,
+    max_receive_size: int = MAX_RECEIVE_SIZE,
+    options: WireOptions | None = None,
+) -> AsyncIterator[Server]:
+    """A running server for the length of a block; see `Server` for the arguments.
+
+    An exception of the block comes out as it is, not in a group.
+    """
+    server = Server(
+        handlers,
+        fallback=fallback,
+        address=address,
+        network=network,
+        max_concurrent_streams=max_concurrent_streams,
+        max_receive_size=max_receive_size,
+        options=options,
+    )
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        try:
+            yield server
+        except Exception as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

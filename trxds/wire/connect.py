@@ -1,0 +1,38 @@
+"""How bytes get to an address: the network as the wire sees it, and the real one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from trxds.wire.options import WireOptions
+
+__all__ = ["Network", "TcpNetwork", "WireOptions", "split_address"]
+
+
+class Network(Protocol):
+    """Where connections come from. Tests put one in memory in its place."""
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        """A transport to `address`; `OSError` if there is none to be had."""
+        ...
+
+
+class TcpNetwork:
+    """The real one: `127.0.0.1:443`, `[::1]:443`, `unix:/path`."""
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        if address.startswith("unix:"):
+            return await trio.open_unix_socket(address.removeprefix("unix:"))
+        host, port = split_address(address)
+        # Trio sets TCP_NODELAY; the writer already sends all it has in one go.
+        return await trio.open_tcp_stream(host, port)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port; `OSError` names an address that has none."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise OSError(f"address {address!r} has no port; write it as host:port or [v6]:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,144 @@
+"""A client's connection: which streams it opens, and when it takes no more of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from trxds.ground.status import Status, unavailable
+from trxds.wire.http2 import GoAwayReceived, HeadersReceived, code_name
+from trxds.wire.link import Link
+from trxds.wire.options import WireOptions
+from trxds.wire.request import Request
+from trxds.wire.stream import ClientStream
+
+
+class Connection(Link[ClientStream]):
+    """One connection to `peer`, over a transport that stands. It owns the transport.
+
+    It takes new streams until the server says GOAWAY, `retire()` or `close()` is called, or the
+    transport is lost; `on_draining` is called at that moment, before any stream is refused.
+    """
+
+    def __init__(self, transport: trio.abc.Stream, *, peer: str, options: WireOptions | None = None) -> None:
+        super().__init__(transport, client=True, peer=peer, options=options or WireOptions())
+        self.on_draining: Callable[[], None] | None = None
+        self.error: Status | None = None
+        """Why it takes no new streams; None while it does."""
+        self._waiting: deque[ClientStream] = deque()
+        self._last_opened = 0
+        self._last_taken = 0  # the last stream whose headers were handed to the transport
+        self._settled = trio.Event()
+        self._ready = False
+
+    def __repr__(self) -> str:
+        state = "over" if self.over else "draining" if self.error else "open"
+        return f"<Connection {self.peer} {state}, {self.stream_count} streams>"
+
+    @property
+    def stream_count(self) -> int:
+        """Streams that are not over, those in the queue included."""
+        return len(self.streams) + len(self._waiting)
+
+    async def wait_ready(self) -> bool:
+        """Wait for the server's SETTINGS; False if the connection was over first."""
+        await self._settled.wait()
+        return self._ready and self.over is None
+
+    # -- streams
+
+    def open_stream(self, request: Request) -> ClientStream | None:
+        """Begin a call; None if the connection takes no new streams. Never a checkpoint.
+
+        When the server has as many as it allows, or the buffer is full, the stream waits in a
+        queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens.
+        """
+        if self.error is not None:
+            return None
+        stream = ClientStream(self, request)
+        self._waiting.append(stream)
+        self._open_waiting()
+        return stream
+
+    def _open_waiting(self) -> None:
+        while self._waiting and self._may_open():
+            stream = self._waiting.popleft()
+            request = stream.request
+            self._last_opened = self.engine.open_stream(request.headers(), request.timeout(trio.current_time()))
+            self.streams[self._last_opened] = stream
+            stream.begin(self._last_opened)
+        self._writer.look()
+
+    def _may_open(self) -> bool:
+        if self.engine.exhausted:
+            self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
+        return len(self.streams) < self.engine.peer_max_streams and self.engine.unsent < self.options.unsent_bound
+
+    def forget(self, stream: ClientStream) -> None:
+        """The stream is over: its place goes to the next in the queue."""
+        if stream.id:
+            self.streams.pop(stream.id, None)
+        elif stream in self._waiting:
+            self._waiting.remove(stream)
+        if self.over is not None:
+            return
+        self._open_waiting()
+        self._close_when_drained()
+
+    def _taken(self) -> None:
+        self._last_taken = self._last_opened
+        super()._taken()
+        self._open_waiting()
+
+    # -- what was read
+
+    def _headers(self, event: HeadersReceived) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            stream.accept_headers(event)
+
+    def _settings(self) -> None:
+        self._ready = True
+        self._settled.set()
+        super()._settings()
+        self._open_waiting()
+
+    def _goaway(self, event: GoAwayReceived) -> None:
+        debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
+        status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
+        self._leave(status)
+        for stream in [stream for stream_id, stream in self.streams.items() if stream_id > event.last_stream_id]:
+            stream.fail(status, refused=True)
+        self._close_when_drained()
+
+    def _leave(self, status: Status) -> None:
+        """Nothing more can be opened here, not even what is in the queue."""
+        self._drain(status)
+        waiting, self._waiting = self._waiting, deque()
+        for stream in waiting:
+            stream.fail(status, refused=True)
+
+    # -- the end
+
+    def retire(self) -> None:
+        """Take no new streams, and close when the last has ended."""
+        self._drain(unavailable(f"{self.peer}: the connection is no longer wanted"))
+        self._close_when_drained()
+
+    def _drain(self, status: Status) -> None:
+        if self.error is None:
+            self.error = status
+            if self.on_draining is not None:
+                self.on_draining()
+
+    def _close_when_drained(self) -> None:
+        if self.error is not None and self.over is None and not self.stream_count:
+            self.close(self.error)
+
+    def _ended(self, status: Status) -> None:
+        self._settled.set()
+        self._leave(status)
+        for stream in tuple(self.streams.values()):
+            stream.fail(status, refused=stream.id > self._last_taken)

@@ -1,0 +1,94 @@
+"""The five bytes before every gRPC message: a compressed flag and the length, big-endian.
+
+A large message arrives in hundreds of DATA frames. Its pieces are kept as they came and joined
+once, so that each byte is copied once however many pieces there are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+
+from trxds.ground.status import Status, StatusCode
+
+_PREFIX = struct.Struct(">BI")
+PREFIX_SIZE = _PREFIX.size
+
+
+def frame(message: bytes) -> bytes:
+    """The message as it goes into DATA frames, uncompressed."""
+    return _PREFIX.pack(0, len(message)) + message
+
+
+class Deframer:
+    """Bytes in, whole messages out; what it refuses is a `Status` for the stream to end with."""
+
+    __slots__ = ("_head", "_max_size", "_missing", "_parts", "buffered", "messages")
+
+    def __init__(self, max_message_size: int) -> None:
+        self._max_size = max_message_size
+        self._head = b""  # less than a prefix
+        self._parts: list[bytes] = []  # of the message whose prefix has come
+        self._missing = 0  # bytes of it still to come; 0 between messages
+        self.messages: deque[bytes] = deque()
+        self.buffered = 0
+        """Bytes fed and not yet taken, prefixes included."""
+
+    @property
+    def between_messages(self) -> bool:
+        """Whether the peer may end its half here without cutting a message short."""
+        return not self._missing and not self._head
+
+    def feed(self, data: bytes) -> Status | None:
+        """Take in what arrived; a Status means that the stream is beyond repair."""
+        self.buffered += len(data)
+        if self._missing:
+            data = self._complete(data)
+        elif self._head:
+            data, self._head = self._head + data, b""
+        return self._cut(data)
+
+    def take(self) -> bytes | None:
+        """The next whole message."""
+        if not self.messages:
+            return None
+        message = self.messages.popleft()
+        self.buffered -= PREFIX_SIZE + len(message)
+        return message
+
+    def _complete(self, data: bytes) -> bytes:
+        """Add to the message that is under way; returns what lies behind it."""
+        part = data[: self._missing]
+        self._parts.append(part)
+        self._missing -= len(part)
+        if self._missing:
+            return b""
+        self.messages.append(b"".join(self._parts))
+        self._parts.clear()
+        return data[len(part) :]
+
+    def _cut(self, data: bytes) -> Status | None:
+        """Cut whole messages off `data`, which begins with a prefix; keep the rest."""
+        position = 0
+        while len(data) - position >= PREFIX_SIZE:
+            flag, length = _PREFIX.unpack_from(data, position)
+            if flag or length > self._max_size:
+                return self._refused(flag, length)
+            start = position + PREFIX_SIZE
+            position = start + length
+            if position > len(data):
+                self._parts.append(data[start:])
+                self._missing = position - len(data)
+                return None
+            self.messages.append(data[start:position])
+        self._head = data[position:]
+        return None
+
+    def _refused(self, flag: int, length: int) -> Status:
+        if flag:
+            # No grpc-accept-encoding was sent, so the peer may not compress.
+            return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, but no compression was agreed on")
+        return Status(
+            StatusCode.RESOURCE_EXHAUSTED,
+            f"received message of {length} bytes is larger than the limit of {self._max_size}",
+        )

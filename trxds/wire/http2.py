@@ -1,0 +1,372 @@
+"""HTTP/2 as bytes in and events out; h2 does the work, and nothing of it is seen outside this file.
+
+Three of its ways do not suit a gRPC connection and are changed here:
+
+- A GOAWAY closes h2's connection for good. RFC 9113 §6.8 means the opposite: streams up to the
+  last identifier go on to their end, on a connection that opens no new ones.
+- It believes a frame's length until all of it has come, so that a peer which does not speak HTTP/2
+  ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
+- It walks over all streams whenever one is opened.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+import h2.settings
+from hpack.struct import NeverIndexedHeaderTuple
+
+from trxds.ground.metadata import Headers
+from trxds.wire.options import WireOptions
+
+
+class ErrorCode(enum.IntEnum):
+    """Why a stream or a connection was ended (RFC 9113 §7)."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
+
+def code_name(code: int) -> str:
+    """The RFC's name of an error code; a peer may also send one that nobody knows."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error code {code}"
+
+
+# -- events; tuples because they are made several times per RPC
+
+
+class HeadersReceived(NamedTuple):
+    """A request, a response or trailers; `end` when the peer's half of the stream ends with it."""
+
+    stream_id: int
+    headers: Headers
+    end: bool
+
+
+class DataReceived(NamedTuple):
+    """`flow_length` is what the windows were charged: the data and its padding."""
+
+    stream_id: int
+    data: bytes
+    flow_length: int
+    end: bool
+
+
+class StreamReset(NamedTuple):
+    stream_id: int
+    code: int
+
+
+class WindowOpened(NamedTuple):
+    """More may be sent on this stream; on the connection if `stream_id` is 0."""
+
+    stream_id: int
+
+
+class SettingsReceived(NamedTuple):
+    """The peer's limits changed; the windows of all streams may have."""
+
+
+class GoAwayReceived(NamedTuple):
+    """No new streams; those above `last_stream_id` were not processed."""
+
+    last_stream_id: int
+    code: int
+    debug: bytes
+
+
+class PingAcked(NamedTuple):
+    payload: bytes
+
+
+class Broken(NamedTuple):
+    """The peer violated the protocol. Our GOAWAY is queued and nothing further is read."""
+
+    code: int
+    message: str
+
+
+Event: TypeAlias = (
+    HeadersReceived | DataReceived | StreamReset | WindowOpened | SettingsReceived | GoAwayReceived | PingAcked | Broken
+)
+
+_PREFACE_SIZE = 24
+_FRAME_HEADER_SIZE = 9
+_SETTINGS = 4
+_INITIAL_WINDOW = 65_535
+_LAST_STREAM_ID = 2**31 - 1
+_SWEEP_INTERVAL = 64
+
+
+class Engine:
+    """One end of a connection, without the connection: feed it what was read, write what it has."""
+
+    def __init__(self, *, client: bool, options: WireOptions) -> None:
+        self._h2 = _make_h2(client, options)
+        self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options.max_frame)
+        self._outgoing: list[bytes] = []
+        self._next_id = 1
+        self.unsent = 0
+        """Bytes that wait to be taken."""
+        self.control_unsent = 0
+        """How many of them are neither headers nor data: what a peer can provoke."""
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
+        self._collect(control=True)
+
+    # -- in
+
+    def receive(self, data: bytes) -> list[Event]:
+        """What those bytes mean; the last event is `Broken` if they mean nothing."""
+        try:
+            self._lengths.check(data)
+            received = self._h2.receive_data(data)
+        except _NotHttp2 as error:
+            return self._break(ErrorCode.FRAME_SIZE_ERROR, str(error))
+        except h2.exceptions.ProtocolError as error:
+            self._collect(control=True)
+            return [Broken(int(error.error_code), str(error) or type(error).__name__)]
+        self._collect(control=True)
+        return [event for event in map(_translate, received) if event is not None]
+
+    def _break(self, code: ErrorCode, message: str) -> list[Event]:
+        self.goaway(code, message.encode())
+        return [Broken(code, message)]
+
+    # -- out
+
+    def take_outgoing(self) -> bytes:
+        """Everything that waits to be written."""
+        data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
+        self._outgoing.clear()
+        self.unsent = self.control_unsent = 0
+        return data
+
+    def _collect(self, *, control: bool) -> None:
+        data = self._h2.data_to_send()
+        if data:
+            self._outgoing.append(data)
+            self.unsent += len(data)
+            if control:
+                self.control_unsent += len(data)
+
+    # -- streams
+
+    @property
+    def peer_max_streams(self) -> int:
+        """How many streams of ours the peer allows at a time."""
+        return self._h2.remote_settings.max_concurrent_streams
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this client has used all its stream identifiers."""
+        return self._next_id > _LAST_STREAM_ID
+
+    def open_stream(self, headers: Headers, passing: Headers) -> int:
+        """Begin a request; returns the new stream's identifier.
+
+        `passing` are fields whose values will not come again: they do not enter the compression
+        table, where they would push out those that do.
+        """
+        stream_id = self._next_id
+        self._next_id += 2
+        self.send_headers(stream_id, [*headers, *(NeverIndexedHeaderTuple(*field) for field in passing)])
+        return stream_id
+
+    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
+        self._h2.send_headers(stream_id, headers, end)
+        self._collect(control=False)
+
+    def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
+        """Append as much of `data` as the windows and `limit` allow; returns how much that was.
+
+        When all of it went and `end` is true, our half of the stream ends with it.
+        """
+        size = len(data)
+        room = min(size, limit, self._h2.local_flow_control_window(stream_id))
+        if size and room <= 0:
+            return 0
+        largest = self._h2.max_outbound_frame_size
+        for start in range(0, room or 1, largest):
+            stop = min(start + largest, room)
+            self._h2.send_data(stream_id, data[start:stop], end_stream=end and stop == size)
+        self._collect(control=False)
+        return room
+
+    def stream_window(self, stream_id: int) -> int:
+        """How much this stream may send now, its connection's window apart; may be negative."""
+        return self._h2.streams[stream_id].outbound_flow_control_window
+
+    @property
+    def connection_window(self) -> int:
+        """How much all streams together may send now."""
+        return self._h2.outbound_flow_control_window
+
+    def credit(self, stream_id: int, size: int) -> None:
+        """Give window back to the peer: a stream's, or the connection's if `stream_id` is 0."""
+        self._h2.increment_flow_control_window(size, stream_id or None)
+        self._collect(control=True)
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream at once; nothing happens if it has ended."""
+        try:
+            self._h2.reset_stream(stream_id, code)
+        except h2.exceptions.NoSuchStreamError:
+            return
+        self._collect(control=True)
+
+    # -- the connection
+
+    def ping(self, payload: bytes) -> None:
+        """Ask for a `PingAcked` with these eight bytes."""
+        self._h2.ping(payload)
+        self._collect(control=True)
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
+        """Tell the peer to open no more streams; those up to `last_stream_id` (all so far) go on."""
+        self._h2.close_connection(code, debug, last_stream_id)
+        self._collect(control=True)
+
+
+def _make_h2(client: bool, options: WireOptions) -> _H2:
+    made = _H2(
+        h2.config.H2Configuration(
+            client_side=client,
+            header_encoding=None,
+            # Metadata was checked where it came in, and what a peer sends is only ever looked up.
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+            validate_inbound_headers=False,
+            normalize_inbound_headers=False,
+        )
+    )
+    codes = h2.settings.SettingCodes
+    values: dict[Any, int] = {
+        codes.INITIAL_WINDOW_SIZE: options.stream_window,
+        codes.MAX_FRAME_SIZE: options.max_frame,
+        codes.MAX_HEADER_LIST_SIZE: options.max_header_list,
+    }
+    if client:
+        values[codes.ENABLE_PUSH] = 0
+    if options.max_concurrent_streams is not None:
+        values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
+    made.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    made.max_inbound_frame_size = options.max_frame
+    made.decoder.max_header_list_size = options.max_header_list
+    return made
+
+
+class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
+    """h2's table of (state, input) without the two rows by which a GOAWAY closes the connection."""
+
+    def process_input(self, input_: h2.connection.ConnectionInputs) -> list[h2.events.Event]:
+        if input_ in (h2.connection.ConnectionInputs.RECV_GOAWAY, h2.connection.ConnectionInputs.SEND_GOAWAY):
+            return []
+        return super().process_input(input_)
+
+
+class _H2(h2.connection.H2Connection):
+    """h2's connection, which survives a GOAWAY and looks for closed streams only now and then."""
+
+    def __init__(self, config: h2.config.H2Configuration) -> None:
+        super().__init__(config)
+        self.state_machine = _OpenAfterGoAway()
+        self._until_sweep = _SWEEP_INTERVAL
+
+    def clear_outbound_data_buffer(self) -> None:
+        """h2 calls this when a GOAWAY arrives; the acknowledgements in it are still owed."""
+
+    @property
+    def open_outbound_streams(self) -> int:
+        """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
+        self._until_sweep -= 1
+        if not self._until_sweep:
+            self._until_sweep = _SWEEP_INTERVAL
+            super().open_outbound_streams  # noqa: B018 - its side effect is the sweep
+        return 0
+
+
+class _NotHttp2(Exception):
+    """The bytes cannot be HTTP/2 frames that we agreed to."""
+
+
+class _FrameLengths:
+    """Walks from frame header to frame header, so that an absurd length is noticed at once."""
+
+    __slots__ = ("_first", "_head", "_largest", "_to_header")
+
+    def __init__(self, to_header: int, largest: int) -> None:
+        self._to_header = to_header  # bytes to come before the next frame header
+        self._largest = largest
+        self._head = b""  # the beginning of a header whose end has not come
+        self._first = True
+
+    def check(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        position = self._to_header
+        while position + _FRAME_HEADER_SIZE <= len(data):
+            length = int.from_bytes(data[position : position + 3])
+            if self._first:
+                self._check_first(data[position : position + _FRAME_HEADER_SIZE])
+            if length > self._largest:
+                raise _NotHttp2(f"frame of {length} bytes, where {self._largest} were agreed on")
+            position += _FRAME_HEADER_SIZE + length
+        self._head = data[position:]
+        self._to_header = max(0, position - len(data))
+
+    def _check_first(self, header: bytes) -> None:
+        self._first = False
+        if header[3] != _SETTINGS:  # RFC 9113 §3.4
+            speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
+            raise _NotHttp2(f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame")
+
+
+# -- h2's events in our words
+
+
+def _headers(event: Any) -> Event:
+    return HeadersReceived(event.stream_id, event.headers, event.stream_ended is not None)
+
+
+def _data(event: Any) -> Event:
+    return DataReceived(event.stream_id, event.data, event.flow_controlled_length, event.stream_ended is not None)
+
+
+_TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
+    h2.events.RequestReceived: _headers,
+    h2.events.ResponseReceived: _headers,
+    h2.events.TrailersReceived: _headers,
+    h2.events.DataReceived: _data,
+    h2.events.StreamReset: lambda event: StreamReset(event.stream_id, int(event.error_code)),
+    h2.events.WindowUpdated: lambda event: WindowOpened(event.stream_id),
+    h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
+    h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
+    h2.events.ConnectionTerminated: lambda event: GoAwayReceived(
+        event.last_stream_id, int(event.error_code), event.additional_data or b""
+    ),
+}
+
+
+def _translate(event: h2.events.Event) -> Event | None:
+    """None for what gRPC has no use for: informational responses, priorities, acknowledged settings."""
+    translation = _TRANSLATIONS.get(type(event))
+    return translation(event) if translation is not None else None

@@ -1,0 +1,258 @@
+"""One end of a connection: a reader and a writer around the engine, for client and server alike.
+
+Only the writer touches the socket's sending side, and it takes everything that is pending in one
+`send_all`; a task that is cancelled while it sends can leave no half frame behind. Everybody else
+appends to the engine's buffer by plain functions. Streams whose message did not fit stand in
+line, and are served in turn, a little each, whenever window or buffer has room.
+
+Bounds: see `WireOptions`. The connection's window is given back as bytes arrive, so a stream that
+nobody reads never holds up the others; its own window holds up itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Generic, TypeVar, assert_never
+
+import trio
+
+from trxds.ground.metadata import Headers
+from trxds.ground.status import Status, unavailable
+from trxds.wire.http2 import (
+    Broken,
+    DataReceived,
+    Engine,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    PingAcked,
+    SettingsReceived,
+    StreamReset,
+    WindowOpened,
+    code_name,
+)
+from trxds.wire.message_stream import MessageStream
+from trxds.wire.options import WireOptions
+from trxds.wire.seat import Seat
+
+S = TypeVar("S", bound=MessageStream)
+
+_TURN = 16 * 1024  # what a stream in line may append before the next has its turn
+_READ_SIZE = 64 * 1024
+
+
+class Link(ABC, Generic[S]):
+    """`run()` is the connection's life; the rest are plain functions that its streams call."""
+
+    def __init__(self, transport: trio.abc.Stream, *, client: bool, peer: str, options: WireOptions) -> None:
+        self.peer = peer
+        self.options = options
+        self.engine = Engine(client=client, options=options)
+        self.streams: dict[int, S] = {}
+        self.over: Status | None = None  # why nothing is sent or read any more
+        # Half a window: while we owe less than that, the peer still has the other half to send.
+        self.stream_credit = options.stream_window // 2
+        # A quarter: h2 keeps back up to a half of its own for streams that were reset.
+        self._connection_credit = options.connection_window // 4
+        self._owed = 0
+        self._transport = transport
+        self._line: deque[S] = deque()
+        self._scope = trio.CancelScope()
+        self._writer = Seat()
+        self._reader = Seat()
+
+    # -- the two tasks
+
+    async def run(self) -> None:
+        """Read and write until the connection is over, for whichever reason; `over` tells."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._read, name=f"wire/reader/{self.peer}")
+                    await self._write()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._end(unavailable(f"{self.peer}: the connection was shut down"))
+            await trio.aclose_forcefully(self._transport)
+
+    async def _write(self) -> None:
+        while self.engine.unsent or self.over is None:
+            if not self.engine.unsent:
+                await self._writer.wait(self._something_to_write)
+                continue
+            data = self.engine.take_outgoing()
+            self._taken()
+            self._reader.look()
+            try:
+                await self._transport.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                self._lost(error)
+
+    def _taken(self) -> None:
+        """The writer took what was pending, so there is room."""
+        self.serve()
+
+    async def _read(self) -> None:
+        while self.over is None:
+            try:
+                data = await self._transport.receive_some(_READ_SIZE)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                return self._lost(error)
+            if not data:
+                return self._lost(None)
+            for event in self.engine.receive(bytes(data)):
+                self._handle(event)
+            self._writer.look()
+            if self.engine.control_unsent > self.options.control_limit:
+                return self._flooded()
+            if self.engine.control_unsent > self.options.control_bound:
+                await self._reader.wait(self._control_taken)
+
+    def _something_to_write(self) -> bool:
+        return self.engine.unsent > 0 or self.over is not None
+
+    def _control_taken(self) -> bool:
+        return self.engine.control_unsent <= self.options.control_bound or self.over is not None
+
+    # -- what was read
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case HeadersReceived():
+                self._headers(event)
+            case DataReceived():
+                self._data(event)
+            case WindowOpened():
+                self._window_opened(event.stream_id)
+            case StreamReset():
+                stream = self.streams.get(event.stream_id)
+                if stream is not None:
+                    stream.was_reset(event.code)
+            case SettingsReceived():
+                self._settings()
+            case GoAwayReceived():
+                self._goaway(event)
+            case PingAcked():
+                pass
+            case Broken():
+                self._broken(event)
+            case _ as never:
+                assert_never(never)
+
+    @abstractmethod
+    def _headers(self, event: HeadersReceived) -> None: ...
+
+    @abstractmethod
+    def _goaway(self, event: GoAwayReceived) -> None: ...
+
+    def _data(self, event: DataReceived) -> None:
+        self._owed += event.flow_length
+        if self._owed >= self._connection_credit:
+            self.engine.credit(0, self._owed)
+            self._owed = 0
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            stream.accept(event)
+
+    def _settings(self) -> None:
+        for stream in self.streams.values():
+            self._stand_in_line(stream)
+        self.serve()
+
+    def _window_opened(self, stream_id: int) -> None:
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            self._stand_in_line(stream)
+        self.serve()
+
+    # -- what streams ask for
+
+    def push(self, stream: S) -> None:
+        """The stream has something to send: a message, or the end of its half."""
+        if not stream.id:
+            return  # its headers come first
+        if stream.waits_for_room:
+            self._stand_in_line(stream)
+            self.serve()
+        else:
+            stream.push(0)  # the end alone needs no room
+            self._writer.look()
+
+    def _stand_in_line(self, stream: S) -> None:
+        if stream.waits_for_room and not stream.in_line:
+            stream.in_line = True
+            self._line.append(stream)
+
+    def serve(self) -> None:
+        """Let the streams in line send, in turn, as far as buffer and windows have room."""
+        engine = self.engine
+        while self._line and engine.unsent < self.options.unsent_bound and engine.connection_window > 0:
+            stream = self._line.popleft()
+            stream.in_line = False
+            if stream.waits_for_room:
+                self._serve_one(stream)
+        self._writer.look()
+
+    def _serve_one(self, stream: S) -> None:
+        stream.push(min(_TURN, self.options.unsent_bound - self.engine.unsent))
+        # One whose own window is closed comes back when it opens.
+        if self.engine.stream_window(stream.id) > 0:
+            self._stand_in_line(stream)
+
+    def credit(self, stream_id: int, size: int) -> None:
+        """Give a stream's window back to the peer."""
+        self.engine.credit(stream_id, size)
+        self._writer.look()
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream at once; on a connection that is over, every stream has ended."""
+        if self.over is None:
+            self.engine.reset(stream_id, code)
+            self._writer.look()
+
+    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
+        """Send headers or trailers, behind what the stream has sent."""
+        self.engine.send_headers(stream_id, headers, end=end)
+        self._writer.look()
+
+    # -- the end
+
+    def close(self, status: Status) -> None:
+        """Fail every stream with `status`, say goodbye, and let `run()` return."""
+        if self.over is None:
+            self.engine.goaway()
+        self._end(status, flush=True)
+
+    def _end(self, status: Status, *, flush: bool = False) -> None:
+        if self.over is not None:
+            return
+        self.over = status
+        self._line.clear()
+        self._ended(status)
+        self._writer.look()
+        self._reader.look()
+        if flush:
+            self._scope.deadline = trio.current_time() + self.options.flush_timeout
+        else:
+            self._scope.cancel()
+
+    def _ended(self, status: Status) -> None:
+        """No stream can go on."""
+        streams = tuple(self.streams.values())
+        self.streams.clear()
+        for stream in streams:
+            stream.fail(status)
+
+    def _lost(self, error: BaseException | None) -> None:
+        cause = f"connection lost: {error.__cause__ or error}" if error is not None else "connection closed by the peer"
+        self._end(unavailable(f"{self.peer}: {cause}"))
+
+    def _broken(self, event: Broken) -> None:
+        self._end(unavailable(f"{self.peer}: {code_name(event.code)}: {event.message}"), flush=True)
+
+    def _flooded(self) -> None:
+        self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many control frames")
+        text = f"{self.peer}: it provoked {self.engine.control_unsent} bytes of control frames without reading them"
+        self._end(unavailable(text), flush=True)

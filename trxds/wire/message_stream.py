@@ -1,0 +1,195 @@
+"""Messages both ways over one HTTP/2 stream; the same at a client and at a server.
+
+One task may send while another receives. Neither touches the socket: what is sent waits here
+until windows and the connection's buffer have room (the connection comes for it), and what
+arrives waits here until it is taken.
+
+When a stream's window is given back is the one subtle thing. Bytes of messages that nobody has
+taken are held back, so a slow application bounds its own memory. But while it waits for a message
+that is not complete, what has come of it is given back at once: otherwise a message larger
+than the window could never arrive.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trxds.ground.status import Status
+from trxds.wire.framing import Deframer, frame
+from trxds.wire.http2 import DataReceived
+from trxds.wire.seat import Seat
+
+if TYPE_CHECKING:
+    from trxds.wire.link import Link
+
+_NOTHING = memoryview(b"")
+
+
+class MessageStream(ABC):
+    """What a client's stream and a server's call have in common."""
+
+    __slots__ = (
+        "_arrived",
+        "_ending",
+        "_held",
+        "_hungry",
+        "_link",
+        "_owed",
+        "_receiver",
+        "_rest",
+        "_sender",
+        "id",
+        "in_line",
+        "receiving",
+        "sending",
+    )
+
+    def __init__(self, link: Link[Any], max_receive_size: int) -> None:
+        self._link = link
+        self.id = 0  # until it is opened
+        self.sending = True  # our half has not ended
+        self.receiving = True  # the peer's half has not ended
+        self.in_line = False  # the connection comes for the rest when there is room
+        self._rest = _NOTHING  # of the message being sent
+        self._ending = False  # our half ends after the rest, or has so ended
+        self._sender = Seat()
+        self._arrived = Deframer(max_receive_size)
+        self._held = 0  # bytes of window to give back when messages are taken
+        self._owed = 0  # bytes of window to give back as soon as they are worth a frame
+        self._hungry = False  # the application waits for a message
+        self._receiver = Seat()
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        return self._link.peer
+
+    # -- sending
+
+    def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
+        """Hand over a message of any size; the connection sends it as there is room.
+
+        False if the stream has ended for sending. `trio.WouldBlock` while an earlier message waits.
+        """
+        if self._ending or not self.sending:
+            return False
+        if self._rest:
+            raise trio.WouldBlock
+        self._rest = memoryview(frame(message))
+        self._ending = end
+        self._link.push(self)
+        return True
+
+    async def send(self, message: bytes, *, end: bool = False) -> bool:
+        """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
+
+        False if the stream ended first. A message whose send is cancelled still goes out whole,
+        unless the stream is cancelled too: half a message would be no use to anyone.
+        """
+        await self._sender.wait(self._rest_taken)
+        if not self.send_nowait(message, end=end):
+            return False
+        if self._rest:
+            await self._sender.wait(self._rest_taken)
+        return self.sending or self._ending
+
+    def end(self) -> None:
+        """End our half, after what was sent. Idempotent."""
+        if self.sending and not self._ending:
+            self._ending = True
+            self._link.push(self)
+
+    def _rest_taken(self) -> bool:
+        return not self._rest
+
+    # -- the connection's side of sending
+
+    @property
+    def waits_for_room(self) -> bool:
+        return bool(self._rest)
+
+    def push(self, limit: int) -> None:
+        """Append at most `limit` bytes of the rest to the connection's buffer."""
+        written = self._link.engine.write(self.id, self._rest, end=self._ending, limit=limit)
+        self._rest = self._rest[written:]
+        if not self._rest:
+            self.sending = not self._ending
+            self._sender.look()
+
+    # -- receiving
+
+    def receive_nowait(self) -> bytes | None:
+        """The next message if it has come whole. Never a checkpoint."""
+        message = self._arrived.take()
+        if message is not None:
+            self._give_back()
+        return message
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when no more will come. Always a checkpoint."""
+        await self._wait_hungrily(self._message_or_end)
+        return self.receive_nowait()
+
+    async def _wait_hungrily(self, until: Callable[[], bool]) -> None:
+        self._hungry = True
+        self._give_back()
+        try:
+            await self._receiver.wait(until)
+        finally:
+            self._hungry = False
+
+    def _message_or_end(self) -> bool:
+        return bool(self._arrived.messages) or not self.receiving
+
+    # -- the connection's side of receiving
+
+    def accept(self, event: DataReceived) -> None:
+        """Take in a DATA frame."""
+        if not self.receiving:
+            return
+        problem = self._arrived.feed(event.data)
+        if problem is not None:
+            self.refuse(problem)
+        elif event.end:
+            self.peer_ended()
+        else:
+            self._held += len(event.data)
+            self._owed += event.flow_length - len(event.data)  # padding
+            self._give_back()
+        self._receiver.look()
+
+    def _give_back(self) -> None:
+        kept = 0 if self._hungry and not self._arrived.messages else self._arrived.buffered
+        if self._held > kept:
+            self._owed += self._held - kept
+            self._held = kept
+        if self.receiving and self._owed >= self._link.stream_credit:
+            self._link.credit(self.id, self._owed)
+            self._owed = 0
+
+    def stop(self) -> None:
+        """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
+        self.sending = self.receiving = self._ending = False
+        self._rest = _NOTHING
+        self._sender.look()
+        self._receiver.look()
+
+    @abstractmethod
+    def peer_ended(self) -> None:
+        """The peer's half ended with a DATA frame."""
+
+    @abstractmethod
+    def refuse(self, problem: Status) -> None:
+        """The peer sent what cannot be a message."""
+
+    @abstractmethod
+    def was_reset(self, code: int) -> None:
+        """The peer ended the stream at once."""
+
+    @abstractmethod
+    def fail(self, status: Status) -> None:
+        """The connection is over."""

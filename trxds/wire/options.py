@@ -1,0 +1,33 @@
+"""The numbers of the wire, in one place. Sizes are bytes, times are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WireOptions:
+    """What one end of a connection offers its peer, and how much it keeps in memory.
+
+    Memory for what has arrived is bounded by streams × `stream_window`, and by one message of
+    the receive limit for each stream whose application is waiting for it.
+    """
+
+    stream_window: int = 256 * 1024
+    connection_window: int = 4 * 1024 * 1024
+    max_frame: int = 64 * 1024
+    max_header_list: int = 64 * 1024
+    max_concurrent_streams: int | None = None
+    """How many streams the peer may have open; only a server says so."""
+
+    unsent_bound: int = 64 * 1024
+    """With more than this waiting for the socket, senders park even if their windows are open."""
+
+    control_bound: int = 64 * 1024
+    """With more than this in unsent control frames, we read no more of what provokes them."""
+
+    control_limit: int = 256 * 1024
+    """Past this the peer is told ENHANCE_YOUR_CALM and the connection ends."""
+
+    flush_timeout: float = 1.0
+    """How long the last frames (a GOAWAY, say) may take to leave when we close."""

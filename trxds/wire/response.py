@@ -1,0 +1,85 @@
+"""What a server's answer says about the call: pure functions from headers and codes to a Status.
+
+The tables are those of gRPC's `PROTOCOL-HTTP2.md` and `http-grpc-status-mapping.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from trxds.ground.metadata import Headers, decode_message, find
+from trxds.ground.status import Status, StatusCode
+from trxds.wire.http2 import ErrorCode, code_name
+
+# Only for answers without grpc-status: they come from a proxy or a server that is no gRPC server.
+_HTTP_CODES = {
+    b"400": StatusCode.INTERNAL,
+    b"401": StatusCode.UNAUTHENTICATED,
+    b"403": StatusCode.PERMISSION_DENIED,
+    b"404": StatusCode.UNIMPLEMENTED,
+    b"429": StatusCode.UNAVAILABLE,
+    b"502": StatusCode.UNAVAILABLE,
+    b"503": StatusCode.UNAVAILABLE,
+    b"504": StatusCode.UNAVAILABLE,
+}
+
+_RESET_CODES: dict[int, StatusCode] = {
+    ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
+    ErrorCode.CANCEL: StatusCode.CANCELLED,
+    ErrorCode.ENHANCE_YOUR_CALM: StatusCode.RESOURCE_EXHAUSTED,
+    ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
+}
+
+_STATUS_CODES = {b"%d" % code: code for code in StatusCode}
+
+
+def headers_problem(headers: Headers) -> Status | None:
+    """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
+    http = find(headers, b":status")
+    if http != b"200":
+        return _http_status(http)
+    content_type = find(headers, b"content-type") or b""
+    if not content_type.startswith(b"application/grpc"):
+        return Status(StatusCode.UNKNOWN, f"the answer is no gRPC: content-type {content_type.decode('latin-1')!r}")
+    return None
+
+
+def trailers_status(headers: Headers) -> Status:
+    """The status that trailers, or a trailers-only answer, carry."""
+    text = find(headers, b"grpc-status")
+    if text is None:
+        return _status_without_code(headers)
+    code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
+    message = find(headers, b"grpc-message")
+    if code is StatusCode.UNKNOWN and text != b"2":
+        return Status(code, f"the server sent grpc-status {text.decode('latin-1')!r}, which no gRPC knows")
+    return Status(code, decode_message(message) if message else "", _details(headers))
+
+
+def reset_status(code: int) -> Status:
+    """The status of a call whose stream the server reset."""
+    return Status(_RESET_CODES.get(code, StatusCode.INTERNAL), f"the server reset the stream: {code_name(code)}")
+
+
+def _status_without_code(headers: Headers) -> Status:
+    http = find(headers, b":status")
+    if http is not None and http != b"200":
+        return _http_status(http)
+    return Status(StatusCode.UNKNOWN, "the server ended the call without grpc-status")
+
+
+def _http_status(http: bytes | None) -> Status:
+    if http is None:
+        return Status(StatusCode.INTERNAL, "the answer has no HTTP status")
+    return Status(_HTTP_CODES.get(http, StatusCode.UNKNOWN), f"the answer has HTTP status {http.decode('latin-1')}")
+
+
+def _details(headers: Headers) -> bytes | None:
+    text = find(headers, b"grpc-status-details-bin")
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return None

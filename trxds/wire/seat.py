@@ -1,0 +1,47 @@
+"""A place where one task waits until something is true.
+
+An RPC parks here instead of on an event of its own per step: the connection's reader changes
+the stream's fields, then looks. A task that is woken runs only when the reader has handled
+everything of its read, so an answer that came in one piece wakes its caller once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+
+class Seat:
+    __slots__ = ("_task", "_until")
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = None
+        self._until: Callable[[], bool] | None = None
+
+    @property
+    def until(self) -> Callable[[], bool] | None:
+        """What the seated task waits for; None when nobody waits."""
+        return self._until
+
+    async def wait(self, until: Callable[[], bool]) -> None:
+        """Wait until `until()`; always a checkpoint. A second task is a `trio.BusyResourceError`."""
+        if self._task is not None:
+            raise trio.BusyResourceError("another task is waiting for the same thing")
+        if until():
+            await trio.lowlevel.checkpoint()
+            return
+        self._task = trio.lowlevel.current_task()
+        self._until = until
+        await trio.lowlevel.wait_task_rescheduled(self._leave)
+
+    def look(self) -> None:
+        """Something changed: wake the task if it is what it waits for."""
+        if self._until is not None and self._until():
+            task, self._task, self._until = self._task, None, None
+            assert task is not None
+            trio.lowlevel.reschedule(task)
+
+    def _leave(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._task = self._until = None
+        return trio.lowlevel.Abort.SUCCEEDED

@@ -1,0 +1,189 @@
+"""A client's stream: one attempt of one call, from its headers to its status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from trxds.ground.metadata import EMPTY, Headers, Metadata, decode
+from trxds.ground.status import Status, StatusCode
+from trxds.wire.framing import PREFIX_SIZE
+from trxds.wire.http2 import ErrorCode, HeadersReceived
+from trxds.wire.message_stream import MessageStream
+from trxds.wire.request import Request
+from trxds.wire.response import headers_problem, reset_status, trailers_status
+
+if TYPE_CHECKING:
+    from trxds.wire.connection import Connection
+
+
+class ClientStream(MessageStream):
+    """Made by `Connection.open_stream`; over when `status` is set.
+
+    Messages that came before the status can still be received. Whoever drops a stream before
+    it is over calls `cancel()`.
+    """
+
+    __slots__ = ("_headers_lot", "_initial", "_trailing", "refused", "request", "status", "trailers_only")
+
+    _link: Connection
+
+    def __init__(self, connection: Connection, request: Request) -> None:
+        super().__init__(connection, request.max_receive_size)
+        self.request = request
+        self.status: Status | None = None
+        self.trailers_only = False
+        """The answer was a status and nothing else, in one header block."""
+        self.refused = False
+        """The server certainly did not process the call: it may be sent again elsewhere."""
+        self._initial: Headers | Metadata | None = None
+        self._trailing: Headers | Metadata = EMPTY
+        self._headers_lot: trio.lowlevel.ParkingLot | None = None
+
+    def __repr__(self) -> str:
+        where = f"{self.id}" if self.id else "unopened"
+        return f"<ClientStream {where} {self.request.path} at {self.peer}: {self.status or 'open'}>"
+
+    # -- opening
+
+    @property
+    def opened(self) -> bool:
+        """Whether it has left the queue for a place among the server's concurrent streams."""
+        return self.id != 0
+
+    async def wait_open(self) -> bool:
+        """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
+        await self._sender.wait(self._opened_or_over)
+        return self.opened
+
+    def _opened_or_over(self) -> bool:
+        return self.id != 0 or self.status is not None
+
+    def begin(self, stream_id: int) -> None:
+        """The connection sent the headers."""
+        self.id = stream_id
+        if self._rest or self._ending:
+            self._link.push(self)
+        self._sender.look()
+
+    # -- the answer
+
+    @property
+    def initial_metadata(self) -> Metadata | None:
+        """The metadata of the server's headers; None until they came, and for trailers-only answers."""
+        if self._initial is not None and not isinstance(self._initial, Metadata):
+            self._initial = decode(self._initial)
+        return self._initial
+
+    @property
+    def trailing_metadata(self) -> Metadata:
+        """The metadata that came with the status; empty before."""
+        if not isinstance(self._trailing, Metadata):
+            self._trailing = decode(self._trailing)
+        return self._trailing
+
+    async def wait_headers(self) -> None:
+        """Wait until the server's headers came or the stream is over."""
+        if self._initial is None and self.status is None:
+            if self._headers_lot is None:
+                self._headers_lot = trio.lowlevel.ParkingLot()
+            await self._headers_lot.park()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    async def receive_only(self) -> bytes | None:
+        """The one message of a call whose server sends one, when its status came too.
+
+        Wakes its caller once. None if the call failed; a second message, or OK without one, is
+        the server's mistake and makes the status INTERNAL.
+        """
+        await self._wait_hungrily(self._answered)
+        message = self.receive_nowait()
+        if self.status is not None and self.status.ok:
+            if message is None:
+                self.status = Status(StatusCode.INTERNAL, "the server said OK, but sent no message")
+            elif self._arrived.messages:
+                self.status = _SECOND_MESSAGE
+        return message if self.status is not None and self.status.ok else None
+
+    def _answered(self) -> bool:
+        messages = self._arrived.messages
+        if self.status is None and messages and self._arrived.buffered > PREFIX_SIZE + len(messages[0]):
+            self._abort(_SECOND_MESSAGE)
+        return self.status is not None
+
+    # -- what the connection reads
+
+    def accept_headers(self, event: HeadersReceived) -> None:
+        """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
+        if event.end:
+            self.trailers_only = self._initial is None
+            self._finish(self._ended_well(trailers_status(event.headers)), event.headers)
+        else:
+            self._accept_initial(event.headers)
+
+    def _accept_initial(self, headers: Headers) -> None:
+        self._initial = headers
+        problem = headers_problem(headers)
+        if problem is not None:
+            return self._abort(problem)
+        if self.request.on_headers is not None:
+            self.request.on_headers()
+        self._wake_headers()
+
+    def _ended_well(self, status: Status) -> Status:
+        if status.ok and not self._arrived.between_messages:
+            return Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+        return status
+
+    def peer_ended(self) -> None:
+        self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
+
+    def refuse(self, problem: Status) -> None:
+        self._abort(problem)
+
+    def was_reset(self, code: int) -> None:
+        if code == ErrorCode.CANCEL and self.request.deadline <= trio.current_time():
+            # The server's timer was a little faster than the caller's.
+            status = Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
+        else:
+            status = reset_status(code)
+        self._finish(status, refused=code == ErrorCode.REFUSED_STREAM)
+
+    def fail(self, status: Status, *, refused: bool = False) -> None:
+        self._finish(status, refused=refused)
+
+    # -- the end
+
+    def cancel(self, code: int = ErrorCode.CANCEL) -> None:
+        """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
+        if self.status is None:
+            self._abort(Status(StatusCode.CANCELLED, "cancelled by the client"), code)
+        while self._arrived.take() is not None:
+            pass
+
+    def _abort(self, status: Status, code: int = ErrorCode.CANCEL) -> None:
+        if self.id:
+            self._link.reset(self.id, code)
+        self._finish(status)
+
+    def _finish(self, status: Status, trailing: Headers | Metadata = EMPTY, *, refused: bool = False) -> None:
+        if self.status is not None:
+            return
+        if self.id and self.sending:
+            # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
+            self._link.reset(self.id, ErrorCode.NO_ERROR)
+        self.status = status
+        self.refused = refused
+        self._trailing = trailing
+        self.stop()
+        self._wake_headers()
+        self._link.forget(self)
+
+    def _wake_headers(self) -> None:
+        if self._headers_lot is not None:
+            self._headers_lot.unpark_all()
+
+
+_SECOND_MESSAGE = Status(StatusCode.INTERNAL, "the server sent a second message where the method has one")
