@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 HOUSE = Path(__file__).parent.parent / "trxds"
 FILES = sorted(path.relative_to(HOUSE) for path in HOUSE.rglob("*.py"))
@@ -32,7 +31,10 @@ SHELLS = frozenset(
         "lb/node.py",
         "wire/connect.py",
         "wire/connection.py",
+        "wire/link.py",
+        "wire/message_stream.py",
         "wire/pool.py",
+        "wire/seat.py",
         "wire/stream.py",
         "wire/subchannel.py",
     }
@@ -64,76 +66,64 @@ def rooms_imported(path: Path) -> set[str]:
     return {name[1] if name[1:] and name[1] in HEIGHT else "" for name in dotted if name[0] == "trxds"}
 
 
-@pytest.fixture(params=FILES, ids=str)
-def path(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
+def imports(path: Path, *names: str) -> set[str]:
+    """Those of the top-level packages `names` that a file imports."""
+    return set(names) & {name.partition(".")[0] for name in modules_imported(path)}
 
 
-def test_every_file_stands_in_a_known_room(path: Path) -> None:
-    assert room_of(path) in HEIGHT
+def test_every_file_stands_in_a_known_room() -> None:
+    assert {room_of(path) for path in FILES} <= HEIGHT.keys()
 
 
-def test_imports_go_down_only(path: Path) -> None:
-    room = room_of(path)
-    above = {other for other in rooms_imported(path) if other != room and HEIGHT[other] >= HEIGHT[room]}
-    if path.name == "__main__.py" and room == "":
-        above -= {"cli"}  # `python -m trxds` is the command line
-    assert not above
+def test_imports_go_down_only() -> None:
+    def above(path: Path) -> set[str]:
+        room = room_of(path)
+        allowed = {room, "cli"} if path.as_posix() == "__main__.py" else {room}
+        return {other for other in rooms_imported(path) - allowed if HEIGHT[other] >= HEIGHT[room]}
+
+    assert {str(path): above(path) for path in FILES if above(path)} == {}
 
 
-def test_trio_is_imported_in_the_shells_only(path: Path) -> None:
-    uses_trio = any(name.split(".")[0] == "trio" for name in modules_imported(path))
-    assert not uses_trio or path.as_posix() in SHELLS or room_of(path) in WHOLE_ROOMS_OF_SHELLS
+def test_trio_is_imported_in_the_shells_only() -> None:
+    pure = [path for path in FILES if path.as_posix() not in SHELLS and room_of(path) not in WHOLE_ROOMS_OF_SHELLS]
+    assert [str(path) for path in pure if imports(path, "trio")] == []
 
 
-def test_no_file_imports_grpc_threads_or_asyncio(path: Path) -> None:
-    forbidden = {"grpc", "asyncio", "threading", "concurrent"}
-    assert not forbidden & {name.split(".")[0] for name in modules_imported(path)}
+def test_no_file_imports_grpc_threads_or_asyncio() -> None:
+    assert [str(path) for path in FILES if imports(path, "grpc", "asyncio", "threading", "concurrent")] == []
 
 
-def test_generated_messages_are_imported_in_one_file_only(path: Path) -> None:
-    generated = {"envoy", "xds", "udpa"} & {name.split(".")[0] for name in modules_imported(path)}
-    assert not generated or path.as_posix() == "resources/protos.py"
+def test_generated_messages_are_imported_in_one_file_only() -> None:
+    assert [path.as_posix() for path in FILES if imports(path, "envoy", "xds", "udpa")] == ["resources/protos.py"]
 
 
-def test_only_the_channel_knows_every_room(path: Path) -> None:
-    knows_all = rooms_imported(path) >= {"wire", "ads", "config", "lb"}
-    assert not knows_all or path.as_posix() == "channel/channel.py"
+def test_only_the_channel_knows_every_room() -> None:
+    know_all = [path for path in FILES if rooms_imported(path) >= {"wire", "ads", "config", "lb"}]
+    assert [path.as_posix() for path in know_all] == ["channel/channel.py"]
 
 
 def test_load_balancing_knows_neither_wire_nor_ads() -> None:
-    assert all(not rooms_imported(path) & {"wire", "ads"} for path in FILES if room_of(path) == "lb")
+    assert [str(path) for path in FILES if room_of(path) == "lb" and rooms_imported(path) & {"wire", "ads"}] == []
+
+
+def test_wire_and_resources_never_see_each_other() -> None:
+    for room, other in (("wire", "resources"), ("resources", "wire")):
+        assert [str(path) for path in FILES if room_of(path) == room and other in rooms_imported(path)] == []
 
 
 def test_the_list_of_shells_names_files_that_exist_and_use_trio() -> None:
-    missing = {name for name in SHELLS if Path(name) not in FILES}
-    assert not missing
-    assert all("trio" in {name.split(".")[0] for name in modules_imported(Path(name))} for name in SHELLS)
+    assert {name for name in SHELLS if Path(name) not in FILES} == set()
+    assert {name for name in SHELLS if not imports(Path(name), "trio")} == set()
 
 
-STICKY_RPC_WITHOUT_GRPC = """
-import sys
-
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "grpc":
-            raise ImportError("grpc is blocked in this process")
-
-
-sys.meta_path.insert(0, Blocked())
-
-import trio
-import trxds
-from trxds.cli.shop import shop, backend
-
-
-async def main():
-    async with trxds.testing.ManagementServer.serve() as plane:
-        pass
-
-
-trio.run(main)
-assert "grpc" not in sys.modules
-"""
+def test_a_sticky_rpc_runs_where_grpc_cannot_be_imported() -> None:
+    program = HOUSE.parent / "tests" / "sticky_without_grpc.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(program)],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(HOUSE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "one host for the session\n", "")

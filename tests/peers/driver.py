@@ -112,7 +112,7 @@ async def one_rpc(channel: trxds.Channel, command: JSON) -> JSON:
         async with method.open(*opening, **call_options(command)) as call:
             for request in requests[len(opening) :]:
                 await call.send(request)
-            await call.done_sending()
+            call.done_sending()
             async for reply in call:
                 outcome.messages.append(json.loads(reply))
             outcome.ended(call)
@@ -205,7 +205,7 @@ class Stream:
         try:
             async for request in self._requests:
                 await call.send(request)
-            await call.done_sending()
+            call.done_sending()
         except RpcError:
             pass  # the receiving side meets the same end, and reports it
 
@@ -213,8 +213,8 @@ class Stream:
         from trxds import RpcError
 
         try:
+            self._know_initial(await call.headers())
             async for reply in call:
-                self._know_initial(call.initial_metadata)
                 self._replies.send_nowait({"message": json.loads(reply)})
         except RpcError as error:
             failure.append(error)

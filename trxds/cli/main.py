@@ -46,9 +46,9 @@ def plane(file: Path, port: int) -> None:
     """
     from .plane import serve_file
 
+    good = True
     try:
-        started = trio.run(serve_file, file, port, click.echo)
+        good = trio.run(serve_file, file, port, click.echo)
     except* KeyboardInterrupt:
-        return
-    if not started:
-        sys.exit(1)
+        click.echo("stopped")
+    sys.exit(0 if good else 1)

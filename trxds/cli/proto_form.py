@@ -132,7 +132,7 @@ class Form:
 
 def find_message(type_url: str) -> Descriptor | None:
     try:
-        return descriptor_pool.Default().FindMessageTypeByName(type_url.rpartition("/")[2])  # type: ignore[no-untyped-call, no-any-return]
+        return descriptor_pool.Default().FindMessageTypeByName(type_url.rpartition("/")[2])
     except KeyError:
         return None
 
@@ -141,7 +141,7 @@ def _refusal(place: Place, message: Descriptor, value: Any) -> Iterable[Problem]
     """What protobuf says against the value, if anything, without its account of the way there."""
     try:
         json_format.ParseDict(value, message_factory.GetMessageClass(message)())
-    except json_format.ParseError as error:
+    except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:  # the last three leak out of it
         first_line = str(error).partition("\n")[0]
         reason = first_line.rpartition("field: ")[2].partition(" at ")[0].rstrip(".")
         return [place.problem(reason or first_line)]

@@ -50,13 +50,13 @@ def _read(loader: yaml.SafeLoader) -> Reading:
 
 
 def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[Place]:
-    while loader.check_node():  # type: ignore[no-untyped-call]
-        document = loader.get_node()  # type: ignore[no-untyped-call]
+    while loader.check_node():
+        document = loader.get_node()
         if isinstance(document, yaml.SequenceNode):
             yield from (Place(node, "") for node in document.value)
         elif isinstance(document, yaml.MappingNode):
             yield Place(document, "")
-        elif document.value:
+        elif document is not None and document.value:
             problems.append(Place(document, "").problem("must be a list of resources, or one resource"))
 
 

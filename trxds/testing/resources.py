@@ -121,3 +121,11 @@ def _endpoint(address: str, health: str) -> Resource:
     host, _, port = address.rpartition(":")
     where = {"address": host.strip("[]"), "port_value": int(port)}
     return {"health_status": health, "endpoint": {"address": {"socket_address": where}}}
+
+
+def bootstrap(server: str, *, node: str = "trxds-test") -> Resource:
+    """The bootstrap of a client that asks the ADS server at `server`, "host:port", in plain text."""
+    return {
+        "xds_servers": [{"server_uri": server, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}],
+        "node": {"id": node},
+    }

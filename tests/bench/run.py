@@ -1,0 +1,144 @@
+"""CPU per unary RPC, ours beside grpcio's and grpclib's, in one run on one machine.
+
+make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
+
+HERE = Path(__file__).parent
+
+METHOD_TEXT = """\
+What is measured: user and system CPU time of the client process, all its threads, per unary RPC of 100 bytes
+each way, after a warm-up. The server is one grpcio process and the control plane one `trxds plane`
+process; neither is counted. Each figure is the median of {rounds} runs of {count} RPCs, each in a fresh
+process; the clients take turns, so that a slow minute of the machine hits all of them.
+"xds" is the whole path: ADS, routes, the load balancing tree. "cookie": the listener has the stateful session
+filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server.
+No client checks more or less than it does by default. In brackets: the least and the greatest run.
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One client under one configuration."""
+
+    name: str
+    script: str
+    target: str
+    cookie: bool = False
+
+
+def columns(address: str) -> list[Column]:
+    return [
+        Column("trxds xds", "client_trxds.py", "xds:///plain"),
+        Column("trxds xds, cookie", "client_trxds.py", "xds:///sticky", cookie=True),
+        Column("grpcio aio xds", "client_grpcio_aio.py", "xds:///plain"),
+        Column("grpcio aio xds, cookie", "client_grpcio_aio.py", "xds:///sticky", cookie=True),
+        Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain"),
+        Column("grpcio sync xds, cookie", "client_grpcio_sync.py", "xds:///sticky", cookie=True),
+        Column("grpclib", "client_grpclib.py", address),
+    ]
+
+
+# What a column is compared with: the asyncio client of grpcio under the same configuration.
+YARDSTICK = {False: "grpcio aio xds", True: "grpcio aio xds, cookie"}
+
+
+def resources(address: str) -> list[dict[str, object]]:
+    return [
+        listener("plain", routes="bench"),
+        listener("sticky", routes="bench", filters=[stateful_session("bench")]),
+        routes("bench", route("bench")),
+        cluster("bench"),
+        endpoints("bench", locality(address)),
+    ]
+
+
+@contextmanager
+def child(*command: str) -> Iterator[str]:
+    """A process that prints one line when it serves, here its address, and ends with us."""
+    process = subprocess.Popen(
+        [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{' '.join(command)} did not start")
+        yield line.split()[-1]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def bootstrap(plane: str) -> str:
+    server = {"server_uri": plane, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
+    return json.dumps({"xds_servers": [server], "node": {"id": "bench"}})
+
+
+def measure(column: Column, concurrency: int, count: int, environ: Mapping[str, str]) -> float:
+    """CPU microseconds per RPC of one run in a fresh process."""
+    orders = {
+        "target": column.target,
+        "concurrency": concurrency,
+        "count": count,
+        "warmup": max(count // 5, concurrency),
+        "cookie": column.cookie,
+    }
+    done = subprocess.run(
+        [sys.executable, str(HERE / column.script), json.dumps(orders)],
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return float(json.loads(done.stdout)["cpu"])
+
+
+def print_table(concurrency: int, runs: Mapping[str, list[float]], compared: Mapping[str, str]) -> None:
+    print(f"\n{concurrency} concurrent{'':14} CPU µs per RPC           of grpcio aio's")
+    for name, figures in runs.items():
+        median = statistics.median(figures)
+        spread = f"[{min(figures):.0f}..{max(figures):.0f}]"
+        ratio = median / statistics.median(runs[compared[name]])
+        print(f"{name:24} {median:9.0f} {spread:>14} {ratio:15.2f} x", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 50])
+    options = parser.parse_args()
+    print(METHOD_TEXT.format(rounds=options.rounds, count=options.count))
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} CPUs", flush=True)
+    with child("server.py") as address, tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bench.yaml"
+        file.write_text(json.dumps(resources(address)), "utf-8")  # JSON is YAML
+        with child("-m", "trxds", "plane", str(file), "--port", "0") as plane:
+            environ = {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(plane)}
+            for concurrency in options.concurrency:
+                runs: dict[str, list[float]] = {column.name: [] for column in columns(address)}
+                for _ in range(options.rounds):
+                    for column in columns(address):
+                        runs[column.name].append(measure(column, concurrency, options.count, environ))
+                print_table(concurrency, runs, {column.name: YARDSTICK[column.cookie] for column in columns(address)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""The server of all measurements: grpcio, one process, an echo. Prints its address."""
+
+from __future__ import annotations
+
+import sys
+from concurrent import futures
+
+import grpc
+
+
+class Echo(grpc.GenericRpcHandler):
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+
+
+server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Echo()])
+print(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", flush=True)
+server.start()
+sys.stdin.read()  # until the bench closes the pipe
+server.stop(None)

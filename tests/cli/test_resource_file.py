@@ -1,0 +1,124 @@
+"""A YAML file of resources: taken whole, or refused with every problem by line and field."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import pytest
+
+from trxds.cli.resource_file import read
+from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
+
+MESSAGE = "envoy.config.cluster.v3.Cluster"
+CLUSTER = f"type.googleapis.com/{MESSAGE}"
+
+
+def problems_of(text: str) -> list[str]:
+    return [str(problem) for problem in read(dedent(text)).problems]
+
+
+def test_a_good_file_is_its_resources_by_type_and_name() -> None:
+    reading = read(f"- '@type': {CLUSTER}\n  name: cart\n  type: EDS\n")
+    assert reading.resources == {(CLUSTER, "cart"): {"@type": CLUSTER, "name": "cart", "type": "EDS"}}
+    assert reading.problems == ()
+
+
+def test_json_and_every_short_form_of_trxds_testing_is_a_good_file() -> None:
+    resources = [
+        listener("shop", routes="r", filters=[stateful_session(ttl=60)]),
+        routes("r", route({"a": 80, "b": 20})),
+        cluster("a", override_statuses=["HEALTHY", "DRAINING"], idle_timeout=60),
+        endpoints("a", locality("127.0.0.1:1", "[::1]:2", health={"[::1]:2": "DRAINING"})),
+    ]
+    reading = read(json.dumps(resources))
+    assert not reading.problems
+    assert list(reading.resources.values()) == resources
+
+
+def test_documents_anchors_and_camel_case_are_understood() -> None:
+    text = f"""\
+    - &base
+      '@type': {CLUSTER}
+      name: a
+      lbPolicy: ROUND_ROBIN
+    ---
+    '@type': {CLUSTER}
+    name: b
+    """
+    assert [name for _, name in read(dedent(text)).resources] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("lb_polcy: A", f"lb_polcy: {MESSAGE} has no such field; did you mean 'lb_policy'?"),
+        ("lb_policy: A", f"lb_policy: Invalid enum value A for enum type {MESSAGE}.LbPolicy"),
+        ("connect_timeout: 5", "connect_timeout: Duration JSON value not a string: 5"),
+        ("connect_timeout: 5x", 'connect_timeout: Duration must end with letter "s": 5x'),
+        ("name: a", "name: is already set on line 2"),
+        ("eds_cluster_config: yes", f"eds_cluster_config: must be a mapping, the fields of {MESSAGE}.EdsClusterConfig"),
+        ("filters: 3", "filters: must be a list"),
+        ("filters: [3]", "filters[0]: must be a mapping, the fields of envoy.config.cluster.v3.Filter"),
+        ("typed_extension_protocol_options: []", "typed_extension_protocol_options: must be a mapping"),
+        ("typed_extension_protocol_options: {a: {}}", "typed_extension_protocol_options.a: '@type' is missing"),
+        ("per_connection_buffer_limit_bytes: x", "per_connection_buffer_limit_bytes: "),
+    ],
+)
+def test_a_bad_line_is_named_with_its_field(line: str, problem: str) -> None:
+    (found,) = problems_of(f"- '@type': {CLUSTER}\n  name: a\n  {line}\n")
+    assert found.startswith(f"line 3: {problem}")
+
+
+def test_all_problems_of_a_file_are_told_in_order() -> None:
+    text = f"""\
+    - '@type': {CLUSTER}
+      name: 5
+    - '@type': type.googleapis.com/envoy.config.cluster.v3.Clutter
+    - name: b
+    - 7
+    """
+    assert problems_of(text) == [
+        "line 2: name: expected string or bytes-like object, got 'int'",
+        "line 3: @type: unknown type 'type.googleapis.com/envoy.config.cluster.v3.Clutter'",
+        "line 4: '@type' is missing",
+        "line 5: must be a mapping with '@type'",
+    ]
+
+
+def test_a_deep_field_is_named_by_its_whole_path() -> None:
+    assignment = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+    text = f"""\
+    - '@type': {assignment}
+      cluster_name: a
+      endpoints:
+        - priority: 0
+        - lb_endpoints:
+            - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port: 80}}}}}}
+    """
+    (found,) = problems_of(text)
+    assert found.startswith("line 6: endpoints[1].lb_endpoints[0].endpoint.address.socket_address.port: ")
+
+
+def test_a_name_may_come_once() -> None:
+    resource = f"- '@type': {CLUSTER}\n  name: a\n"
+    assert problems_of(resource + resource) == ["line 3: 'a' is there already, on line 1"]
+
+
+def test_a_resource_needs_a_name() -> None:
+    assert problems_of(f"- '@type': {CLUSTER}\n") == ["line 1: the resource has no name"]
+
+
+def test_a_message_that_is_no_resource_is_refused() -> None:
+    (found,) = problems_of("- '@type': type.googleapis.com/envoy.config.core.v3.Node\n  id: a\n")
+    assert found.startswith("line 1: type.googleapis.com/envoy.config.core.v3.Node is no resource of its own")
+
+
+@pytest.mark.parametrize("text", ["- [", "a: b: c", "\x00", "- *nowhere", "just words"])
+def test_what_is_no_yaml_or_no_list_is_refused_by_line(text: str) -> None:
+    (found,) = problems_of(text)
+    assert found.startswith("line 1: ")
+
+
+def test_an_empty_file_serves_nothing() -> None:
+    assert read("") == read("[]")
