@@ -67,7 +67,8 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
             raise TypeError(f"metadata {key!r} ends in -bin: its value must be bytes, not {type(value).__name__}")
         return name, value
     if not isinstance(value, str):
-        raise TypeError(f"metadata {key!r}: its value must be str, not {type(value).__name__}; for bytes end the key in -bin")
+        kind = type(value).__name__
+        raise TypeError(f"metadata {key!r}: its value is {kind}, not str; for bytes end the key in -bin")
     if not _VALUE.match(value):
         raise ValueError(f"metadata {key!r}: value {value!r} is not printable ASCII; for bytes end the key in -bin")
     return name, value
@@ -75,10 +76,11 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
 
 def encode(metadata: Iterable[tuple[str, Value]]) -> Headers:
     """Header fields for the wire; binary values in base64 without padding."""
-    return [
-        (key.encode("ascii"), base64.b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode("ascii"))
-        for key, value in metadata
-    ]
+    return [(key.encode("ascii"), _encode_value(value)) for key, value in metadata]
+
+
+def _encode_value(value: Value) -> bytes:
+    return base64.b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode("ascii")
 
 
 def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:

@@ -1,0 +1,127 @@
+"""Metadata on the wire: binary values, percent-coded messages and timeouts, both ways."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.ground.metadata import (
+    Metadata,
+    check,
+    decode,
+    decode_message,
+    decode_timeout,
+    encode,
+    encode_message,
+    encode_timeout,
+)
+
+
+def test_keys_are_lowered_and_order_and_repeats_are_kept():
+    assert check([("B", "1"), ("a", "2"), ("b", "3")]) == (("b", "1"), ("a", "2"), ("b", "3"))
+
+
+def test_all_values_of_a_key_can_be_had():
+    metadata = Metadata([("a", "1"), ("b", "2"), ("a", "3")])
+    assert metadata.all("a") == ["1", "3"]
+    assert metadata.first("a") == "1"
+    assert metadata.first("none", "default") == "default"
+
+
+@pytest.mark.parametrize(
+    ("pair", "error", "text"),
+    [
+        (("a b", "1"), ValueError, "'a b'"),
+        (("", "1"), ValueError, "''"),
+        (("a", "é"), ValueError, "end the key in -bin"),
+        (("a", "line\n"), ValueError, "printable ASCII"),
+        (("a", b"1"), TypeError, "end the key in -bin"),
+        (("a-bin", "1"), TypeError, "must be bytes"),
+        (("grpc-timeout", "1S"), ValueError, "belongs to the protocol"),
+        (("grpc-status", "0"), ValueError, "belongs to the protocol"),
+        ((":path", "/"), ValueError, "':path'"),
+        (("te", "trailers"), ValueError, "belongs to the protocol"),
+    ],
+)
+def test_a_bad_pair_is_named(pair, error, text):
+    with pytest.raises(error, match=text.replace("(", r"\(")):
+        check([pair])
+
+
+@given(st.binary())
+def test_a_binary_value_comes_back_as_it_was(value):
+    assert decode(encode(check([("k-bin", value)]))) == (("k-bin", value),)
+
+
+def test_binary_values_are_sent_without_padding():
+    assert encode([("k-bin", b"a")]) == [(b"k-bin", b"YQ")]
+
+
+def test_padded_and_joined_binary_values_are_read():
+    assert decode([(b"k-bin", b"YQ==,Yg , YWI")]).all("k-bin") == [b"a", b"b", b"ab"]
+
+
+def test_a_binary_value_that_is_no_base64_is_left_out():
+    assert decode([(b"k-bin", b"?"), (b"a", b"1")]) == (("a", "1"),)
+
+
+def test_the_protocols_own_headers_are_not_shown():
+    headers = [(b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-status", b"0"), (b"x", b"1")]
+    assert decode(headers) == (("x", "1"),)
+
+
+@given(st.text())
+def test_a_message_comes_back_as_it_was(message):
+    try:
+        message.encode()
+    except UnicodeEncodeError:
+        message = message.encode("utf-8", "replace").decode()
+    assert decode_message(encode_message(message)) == message
+
+
+def test_a_message_is_printable_ascii_on_the_wire():
+    assert encode_message("50 %\t\n\u20ac") == b"50 %25%09%0A%E2%82%AC"
+
+
+@given(st.binary())
+def test_no_bytes_break_the_reading_of_a_message(value):
+    assert isinstance(decode_message(value), str)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, b"1n"),
+        (-3, b"1n"),
+        (1e-9, b"1n"),
+        (0.05, b"50000000n"),
+        (0.1, b"100000u"),
+        (1, b"1000000u"),
+        (99.999999, b"99999999u"),
+        (100, b"100000m"),
+        (200_000, b"200000S"),
+        (1e8, b"1666667M"),
+        (1e20, b"99999999H"),
+    ],
+)
+def test_a_timeout_takes_the_finest_unit_that_holds_it(seconds, text):
+    assert encode_timeout(seconds) == text
+
+
+@given(st.floats(min_value=1e-9, max_value=3e11))
+def test_a_timeout_is_never_shortened_and_hardly_lengthened(seconds):
+    sent = decode_timeout(encode_timeout(seconds))
+    assert sent is not None
+    assert sent >= seconds * (1 - 1e-6)
+    assert sent <= seconds * (1 + 2e-5) + 1e-9
+
+
+@pytest.mark.parametrize("text", [b"", b"1", b"S", b"123456789S", b"-1S", b"1s", b"1.5S", b"1S "])
+def test_a_text_that_is_no_timeout_is_none(text):
+    assert decode_timeout(text) is None
+
+
+def test_a_timeout_is_read_in_every_unit():
+    assert [decode_timeout(b"2" + unit) for unit in (b"H", b"M", b"S")] == [7200, 120, 2]
+    assert math.isclose(decode_timeout(b"2m"), 0.002)

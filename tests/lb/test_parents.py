@@ -1,0 +1,141 @@
+"""cluster_manager, cds, cluster_impl and weighted_target, by values."""
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoints, picked, report, surroundings
+
+from trxds.config.policies import (
+    CdsConfig,
+    ClusterImplConfig,
+    ClusterManagerConfig,
+    RoundRobinConfig,
+    Target,
+    WeightedTargetConfig,
+)
+from trxds.config.snapshot import ClusterConfig, ClusterError
+from trxds.ground.status import StatusCode, unavailable
+from trxds.lb.cds import Cds
+from trxds.lb.cluster_impl import ClusterImpl
+from trxds.lb.cluster_manager import ClusterManager
+from trxds.lb.pick import QUEUE, Drop, Fail, PickArgs
+from trxds.lb.policy import Inputs
+from trxds.lb.weighted_target import WeightedTarget
+from trxds.resources.cluster import Cluster, Eds
+from trxds.resources.endpoint import ClusterLoadAssignment, Locality, LocalityId
+
+LEAF = RoundRobinConfig(())
+
+
+def gone(name, *, absent=True):
+    return ClusterError(name, unavailable(f"{name} is gone"), absent)
+
+
+class TestClusterManager:
+    def decide(self, *names, **reports):
+        config = ClusterManagerConfig({name: CdsConfig(gone(name)) for name in names})
+        return ClusterManager(surroundings()).decide(Inputs(config, reports), 0.0)
+
+    def test_the_rpcs_cluster_chooses(self):
+        picker = self.decide("a", "b", a=report(READY, "in a"), b=report(READY, "in b")).picker
+        assert picked(picker, cluster="b") == ["in b"]
+
+    def test_a_cluster_that_has_not_decided_yet_queues(self):
+        assert self.decide("a").picker.pick(PickArgs("/s/m", cluster="a")) is QUEUE
+
+    def test_an_unknown_cluster_is_dropped_with_internal(self):
+        result = self.decide("a").picker.pick(PickArgs("/s/m", cluster="b"))
+        assert isinstance(result, Drop)
+        assert result.status.code is StatusCode.INTERNAL
+        assert "'b'" in result.status.message
+
+    def test_a_removed_cluster_stays_warm(self):
+        decision = self.decide("a", a=report(READY), b=report(READY))
+        assert list(decision.children) == ["a"]
+        assert decision.keep == {"b"}
+
+    @pytest.mark.parametrize(
+        ("states", "whole"),
+        [
+            ((READY, FAILURE), READY),
+            ((CONNECTING, FAILURE), CONNECTING),
+            ((IDLE, FAILURE), IDLE),
+            ((FAILURE, FAILURE), FAILURE),
+        ],
+    )
+    def test_the_state_is_that_of_the_best(self, states, whole):
+        assert self.decide("a", "b", a=report(states[0]), b=report(states[1])).state is whole
+
+
+class TestCds:
+    def decide(self, cluster, *, routed=True, **reports):
+        return Cds(surroundings()).decide(Inputs(CdsConfig(cluster, routed), reports), 0.0)
+
+    def test_an_absent_cluster_that_is_routed_fails(self):
+        assert isinstance(self.decide(gone("a")).picker.pick(PickArgs("/s/m")), Fail)
+
+    def test_an_absent_cluster_without_a_route_drops(self):
+        assert isinstance(self.decide(gone("a"), routed=False).picker.pick(PickArgs("/s/m")), Drop)
+
+    def test_a_cluster_merely_in_error_fails_even_without_a_route(self):
+        result = self.decide(gone("a", absent=False), routed=False).picker.pick(PickArgs("/s/m"))
+        assert isinstance(result, Fail)
+
+    def test_one_configuration_is_planned_once(self):
+        policy = Cds(surroundings())
+        cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
+        first, second = (policy.decide(Inputs(CdsConfig(cluster)), 0.0).children["cluster"] for _ in range(2))
+        assert first is second
+
+    def test_children_keep_their_names_over_updates(self):
+        policy = Cds(surroundings())
+
+        def names(*zones):
+            priorities = tuple((Locality(LocalityId(zone=zone), 1, endpoints("x")),) for zone in zones)
+            cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a", priorities))
+            tree = policy.decide(Inputs(CdsConfig(cluster)), 0.0).children["cluster"]
+            return list(tree.child.child.children)
+
+        assert names("z1", "z2") == list(reversed(names("z2", "z1")))
+
+
+def test_cluster_impl_passes_its_child_through():
+    child = report(READY)
+    decision = ClusterImpl(surroundings()).decide(Inputs(ClusterImplConfig("a", LEAF), {"hosts": child}), 0.0)
+    assert (decision.state, decision.picker) == (child.state, child.picker)
+
+
+class TestWeightedTarget:
+    def decide(self, weights, policy=None, **reports):
+        config = WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()})
+        return (policy or WeightedTarget(surroundings())).decide(Inputs(config, reports), 0.0)
+
+    def test_it_draws_by_weight_among_the_ready(self):
+        picker = self.decide({"a": 3, "b": 1, "c": 9}, a=report(READY, "a"), b=report(READY, "b")).picker
+        chosen = picked(picker, 4000)
+        assert 2850 < chosen.count("a") < 3150
+        assert "c" not in chosen
+
+    def test_it_queues_while_one_may_become_ready(self):
+        decision = self.decide({"a": 1, "b": 1}, a=report(FAILURE), b=report(CONNECTING))
+        assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
+
+    def test_it_fails_with_the_last_error_when_all_have_failed(self):
+        decision = self.decide({"a": 1, "b": 1}, a=report(FAILURE, "a"), b=report(FAILURE, "b"))
+        assert decision.state is FAILURE
+        assert picked(decision.picker) == ["b"]
+
+    def test_a_failed_target_counts_as_failed_until_it_is_ready(self):
+        policy = WeightedTarget(surroundings())
+        self.decide({"a": 1}, policy, a=report(FAILURE))
+        assert self.decide({"a": 1}, policy, a=report(CONNECTING)).state is FAILURE
+        assert self.decide({"a": 1}, policy, a=report(READY)).state is READY
+
+    def test_a_target_of_weight_zero_is_never_drawn(self):
+        picker = self.decide({"a": 1, "b": 0}, a=report(READY, "a"), b=report(READY, "b")).picker
+        assert set(picked(picker, 50)) == {"a"}
+
+    def test_a_removed_target_stays_warm(self):
+        assert self.decide({"a": 1}, a=report(READY), b=report(READY)).keep == {"b"}
+
+    def test_without_targets_it_fails_and_says_why(self):
+        decision = WeightedTarget(surroundings()).decide(Inputs(WeightedTargetConfig({}, "no localities")), 0.0)
+        assert decision.picker.pick(PickArgs("/s/m")).status.message == "no localities"

@@ -1,0 +1,141 @@
+"""priority (A56), by values: which child is used, which are running, and when to look again."""
+
+from support.policies import CONNECTING, FAILURE, IDLE, READY, report, surroundings
+
+from trxds.config.policies import PriorityConfig, RoundRobinConfig
+from trxds.lb.pick import PickArgs
+from trxds.lb.policy import RETENTION, Inputs
+from trxds.lb.priority import Priority
+
+LEAF = RoundRobinConfig(())
+
+
+class Story:
+    """One policy over time: states are set, decisions are read."""
+
+    def __init__(self, *names):
+        self.policy = Priority(surroundings())
+        self.names = names
+        self.reports = {}
+
+    def at(self, now, *names, **states):
+        self.names = names or self.names
+        self.reports |= {name: report(state, name) for name, state in states.items()}
+        self.decision = self.policy.decide(Inputs(PriorityConfig(dict.fromkeys(self.names, LEAF)), self.reports), now)
+        return self.decision
+
+    def running(self):
+        return list(self.decision.children)
+
+    def used(self):
+        return self.decision.picker.pick(PickArgs("/s/m")).host.address
+
+
+def test_only_the_first_priority_is_begun():
+    story = Story("p0", "p1")
+    story.at(0)
+    assert story.running() == ["p0"]
+    assert story.decision.state is CONNECTING
+    assert story.decision.wake_at == 10
+
+
+def test_the_first_priority_is_used_while_it_is_ready():
+    story = Story("p0", "p1")
+    story.at(1, p0=READY)
+    assert story.used() == "p0"
+    assert story.running() == ["p0"]
+
+
+def test_a_failure_begins_the_next_at_once():
+    story = Story("p0", "p1")
+    story.at(0)
+    story.at(1, p0=FAILURE)
+    assert story.running() == ["p0", "p1"]
+    story.at(2, p1=READY)
+    assert story.used() == "p1"
+
+
+def test_a_priority_that_only_connects_is_given_ten_seconds():
+    story = Story("p0", "p1")
+    story.at(0)
+    story.at(9.9, p0=CONNECTING)
+    assert story.running() == ["p0"]
+    story.at(10)
+    assert story.running() == ["p0", "p1"]
+
+
+def test_the_first_priority_takes_over_when_it_comes_back():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=READY)
+    story.at(2, p0=READY)
+    assert story.used() == "p0"
+    assert story.running() == ["p0"]
+    assert story.decision.keep == {"p1"}, "the lower one stays warm"
+
+
+def test_a_warm_priority_is_used_again_without_waiting():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=READY)
+    story.at(2, p0=READY)
+    story.at(3, p0=FAILURE)
+    assert story.used() == "p1"
+    assert story.decision.keep == frozenset()
+
+
+def test_a_priority_stays_warm_for_a_quarter_of_an_hour():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=READY)
+    story.at(2, p0=READY)
+    assert story.at(2 + RETENTION - 1).keep == {"p1"}
+    assert story.at(2 + RETENTION).keep == frozenset()
+
+
+def test_a_priority_removed_from_the_configuration_goes_at_once():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=READY)
+    story.at(2, "p0")
+    assert story.running() == ["p0"]
+    assert story.decision.keep == frozenset()
+
+
+def test_a_reconnect_after_ready_is_given_ten_seconds_again():
+    story = Story("p0", "p1")
+    story.at(0, p0=READY)
+    story.at(100, p0=CONNECTING)
+    assert story.running() == ["p0"]
+    assert story.decision.wake_at == 110
+    story.at(110)
+    assert story.running() == ["p0", "p1"]
+
+
+def test_a_reconnect_after_a_failure_is_given_none():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p0=CONNECTING)
+    assert story.running() == ["p0", "p1"]
+
+
+def test_lower_priorities_go_on_while_the_first_reconnects():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE, p1=READY)
+    story.at(1, p0=IDLE)
+    assert story.running() == ["p0"]
+    story.at(2, p0=FAILURE)
+    assert story.running() == ["p0", "p1"]
+    assert story.used() == "p1"
+
+
+def test_when_all_have_failed_the_last_ones_error_is_reported():
+    story = Story("p0", "p1")
+    story.at(0, p0=FAILURE)
+    story.at(1, p1=FAILURE)
+    assert story.decision.state is FAILURE
+    assert story.used() == "p1"
+
+
+def test_without_priorities_it_fails():
+    assert Story().at(0).state is FAILURE

@@ -1,0 +1,106 @@
+"""round_robin, by values."""
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, endpoints, hosts, picked, surroundings
+
+from trxds.config.policies import RoundRobinConfig
+from trxds.lb.pick import QUEUE, Fail, PickArgs
+from trxds.lb.policy import Inputs
+from trxds.lb.round_robin import RoundRobin
+from trxds.resources.endpoint import Endpoint
+
+
+def decide(policy, names, its_hosts):
+    return policy.decide(Inputs(RoundRobinConfig(endpoints(names)), hosts=its_hosts), 0.0)
+
+
+def test_it_leases_and_connects_every_endpoint():
+    decision = decide(RoundRobin(surroundings()), "abc", {})
+    assert decision.hosts == ("a", "b", "c")
+    assert decision.connect == ("a", "b", "c")
+
+
+def test_it_queues_while_nobody_is_ready():
+    decision = decide(RoundRobin(surroundings()), "ab", hosts(a=CONNECTING, b=IDLE))
+    assert decision.state is CONNECTING
+    assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
+
+
+def test_ready_hosts_take_turns():
+    decision = decide(RoundRobin(surroundings()), "abc", hosts(a=READY, b=READY, c=CONNECTING))
+    assert decision.state is READY
+    chosen = picked(decision.picker, 10)
+    assert chosen.count("a") == chosen.count("b") == 5
+
+
+def test_a_new_picker_goes_on_where_the_old_one_was():
+    policy = RoundRobin(surroundings())
+    its_hosts = hosts(a=READY, b=READY, c=READY)
+    chosen = []
+    for _ in range(6):
+        chosen += picked(decide(policy, "abc", its_hosts).picker)
+    assert sorted(chosen) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_a_new_rotation_starts_at_random():
+    its_hosts = hosts(a=READY, b=READY, c=READY)
+    firsts = {picked(decide(RoundRobin(surroundings(seed)), "abc", its_hosts).picker)[0] for seed in range(20)}
+    assert firsts == {"a", "b", "c"}
+
+
+def test_it_fails_with_the_hosts_error_once_all_have_failed():
+    decision = decide(RoundRobin(surroundings()), "ab", hosts(a=FAILURE, b=FAILURE))
+    assert decision.state is FAILURE
+    result = decision.picker.pick(PickArgs("/s/m"))
+    assert isinstance(result, Fail)
+    assert "refused" in result.status.message
+
+
+def test_a_host_that_failed_counts_as_failed_while_it_tries_again():
+    policy = RoundRobin(surroundings())
+    decide(policy, "a", hosts(a=FAILURE))
+    assert decide(policy, "a", hosts(a=CONNECTING)).state is FAILURE
+    assert decide(policy, "a", hosts(a=READY)).state is READY
+    assert decide(policy, "a", hosts(a=CONNECTING)).state is CONNECTING
+
+
+def test_a_host_that_fell_back_to_idle_is_connected_again():
+    decision = decide(RoundRobin(surroundings()), "ab", hosts(a=READY, b=IDLE))
+    assert decision.connect == ("b",)
+
+
+@pytest.mark.parametrize("note", ["", "EDS resource \"x\": does not exist"])
+def test_without_endpoints_it_fails_and_says_why(note):
+    decision = RoundRobin(surroundings()).decide(Inputs(RoundRobinConfig((), note)), 0.0)
+    assert decision.state is FAILURE
+    assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
+
+
+class TestSeveralAddresses:
+    """One endpoint that can be reached in two ways (A61)."""
+
+    CONFIG = RoundRobinConfig((Endpoint(("a", "b")),))
+
+    def decide(self, policy, **states):
+        return policy.decide(Inputs(self.CONFIG, hosts=hosts(**states)), 0.0)
+
+    def test_the_first_is_tried_alone(self):
+        assert self.decide(RoundRobin(surroundings()), a=IDLE, b=IDLE).connect == ("a",)
+
+    def test_the_next_is_tried_when_it_fails(self):
+        policy = RoundRobin(surroundings())
+        decision = self.decide(policy, a=FAILURE, b=IDLE)
+        assert decision.connect == ("b",)
+        assert decision.state is CONNECTING
+
+    def test_the_endpoint_has_failed_when_all_have(self):
+        policy = RoundRobin(surroundings())
+        self.decide(policy, a=FAILURE, b=IDLE)
+        assert self.decide(policy, a=FAILURE, b=FAILURE).state is FAILURE
+
+    def test_the_endpoint_has_one_turn_however_many_addresses(self):
+        policy = RoundRobin(surroundings())
+        both = RoundRobinConfig((Endpoint(("a", "b")), Endpoint(("c",))))
+        its_hosts = {name: FakeHost(name, READY) for name in "abc"}
+        picker = policy.decide(Inputs(both, hosts=its_hosts), 0.0).picker
+        assert sorted(picked(picker, 4)) == ["a", "a", "c", "c"]

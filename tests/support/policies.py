@@ -1,0 +1,57 @@
+"""What the tests of policies share: hosts and surroundings as plain values."""
+
+from random import Random
+
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import unavailable
+from trxds.lb.pick import Always, Complete, PickArgs
+from trxds.lb.policy import Report, Surroundings
+from trxds.resources.endpoint import Endpoint
+
+IDLE = Connectivity.IDLE
+CONNECTING = Connectivity.CONNECTING
+READY = Connectivity.READY
+FAILURE = Connectivity.TRANSIENT_FAILURE
+
+
+class FakeHost:
+    """A host that is where the test puts it."""
+
+    def __init__(self, address, state=IDLE):
+        self.address = address
+        self.state = state
+        self.error = unavailable(f"{address}: refused") if state is FAILURE else None
+
+    def request_connection(self):
+        self.state = CONNECTING
+
+    def __repr__(self):
+        return f"<FakeHost {self.address} {self.state.name}>"
+
+
+def surroundings(seed=1):
+    """For policies whose picks neither wish nor hold."""
+    return Surroundings(wish=_unexpected, hold=_unexpected, let_go=_unexpected, find=_unexpected, random=Random(seed))
+
+
+def _unexpected(*args):
+    raise AssertionError(f"not expected of this policy: {args}")
+
+
+def hosts(**states):
+    """hosts(a=READY, b=IDLE) -> the mapping a node gives to a leaf."""
+    return {name: FakeHost(name, state) for name, state in states.items()}
+
+
+def endpoints(names):
+    return tuple(Endpoint((name,)) for name in names)
+
+
+def report(state, name="host"):
+    """A child's report whose picker completes with a host of that name."""
+    return Report(state, Always(Complete(FakeHost(name, state))), 1)
+
+
+def picked(picker, times=1, **args):
+    """The addresses that as many picks come to."""
+    return [picker.pick(PickArgs("/s/m", **args)).host.address for _ in range(times)]

@@ -1,0 +1,116 @@
+"""The session cookie: what gRPC writes, and everything that gRPC or Envoy may have written.
+
+We write base64 of `addr[,addr...];cluster`, the form of the C++ client. We read that, the
+forms in A60's text (`cluster:` before the name, or the name in quotes), a bare address, Envoy's
+protobuf form, and any of them in double quotes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trxds.resources.filters import CookieConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCookie:
+    """`addresses` is the list as it stood in the cookie; `cluster` is empty where it named none."""
+
+    addresses: str
+    cluster: str = ""
+
+
+def encode(addresses: str, cluster: str) -> str:
+    return base64.b64encode(f"{addresses};{cluster}".encode()).decode("ascii")
+
+
+def decode(value: str, epoch: float) -> SessionCookie | None:
+    """What a cookie's value says; None if it is none of ours or has expired.
+
+    `epoch` is the wall clock in seconds: only Envoy's form carries an expiry.
+    """
+    data = _unbase64(value.strip().strip('"'))
+    if data is None:
+        return None
+    envoy = _decode_envoy(data)
+    if envoy is not None:
+        address, expires = envoy
+        return SessionCookie(address) if address and not 0 < expires < epoch else None
+    try:
+        addresses, _, cluster = data.decode("utf-8").partition(";")
+    except UnicodeDecodeError:
+        return None
+    return SessionCookie(addresses, cluster.removeprefix("cluster:").strip('"'))
+
+
+def _unbase64(text: str) -> bytes | None:
+    """The standard alphabet; padding may be missing, but must be right where it is there."""
+    missing = -len(text) % 4 if not text.endswith("=") else 0
+    try:
+        return base64.b64decode(text + "=" * missing, validate=True) or None
+    except (binascii.Error, ValueError):
+        return None
+
+
+# -- Envoy's private message: `string address = 1; uint64 expires = 2` (epoch seconds, 0 for never)
+
+_ADDRESS, _EXPIRES = 0x0A, 0x10
+
+
+def _decode_envoy(data: bytes) -> tuple[str, int] | None:
+    """Address and expiry, or None if this is not that message. No address begins like one."""
+    address, expires, at = "", 0, 0
+    try:
+        while at < len(data):
+            key, at = data[at], at + 1
+            number, at = _varint(data, at)
+            if key == _EXPIRES:
+                expires = number
+            elif key == _ADDRESS and at + number <= len(data):
+                address, at = data[at : at + number].decode("ascii"), at + number
+            else:
+                return None
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return address, expires
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte, at = data[at], at + 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+# -- headers
+
+
+def find(headers: Iterable[str], name: str) -> str | None:
+    """The first cookie of that name in any `cookie` header, which may come several times (A55)."""
+    for header in headers:
+        for part in header.split(";"):
+            key, equals, value = part.partition("=")
+            if equals and key.strip() == name:
+                return value.strip()
+    return None
+
+
+def path_matches(prefix: str, path: str) -> bool:
+    """RFC 6265 §5.1.4, against the RPC's `:path`; the empty prefix takes all."""
+    if not path.startswith(prefix):
+        return False
+    return not prefix or len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
+
+
+def set_cookie(config: CookieConfig, value: str) -> str:
+    """The Set-Cookie header, its parts in the order in which other gRPC clients have them."""
+    path = f"; Path={config.path}" if config.path else ""
+    # Whole seconds, cut off. No Max-Age at all makes a session cookie.
+    age = f"; Max-Age={int(config.ttl)}" if config.ttl > 0 else ""
+    return f"{config.name}={value}; HttpOnly{path}{age}"

@@ -1,0 +1,85 @@
+"""The hosts that an override may reach, and how long each is kept warm (A55, A75).
+
+The table outlives the pickers that read it. A host stays leased while a session used it within
+the cluster's idle timeout, even if the child policy dropped it: EDS may say DRAINING for minutes
+while sessions finish.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from trxds.lb.ports import Host
+from trxds.resources.endpoint import Endpoint, HealthStatus
+
+SHORTEST_SWEEP = 5.0  # seconds between two sweeps at least
+
+
+@dataclass(slots=True)
+class Entry:
+    """One address. `addresses` is its endpoint's list with this one first, as cookies have it."""
+
+    address: str
+    addresses: str
+    health: HealthStatus
+    last_used: float = -math.inf
+    host: Host | None = None  # while leased for sessions
+
+
+class HostTable:
+    def __init__(self, hold: Callable[[str], Host], let_go: Callable[[str], None]) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._hold = hold
+        self._let_go = let_go
+        self._idle_timeout = math.inf
+
+    def get(self, address: str) -> Entry | None:
+        return self._entries.get(address)
+
+    def update(self, endpoints: Iterable[Endpoint], idle_timeout: float) -> None:
+        """Take over a new list; what stays keeps its last use and its lease."""
+        self._idle_timeout = idle_timeout
+        old, self._entries = self._entries, {}
+        for endpoint in endpoints:
+            for address, addresses in _rotations(endpoint.addresses):
+                if address in self._entries:
+                    continue  # the first endpoint with an address has it
+                entry = old.pop(address, None) or Entry(address, addresses, endpoint.health)
+                entry.addresses, entry.health = addresses, endpoint.health
+                self._entries[address] = entry
+        for entry in old.values():
+            self._release(entry)
+
+    def use(self, entry: Entry, now: float) -> Host:
+        """A session's RPC uses this host, or waits for it: lease it, once."""
+        entry.last_used = now
+        if entry.host is None:
+            entry.host = self._hold(entry.address)
+        return entry.host
+
+    def sweep(self, now: float) -> float:
+        """Let go of what no session used within the idle timeout; returns when to sweep next."""
+        for entry in self._entries.values():
+            if entry.last_used <= now - self._idle_timeout:
+                self._release(entry)
+        return self.next_sweep(now)
+
+    def next_sweep(self, now: float) -> float:
+        """When the first host will have been idle for too long, but not all too soon."""
+        ends = [entry.last_used + self._idle_timeout for entry in self._entries.values()]
+        soonest = min((end for end in ends if end > now), default=now + self._idle_timeout)
+        return max(soonest, now + SHORTEST_SWEEP)
+
+    def _release(self, entry: Entry) -> None:
+        if entry.host is not None:
+            entry.host = None
+            self._let_go(entry.address)
+
+
+def _rotations(addresses: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    """Each address with the cookie's text for it: itself, then the others in their order (A61)."""
+    if len(addresses) == 1:
+        return ((addresses[0], addresses[0]),)
+    return [(own, ",".join((own, *(a for a in addresses if a != own)))) for own in addresses]

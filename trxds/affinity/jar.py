@@ -1,0 +1,57 @@
+"""The cookies of one session: name, path and Max-Age, as a browser keeps them (RFC 6265)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .cookie import path_matches
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    value: str
+    expires: float  # seconds on the clock that `now` is read from
+
+
+class CookieJar:
+    def __init__(self) -> None:
+        self._cookies: dict[tuple[str, str], _Kept] = {}  # by name and path
+
+    def take(self, header: str, now: float) -> None:
+        """Keep what a Set-Cookie header says; Max-Age of 0 or less deletes the cookie."""
+        pair, *attributes = header.split(";")
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            return
+        path, age = "", math.inf
+        for attribute in attributes:
+            key, _, its = attribute.partition("=")
+            match key.strip().lower():
+                case "path":
+                    path = its.strip()
+                case "max-age":
+                    age = _seconds(its.strip(), age)
+        key_ = (name.strip(), path)
+        self._cookies.pop(key_, None)
+        if age > 0:
+            self._cookies[key_] = _Kept(value.strip(), now + age)
+
+    def header(self, path: str, now: float) -> str:
+        """The cookies for an RPC to that path, longest path first; empty if there are none."""
+        live = [
+            (len(prefix), f"{name}={kept.value}")
+            for (name, prefix), kept in self._cookies.items()
+            if kept.expires > now and path_matches(prefix, path)
+        ]
+        return "; ".join(text for _, text in sorted(live, key=lambda item: -item[0]))
+
+    def __repr__(self) -> str:
+        return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"
+
+
+def _seconds(text: str, default: float) -> float:
+    try:
+        return float(int(text))
+    except ValueError:
+        return default

@@ -1,0 +1,111 @@
+"""The policy that brings a session's RPCs back to their host (A55), over all priorities (A75).
+
+It stands above the child that balances everybody else. A cookie's hosts are looked up in its
+own table of all the cluster's endpoints, also those that are DRAINING, that a lower priority
+has, or that the child never connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+
+from trxds.config.policies import OverrideHostConfig
+from trxds.ground.connectivity import Connectivity
+from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, Picker, PickResult
+from trxds.lb.policy import CONNECTING, Decision, Inputs, Surroundings
+from trxds.lb.ports import Host
+from trxds.resources.endpoint import HealthStatus
+
+from .hosts import Entry, HostTable
+from .sweep import sweep_idle_hosts
+
+_CHILD = "everybody"
+
+
+class OverrideHost:
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._table = HostTable(surroundings.hold, surroundings.let_go)
+        self._config: OverrideHostConfig | None = None
+        self._sweep = partial(sweep_idle_hosts, self._table)
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        config: OverrideHostConfig = inputs.config
+        if config is not self._config:
+            self._take_over(config)
+        report = inputs.children.get(_CHILD, CONNECTING)
+        picker = OverridePicker(
+            self._table, config.statuses, report.picker, self._surroundings.find, self._surroundings.wish
+        )
+        return Decision(
+            report.state,
+            picker,
+            children={_CHILD: config.child},
+            # What picks wished for: cookies' hosts that nobody has connected yet.
+            connect=tuple(address for address in inputs.wishes if isinstance(address, str)),
+            tasks={"idle sweep": self._sweep},
+        )
+
+    def _take_over(self, config: OverrideHostConfig) -> None:
+        self._config = config
+        usable = (
+            endpoint
+            for endpoint in config.endpoints
+            if endpoint.health is not HealthStatus.DRAINING or HealthStatus.DRAINING in config.statuses
+        )
+        self._table.update(usable, config.idle_timeout)
+        self._sweep = partial(sweep_idle_hosts, self._table)  # another callable: the sweep is timed anew
+
+
+@dataclass(frozen=True, slots=True)
+class OverridePicker:
+    table: HostTable
+    statuses: frozenset[HealthStatus]
+    child: Picker
+    find: Callable[[str], Host | None]
+    wish: Callable[[Hashable], None]
+
+    def pick(self, call: PickArgs) -> PickResult:
+        override = call.override
+        if override is None:
+            return self.child.pick(call)
+        if override.addresses:
+            result = self._session_host(override, call.now)
+            if result is not None:
+                return result
+        result = self.child.pick(call)
+        if type(result) is Complete:
+            self._note(result.host, override, call.now)
+        return result
+
+    def _session_host(self, override: Override, now: float) -> PickResult | None:
+        """The cookie's first READY host; else wait for one that is IDLE, CONNECTING or not there yet."""
+        waiting: dict[Connectivity | None, Entry] = {}
+        for address in override.addresses:
+            entry = self.table.get(address)
+            if entry is None or entry.health not in self.statuses:
+                continue
+            host = entry.host or self.find(address)
+            state = host.state if host is not None else None
+            if state is Connectivity.READY:
+                override.actual = entry.addresses
+                return Complete(self.table.use(entry, now))
+            waiting.setdefault(state, entry)
+        for state in (Connectivity.IDLE, Connectivity.CONNECTING, None):
+            if state in waiting:
+                return self._wait_for(waiting[state], now)
+        return None
+
+    def _wait_for(self, entry: Entry, now: float) -> PickResult:
+        # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
+        if self.table.use(entry, now).state is Connectivity.IDLE:
+            self.wish(entry.address)
+        return QUEUE
+
+    def _note(self, host: Host, override: Override, now: float) -> None:
+        entry = self.table.get(host.address)
+        if entry is not None:
+            self.table.use(entry, now)
+            override.actual = entry.addresses

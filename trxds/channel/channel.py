@@ -1,0 +1,146 @@
+"""`open_channel`: everybody meets here. This file wires the rooms together and does nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import trio
+
+from trxds.ads.bootstrap import Bootstrap, load, parse, read
+from trxds.ads.client import XdsClient
+from trxds.ads.names import parse_target
+from trxds.affinity.override_host import OverrideHost
+from trxds.affinity.session import SessionCookies
+from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
+from trxds.config.resolver import Downstream, Resolver
+from trxds.ground.channels import Mailbox
+from trxds.lb.node import Configure, Node, Tree
+from trxds.lb.registry import Registry
+from trxds.resources.context import ParseContext
+from trxds.wire.connect import Network, TcpNetwork
+from trxds.wire.options import WireOptions
+from trxds.wire.pool import Pool
+from trxds.wire.request import MAX_RECEIVE_SIZE
+
+from .dataplane import ChannelState
+from .filters import make_chain
+from .stub import Caller
+
+_log = logging.getLogger("trxds.channel")
+
+
+class Session(Caller):
+    """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
+
+
+class Channel(Caller):
+    """A way to a service. Made by `open_channel`; usable from any task while that block is open."""
+
+    @property
+    def target(self) -> str:
+        return self._state.target
+
+    @asynccontextmanager
+    async def session(self, *, wait_for_first: bool = True) -> AsyncIterator[Session]:
+        """One scope, one cookie jar, one host for all calls in it.
+
+        Calls begun while the session has no cookie yet wait for the first of them to bring one;
+        `wait_for_first=False` switches that off.
+        """
+        yield Session(self._state, SessionCookies(wait_for_first))
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.target} {'closed' if self._state.closed else 'open'}, {len(self._state.rpcs)} calls>"
+
+
+@asynccontextmanager
+async def open_channel(
+    target: str,
+    *,
+    bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    max_receive_size: int = MAX_RECEIVE_SIZE,
+    network: Network | None = None,
+) -> AsyncIterator[Channel]:
+    """Open a channel to `target`, `xds:///NAME`, for as long as the block lasts.
+
+    `bootstrap` is a path or the document itself; otherwise the environment variables
+    GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it.
+    `max_receive_size` bounds a received message, in bytes. `network` replaces TCP, for tests.
+
+    Raises `ValueError` for a target that is none and `BootstrapError` for a bad bootstrap, both
+    before anything runs. When the block is left, no task and no socket of the channel is.
+    """
+    settings = _settings(target, bootstrap)
+    names = parse_target(target, settings)
+    state = ChannelState(target, names.authority, max_receive_size)
+    services = _services(settings, names.listener, names.authority, state, network or TcpNetwork())
+    try:
+        async with trio.open_nursery() as nursery:
+            for name, run in services.items():
+                nursery.start_soon(_serve, run, state, nursery, name=f"{name} of {target}")
+            try:
+                yield Channel(state)
+            finally:
+                state.close()
+                nursery.cancel_scope.cancel(reason=f"the channel to {target} is closed")
+    except BaseExceptionGroup as group:
+        # Services never raise, so what is in the group is the body's own exception.
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
+    if state.crash is not None:
+        raise state.ending()
+
+
+def _settings(target: str, bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None) -> Bootstrap:
+    if not target.startswith("xds:"):
+        scheme = target.partition(":")[0]
+        raise ValueError(f"target {target!r}: unknown scheme {scheme!r}; this version of trxds knows xds:///NAME")
+    if bootstrap is None:
+        return load(os.environ)
+    if isinstance(bootstrap, Bootstrap):
+        return bootstrap
+    if isinstance(bootstrap, Mapping):
+        return parse(bootstrap)
+    return read(Path(bootstrap))
+
+
+def _services(
+    settings: Bootstrap, listener: str, authority: str, state: ChannelState, network: Network
+) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    """What runs while the channel is open, by the name of its task."""
+    random = Random()
+    pool = Pool(network, WireOptions(), random)
+    guard = os.environ.get("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "").lower()  # A55
+    xds = XdsClient(settings, network, random, ParseContext(override_host=guard != "false"))
+    root_mailbox: Mailbox[Any] = Mailbox()
+
+    def configure(config: ClusterManagerConfig, generation: int) -> None:
+        root_mailbox.put("config", Configure(config, generation))
+
+    resolver = Resolver(xds, listener, authority, Downstream(configure, state.publish, make_chain, pool), random)
+    tree = Tree(Registry({OverrideHostConfig.policy: OverrideHost}), pool, random)
+    root = Node(
+        "root",
+        ClusterManagerConfig.policy,
+        tree,
+        root_mailbox,
+        lambda report: resolver.mailbox.put("root", report),
+    )
+    return {"pool": pool.run, "ads": xds.run, "resolver": resolver.run, "lb/root": root.run}
+
+
+async def _serve(run: Callable[[], Awaitable[None]], state: ChannelState, nursery: trio.Nursery) -> None:
+    """An exception here is a bug: it ends the channel and its calls, and reaches the opener as one error."""
+    try:
+        await run()
+    except* Exception as errors:
+        _log.error("a bug in trxds ends the channel to %s", state.target, exc_info=errors)
+        state.close(errors)
+        nursery.cancel_scope.cancel(reason="a service of the channel crashed")

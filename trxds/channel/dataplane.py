@@ -1,0 +1,66 @@
+"""What RPCs read: selector and picker, swapped together, and the calls that are open (DESIGN §3, §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from trxds.config.select import Selector
+from trxds.ground.status import RpcError, Status, StatusCode, TrxdsInternalError
+from trxds.lb.pick import Picker
+
+if TYPE_CHECKING:
+    from .rpc import Rpc
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlane:
+    """One consistent pair; compared by identity to see that something has changed."""
+
+    selector: Selector
+    picker: Picker
+
+
+class ChannelState:
+    """Shared by a channel and its RPCs, which live in their users' tasks.
+
+    The data plane is one attribute: a new one is an assignment and a wake-up of whoever waits.
+    """
+
+    def __init__(self, target: str, authority: str, max_receive_size: int) -> None:
+        self.target = target
+        self.authority = authority
+        self.max_receive_size = max_receive_size
+        self.plane: DataPlane | None = None
+        self.rpcs: set[Rpc] = set()
+        self.closed = False
+        self.crash: BaseException | None = None
+        self._changed = trio.lowlevel.ParkingLot()
+
+    def publish(self, selector: Selector, picker: Picker) -> None:
+        self.plane = DataPlane(selector, picker)
+        self._changed.unpark_all()
+
+    async def other_than(self, plane: DataPlane | None) -> DataPlane:
+        """The data plane, once it is another than this one."""
+        while self.plane is None or self.plane is plane:
+            await self._changed.park()
+        return self.plane
+
+    def close(self, crash: BaseException | None = None) -> None:
+        """End every call, in whatever nursery it runs. Plain and idempotent."""
+        if self.closed:
+            return
+        self.closed, self.crash = True, crash
+        for rpc in tuple(self.rpcs):
+            rpc.abandon()
+
+    def ending(self) -> Exception:
+        """What a call raises that was open when the channel closed."""
+        if self.crash is None:
+            return RpcError(Status(StatusCode.CANCELLED, "channel closed"))
+        error = TrxdsInternalError(f"a bug in trxds ended the channel to {self.target}; please report it")
+        error.__cause__ = self.crash
+        return error

@@ -1,0 +1,315 @@
+"""One RPC, from the caller's metadata to an open stream, and what it has to let go of at the end.
+
+    choose a route -> hold the route table -> filters -> hold the cluster, let the table go
+    -> pick -> open a stream, with no checkpoint in between
+
+An RPC costs no task and no nursery. It runs in its caller's task, and parks once on its stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import trio
+
+from trxds.config.select import Selection
+from trxds.ground import metadata as md
+from trxds.ground.lifetime import Hold
+from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.status import OK, RpcError, Status, StatusCode
+from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Queue, Tracker
+from trxds.wire.request import Request
+from trxds.wire.subchannel import Subchannel
+
+from .dataplane import ChannelState
+from .filters import Respond
+
+if TYPE_CHECKING:
+    from trxds.affinity.session import SessionCookies
+    from trxds.wire.stream import ClientStream
+
+_log = logging.getLogger("trxds.channel")
+
+T = TypeVar("T")
+
+# A server counts the same deadline and may be first to say so by a hair.
+_GRACE = 0.1
+
+
+class Rpc:
+    """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
+
+    __slots__ = (
+        "_args",
+        "_committed",
+        "_deadline",
+        "_first",
+        "_hold",
+        "_refusals",
+        "_responds",
+        "_scopes",
+        "_session",
+        "_started",
+        "_state",
+        "_trackers",
+        "_wait_for_ready",
+        "_waiting_for",
+        "initial",
+        "metadata",
+        "path",
+        "stream",
+        "trailing",
+    )
+
+    def __init__(
+        self,
+        state: ChannelState,
+        path: str,
+        metadata: Metadata,
+        timeout: float | None,
+        wait_for_ready: bool,
+        session: SessionCookies | None,
+    ) -> None:
+        if state.closed:
+            raise trio.ClosedResourceError(f"the channel to {state.target} is closed")
+        self.path = path
+        self.metadata = metadata
+        self.initial: Metadata | None = None
+        self.trailing = EMPTY
+        self.stream: ClientStream | None = None
+        self._state = state
+        self._wait_for_ready = wait_for_ready
+        self._session = session
+        self._first = session is not None and session.claim()
+        self._started = trio.current_time()
+        self._deadline = math.inf if timeout is None else self._started + timeout
+        self._waiting_for = "a configuration from the control plane"
+        self._scopes: set[trio.CancelScope] = set()
+        self._args: PickArgs | None = None
+        self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
+        self._responds: list[Respond] = []
+        self._committed = False
+        self._refusals = 0
+        self._trackers: tuple[Tracker, ...] = ()
+        state.rpcs.add(self)
+
+    # -- the call's time
+
+    async def within(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step that may wait: until it is done, the deadline, or the channel's end."""
+        if self._state.closed:
+            raise self._state.ending()
+        with trio.CancelScope(deadline=self._deadline) as scope:
+            self._scopes.add(scope)
+            try:
+                return await step()
+            finally:
+                self._scopes.discard(scope)
+        if self._state.closed:
+            raise self._state.ending()
+        raise RpcError(self._too_late(), self.initial, self.trailing)
+
+    def _too_late(self) -> Status:
+        after = trio.current_time() - self._started
+        message = f"{self.path}: not done after {after:.3g} s, waiting for {self._waiting_for}"
+        return Status(StatusCode.DEADLINE_EXCEEDED, message)
+
+    def _shorten(self, limit: float) -> None:
+        """The route allows that many seconds from the call's start; never longer than the caller does."""
+        self._deadline = min(self._deadline, self._started + limit)
+        for scope in self._scopes:
+            scope.deadline = self._deadline
+
+    def abandon(self) -> None:
+        """The channel has closed."""
+        for scope in self._scopes:
+            scope.cancel(reason="the channel has closed")
+        if self.stream is not None:
+            self.stream.cancel()
+
+    # -- one unary call
+
+    async def ask(self, request: bytes) -> bytes | Status:
+        """Send one message and get one back, or the reason why not."""
+        while True:
+            problem = await self.open()
+            if problem is not None:
+                return problem
+            stream = self.stream
+            assert stream is not None
+            await stream.send(request, end=True)
+            reply = await stream.receive_only()
+            if stream.refused and self.may_go_again():
+                continue
+            status = self.settle()
+            return status if reply is None else reply
+
+    # -- from metadata to a stream
+
+    async def open(self) -> Status | None:
+        """Open a stream, or say why there cannot be one. Called again, it begins another attempt."""
+        if self._args is None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            problem = await self._route()
+            if problem is not None:
+                return problem
+        return await self._pick()
+
+    async def _route(self) -> Status | None:
+        if self._session is not None:
+            if not self._first:
+                self._waiting_for = "the session's first call"
+                await self._session.wait()
+            self.metadata = self._session.fill(self.metadata, self.path)
+        plane = self._state.plane or await self._state.other_than(None)
+        while True:
+            selection = plane.selector.choose(self.path, self.metadata)
+            if isinstance(selection, Selection):
+                return await self._filter(selection)
+            if not (selection.may_change and self._wait_for_ready):
+                return selection.status
+            self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
+            plane = await self._state.other_than(plane)
+
+    async def _filter(self, selection: Selection) -> Status | None:
+        # The table keeps every cluster of the route alive while a filter may still choose (A60).
+        self._hold = selection.table.lifetime.hold()
+        self._shorten(selection.route.limit)
+        args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name)
+        for one in selection.cluster.chain:
+            self._waiting_for = f"the filter {type(one).__name__}"
+            try:
+                respond = await one.start(args)
+            except Exception:
+                _log.exception("filter %r raised; the RPC to %s fails", one, self.path)
+                return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
+            if respond is not None:
+                self._responds.append(respond)
+        if self._state.closed:
+            raise self._state.ending()
+        table, self._hold = self._hold, selection.table.hold_cluster(args.cluster)
+        table.release()
+        self._args = args
+        return None
+
+    async def _pick(self) -> Status | None:
+        args = self._args
+        assert args is not None
+        while True:
+            plane = self._state.plane
+            assert plane is not None
+            args.now = trio.current_time()
+            match plane.picker.pick(args):
+                case Complete(host, trackers):
+                    if await self._open_on(cast(Subchannel, host), trackers):
+                        return None
+                case Fail(status):
+                    if not self._wait_for_ready:
+                        return status
+                    self._waiting_for = f"a host of cluster {args.cluster}: {status.message}"
+                case Drop(status):
+                    return status
+                case Queue():
+                    self._waiting_for = f"a host of cluster {args.cluster} to connect"
+            # Also when the host refused the stream: its subchannel has posted its new state, so a
+            # successor is certain, and picking from the same picker again would freeze the loop.
+            await self._state.other_than(plane)
+
+    async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
+        stream = host.open_stream(self._request())
+        if stream is None:
+            return False
+        self.stream = stream
+        if not stream.opened:
+            self._waiting_for = f"one of the streams that {stream.peer} allows"
+            if not await stream.wait_open():
+                return False
+        self._waiting_for = f"the response of {stream.peer}"
+        self._trackers = trackers
+        for tracker in trackers:
+            tracker.began()
+        return True
+
+    def _request(self) -> Request:
+        return Request(
+            self.path,
+            self._state.authority,
+            md.encode(self.metadata),
+            min(self._deadline, trio.current_effective_deadline()),
+            self._on_headers,
+            self._state.max_receive_size,
+        )
+
+    # -- the response
+
+    def _on_headers(self) -> None:
+        """The connection's reader: the response has begun, so no other attempt will be made."""
+        assert self.stream is not None
+        self._committed = True
+        self._release()
+        self.initial = self._respond(self.stream.initial_metadata or EMPTY)
+
+    def _respond(self, metadata: Metadata) -> Metadata:
+        for respond in self._responds:
+            try:
+                metadata = respond(metadata)
+            except Exception:
+                _log.exception("a filter raised on the response of %s; its headers stay as they are", self.path)
+        if self._session is not None:
+            self._session.heard(metadata)
+        return metadata
+
+    def may_go_again(self) -> bool:
+        """After a refusal: the server certainly did not see the call, or has said so once (A6)."""
+        assert self.stream is not None
+        self._refusals += self.stream.opened
+        if self._committed or self._refusals > 1:
+            return False
+        self._end_attempt()
+        return True
+
+    def settle(self) -> Status:
+        """The stream is over: its status, with the trailing metadata as the filters leave it."""
+        stream = self.stream
+        assert stream is not None and stream.status is not None
+        trailing = stream.trailing_metadata
+        self.trailing = self._respond(trailing) if stream.trailers_only else trailing
+        self._end_attempt()
+        return stream.status
+
+    async def failure(self, status: Status) -> RpcError:
+        """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
+        await trio.lowlevel.checkpoint()
+        scope = trio.current_effective_deadline()
+        if status.code is StatusCode.DEADLINE_EXCEEDED and scope < min(self._deadline, trio.current_time() + _GRACE):
+            # The caller's own scope is about to end the call; that is what its code expects.
+            await trio.sleep_until(scope + _GRACE)
+        return RpcError(status, self.initial, self.trailing)
+
+    # -- the end
+
+    def _end_attempt(self) -> None:
+        trackers, self._trackers = self._trackers, ()
+        for tracker in trackers:
+            tracker.ended((self.stream and self.stream.status) or OK)
+
+    def _release(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
+
+    def finish(self) -> None:
+        """Let go of everything: stream, cluster, trackers, and the session's gate."""
+        if self.stream is not None:
+            self.stream.cancel()
+        self._end_attempt()
+        self._release()
+        self._state.rpcs.discard(self)
+        if self._first and self._session is not None:
+            self._session.over()
+
+    def __repr__(self) -> str:
+        return f"<Rpc {self.path}: {self.stream or self._waiting_for}>"

@@ -1,0 +1,213 @@
+"""From a service's descriptor to methods that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from trxds.affinity.session import SessionCookies
+from trxds.ground import metadata as md
+from trxds.ground.metadata import Value
+from trxds.ground.status import RpcError, Status, StatusCode
+
+from .call import Call
+from .dataplane import ChannelState
+from .rpc import Rpc
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+Pairs: TypeAlias = Iterable[tuple[str, Value]]
+
+
+class Method(Generic[Req, Res]):
+    """One method of a service. `await method(request)` for a single reply, `open` for any kind."""
+
+    def __init__(
+        self,
+        state: ChannelState,
+        session: SessionCookies | None,
+        path: str,
+        serialize: Callable[[Req], bytes],
+        deserialize: Callable[[bytes], Res],
+        client_streaming: bool,
+        server_streaming: bool,
+    ) -> None:
+        self.path = path
+        self._state = state
+        self._session = session
+        self._serialize = serialize
+        self._deserialize = deserialize
+        self._client_streaming = client_streaming
+        self._server_streaming = server_streaming
+
+    async def __call__(
+        self,
+        request: Req | Iterable[Req] | AsyncIterable[Req],
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool = False,
+    ) -> Res:
+        """The server's one reply. A client-streaming method takes an iterable of requests.
+
+        `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
+        `wait_for_ready` waits for a host instead of failing while there is none.
+        Raises `RpcError`.
+        """
+        if self._server_streaming:
+            raise TypeError(f"{self.path} streams its replies; use `async with method.open(...) as call`")
+        if self._client_streaming:
+            return await self._collect(request, timeout, metadata, wait_for_ready)
+        payload = self._serialize(cast(Req, request))
+        rpc = self._rpc(timeout, metadata, wait_for_ready)
+        try:
+            reply = await rpc.within(partial(rpc.ask, payload))
+            if isinstance(reply, Status):
+                raise await rpc.failure(reply)
+            return self._parse(reply, rpc)
+        finally:
+            rpc.finish()
+
+    @asynccontextmanager
+    async def open(
+        self,
+        request: Req | None = None,
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool = False,
+    ) -> AsyncIterator[Call[Req, Res]]:
+        """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
+
+        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had.
+        """
+        rpc = self._rpc(timeout, metadata, wait_for_ready)
+        try:
+            problem = await rpc.within(rpc.open)
+            if problem is not None:
+                raise await rpc.failure(problem)
+            call = Call(rpc, self._serialize, self._deserialize)
+            if request is not None:
+                await call.send(request)
+                if not self._client_streaming:
+                    call.done_sending()
+            yield call
+        finally:
+            rpc.finish()
+
+    def _rpc(self, timeout: float | None, metadata: Pairs, wait_for_ready: bool) -> Rpc:
+        checked = md.check(metadata) if metadata else md.EMPTY
+        return Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session)
+
+    async def _collect(self, requests: Any, timeout: float | None, metadata: Pairs, wait_for_ready: bool) -> Res:
+        async with self.open(timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready) as call:
+            if isinstance(requests, AsyncIterable):
+                async for request in requests:
+                    if not await call.send(request):
+                        break
+            else:
+                for request in requests:
+                    if not await call.send(request):
+                        break
+            call.done_sending()
+            reply = await call.receive()
+            if reply is None:
+                raise RpcError(Status(StatusCode.INTERNAL, f"{self.path}: the server said OK, but sent no message"))
+            await call.receive()
+            return reply
+
+    def _parse(self, payload: bytes, rpc: Rpc) -> Res:
+        try:
+            return self._deserialize(payload)
+        except Exception as error:
+            message = f"{self.path}: a reply of {len(payload)} bytes cannot be parsed: {error}"
+            raise RpcError(Status(StatusCode.INTERNAL, message), rpc.initial, rpc.trailing) from error
+
+    def __repr__(self) -> str:
+        return f"<Method {self.path}>"
+
+
+class Stub:
+    """The methods of one service, by name."""
+
+    def __init__(self, service: ServiceDescriptor, caller: Caller) -> None:
+        self._service = service
+        for method in service.methods:
+            setattr(self, method.name, _method_of(method, caller))
+
+    def __getattr__(self, name: str) -> Any:
+        known = ", ".join(method.name for method in self._service.methods)
+        raise AttributeError(f"{self._service.full_name} has no method {name}; it has {known}")
+
+    def __repr__(self) -> str:
+        return f"<Stub {self._service.full_name}>"
+
+
+def _method_of(method: MethodDescriptor, caller: Caller) -> Method[Any, Any]:
+    return caller.method(
+        f"/{method.containing_service.full_name}/{method.name}",
+        GetMessageClass(method.input_type),
+        GetMessageClass(method.output_type),
+        client_streaming=method.client_streaming,
+        server_streaming=method.server_streaming,
+    )
+
+
+class Caller:
+    """What can make calls: a channel, or a session of it."""
+
+    def __init__(self, state: ChannelState, session: SessionCookies | None = None) -> None:
+        self._state = state
+        self._session = session
+
+    def stub(self, service: ServiceDescriptor) -> Any:
+        """The methods of a service, as attributes, from its protobuf descriptor."""
+        return Stub(service, self)
+
+    def method(
+        self,
+        path: str,
+        request_type: type[Message] | Callable[[Any], bytes] | None = None,
+        response_type: type[Message] | Callable[[bytes], Any] | None = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]:
+        """One method by its path, `/package.Service/Method`.
+
+        The types are protobuf classes, or any function from message to bytes and one back, or
+        None for bytes as they are.
+        """
+        if not path.startswith("/") or path.count("/") != 2:
+            raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
+        return Method(
+            self._state,
+            self._session,
+            path,
+            _serializer(request_type),
+            _deserializer(response_type),
+            client_streaming,
+            server_streaming,
+        )
+
+
+def _serializer(kind: type[Message] | Callable[[Any], bytes] | None) -> Callable[[Any], bytes]:
+    if kind is None:
+        return bytes
+    if isinstance(kind, type) and issubclass(kind, Message):
+        return cast(Callable[[Any], bytes], kind.SerializeToString)
+    return kind
+
+
+def _deserializer(kind: type[Message] | Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
+    if kind is None:
+        return bytes
+    if isinstance(kind, type) and issubclass(kind, Message):
+        return cast(Callable[[bytes], Any], kind.FromString)
+    return kind

@@ -1,0 +1,66 @@
+"""Lifetimes of clusters and route tables: what lives as long as somebody may still send to it.
+
+A cluster is a task inside a Lifetime's scope. While it lives it is watched (CDS, EDS) and the
+cluster manager has a child for it. Route tables and uncommitted RPCs hold it (A31, A60).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import trio
+
+from trxds.ground.channels import Mailbox
+from trxds.ground.lifetime import Hold, Lifetime
+
+
+class Clusters:
+    """The clusters alive in one channel, by name. The end of one is a letter "clusters" in `mailbox`."""
+
+    def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any]) -> None:
+        self._nursery = nursery
+        self._mailbox = mailbox
+        self.alive: dict[str, Lifetime] = {}
+
+    def hold(self, name: str) -> Hold:
+        """Keep the cluster alive; it comes to life if it is not."""
+        lifetime = self.alive.get(name)
+        if lifetime is not None:
+            return lifetime.hold()
+        lifetime = Lifetime(name, self.alive)
+        self._nursery.start_soon(self._live, lifetime, name=f"cluster/{name}")
+        return lifetime.maker
+
+    async def _live(self, lifetime: Lifetime) -> None:
+        try:
+            with lifetime.scope:
+                await trio.sleep_forever()
+        finally:
+            self._mailbox.put("clusters", None)
+
+
+class RouteTable:
+    """Holds every cluster that its routes name, so that a cookie can name any of them (A60)."""
+
+    def __init__(self, number: int, names: Iterable[str], clusters: Clusters, nursery: trio.Nursery) -> None:
+        self.lifetime = Lifetime(f"route table {number}")
+        self._holds = {name: clusters.hold(name) for name in names}
+        self._lifetimes = {name: clusters.alive[name] for name in self._holds}
+        nursery.start_soon(self._live, name=f"route table/{number}")
+
+    @property
+    def clusters(self) -> frozenset[str]:
+        return frozenset(self._holds)
+
+    def hold_cluster(self, name: str) -> Hold:
+        """For one RPC, which lets the table go and keeps the cluster (A60)."""
+        return self._lifetimes[name].hold()
+
+    async def _live(self) -> None:
+        try:
+            with self.lifetime.scope:
+                await trio.sleep_forever()
+        finally:
+            for hold in self._holds.values():
+                hold.release()

@@ -1,0 +1,102 @@
+"""One cluster becomes the configuration of its subtree (A75).
+
+    cds -> cluster_impl -> override_host -> priority -> localities by weight -> endpoints
+
+Priorities are children with names, and a child keeps its connections. So the names follow the
+localities and not their rank: a locality that moves to another priority takes its name along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+
+from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
+from trxds.resources.lb_policy import LbPolicyConfig, RoundRobin, WrrLocality
+
+from .policies import (
+    ClusterImplConfig,
+    LbConfig,
+    OverrideHostConfig,
+    PriorityConfig,
+    RoundRobinConfig,
+    Target,
+    WeightedTargetConfig,
+)
+from .snapshot import ClusterConfig
+
+
+class PriorityNames:
+    """Remembers which localities each child had at the last update (SPEC 6.4)."""
+
+    def __init__(self) -> None:
+        self._localities: dict[int, frozenset[LocalityId]] = {}
+        self._fresh = count()
+
+    def assign(self, priorities: Iterable[Iterable[LocalityId]]) -> list[int]:
+        """A number for each priority, the one that any of its localities had before if it can be."""
+        owners = {place: number for number, places in self._localities.items() for place in places}
+        assigned: dict[int, frozenset[LocalityId]] = {}
+        for priority in priorities:
+            places = tuple(priority)
+            number = next((owners[place] for place in places if place in owners), None)
+            if number is None:
+                number = next(self._fresh)
+            # Taken: neither this number nor these localities count for a later priority.
+            gone = self._localities.get(number, frozenset()).union(places)
+            owners = {place: its for place, its in owners.items() if place not in gone}
+            assigned[number] = frozenset(places)
+        self._localities = assigned
+        return list(assigned)
+
+
+def subtree(config: ClusterConfig, names: PriorityNames) -> ClusterImplConfig:
+    """The configuration of everything below the cluster's `cds` node."""
+    cluster = config.cluster
+    # A cluster without endpoints has one empty priority, so that what stands above it exists.
+    priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
+    numbers = names.assign([locality.id for locality in localities] for localities in priorities)
+    children = {
+        f"{{cluster={cluster.name}, child_number={number}}}": _localities(cluster.lb_policy, localities, _note(config))
+        for number, localities in zip(numbers, priorities, strict=True)
+    }
+    override = OverrideHostConfig(
+        cluster=cluster.name,
+        endpoints=tuple(e for localities in priorities for locality in localities for e in locality.endpoints),
+        statuses=cluster.override_statuses,
+        idle_timeout=cluster.idle_timeout,
+        child=PriorityConfig(children),
+    )
+    return ClusterImplConfig(cluster.name, override)
+
+
+def _note(config: ClusterConfig) -> str:
+    if config.note:
+        return config.note
+    name = config.cluster.discovery.service_name
+    if config.endpoints is None or not config.endpoints.priorities:
+        return f'EDS resource "{name}" has no localities; add endpoints to it'
+    return f'EDS resource "{name}" has no endpoint that takes new requests; all are DRAINING or none is listed'
+
+
+def _localities(policy: LbPolicyConfig, localities: Sequence[Locality], note: str) -> LbConfig:
+    # DRAINING never reaches the child, whatever override_host_status says (A55).
+    serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
+    match policy:
+        case WrrLocality(child):
+            targets = {str(at.id): Target(at.weight, _leaf(child, endpoints, note)) for at, endpoints in serving}
+            return WeightedTargetConfig(targets, note)
+        case _:
+            return _leaf(policy, tuple(endpoint for _, endpoints in serving for endpoint in endpoints), note)
+
+
+def _serving(locality: Locality) -> tuple[Endpoint, ...]:
+    return tuple(e for e in locality.endpoints if e.health is not HealthStatus.DRAINING)
+
+
+def _leaf(policy: LbPolicyConfig, endpoints: tuple[Endpoint, ...], note: str) -> LbConfig:
+    match policy:
+        case RoundRobin():
+            return RoundRobinConfig(endpoints, note)
+        case _:
+            raise TypeError(f"no leaf policy for {policy!r}; its parser let it through")

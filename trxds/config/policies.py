@@ -1,0 +1,88 @@
+"""The configuration of each policy in the tree: frozen values, compared to skip what did not change.
+
+Parents hold their children's configuration, so one value is a whole subtree. `policy` is the
+name under which `lb/registry.py` knows the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from trxds.resources.endpoint import Endpoint, HealthStatus
+
+from .snapshot import ClusterConfig, ClusterError
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobinConfig:
+    policy: ClassVar[str] = "round_robin"
+    endpoints: tuple[Endpoint, ...]
+    note: str = ""  # why there may be no endpoints, for the message of failed RPCs
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    weight: int
+    config: LbConfig
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTargetConfig:
+    policy: ClassVar[str] = "weighted_target_experimental"
+    targets: Mapping[str, Target]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityConfig:
+    """`children` by name, the names most preferred first."""
+
+    policy: ClassVar[str] = "priority_experimental"
+    children: Mapping[str, LbConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideHostConfig:
+    """`endpoints` are all of the cluster's, DRAINING ones too; `child` has none of those (A55)."""
+
+    policy: ClassVar[str] = "xds_override_host_experimental"
+    cluster: str
+    endpoints: tuple[Endpoint, ...]
+    statuses: frozenset[HealthStatus]
+    idle_timeout: float  # seconds
+    child: LbConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImplConfig:
+    policy: ClassVar[str] = "xds_cluster_impl_experimental"
+    cluster: str
+    child: LbConfig
+
+
+@dataclass(frozen=True, slots=True)
+class CdsConfig:
+    """One cluster. Without a route to it and without its resource, `routed` False, RPCs are dropped (A31)."""
+
+    policy: ClassVar[str] = "cds_experimental"
+    cluster: ClusterConfig | ClusterError
+    routed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterManagerConfig:
+    policy: ClassVar[str] = "xds_cluster_manager_experimental"
+    children: Mapping[str, CdsConfig]
+
+
+LbConfig: TypeAlias = (
+    RoundRobinConfig
+    | WeightedTargetConfig
+    | PriorityConfig
+    | OverrideHostConfig
+    | ClusterImplConfig
+    | CdsConfig
+    | ClusterManagerConfig
+)

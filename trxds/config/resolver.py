@@ -1,0 +1,172 @@
+"""From resources to a data plane: one task, one mailbox, newest snapshot wins.
+
+A selector may not be used before a picker that knows its clusters (A31). So a snapshot becomes
+a route table and a root configuration with a generation number, and selector and picker are
+published together once the root has answered that generation. A root's answer is a decision and
+never a connection, so this takes moments, whatever the hosts do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Any, Protocol
+
+import trio
+
+from trxds.ground.channels import Mailbox
+
+from .clusters import Clusters, RouteTable
+from .policies import CdsConfig, ClusterManagerConfig
+from .select import ConfigSelector, ErrorSelector, MakeChain, Selector, bind_routes
+from .snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
+from .watcher import Source, Watcher
+
+_log = logging.getLogger("trxds.config")
+
+
+class RootReport(Protocol):
+    """What the root node tells, as far as the resolver reads it."""
+
+    @property
+    def picker(self) -> Any: ...
+    @property
+    def generation(self) -> int: ...
+
+
+class Changing(Protocol):
+    """The pool: between these two it retires no host, so one that moves keeps its connection."""
+
+    def begin_change(self) -> None: ...
+    def end_change(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Downstream:
+    """What the resolver drives; all plain functions."""
+
+    configure: Callable[[ClusterManagerConfig, int], object]
+    publish: Callable[[Selector, Any], object]
+    make_chain: MakeChain
+    pool: Changing
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    selector: Selector
+    generation: int
+
+
+class Resolver:
+    """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
+
+    def __init__(self, source: Source, listener: str, authority: str, downstream: Downstream, random: Random) -> None:
+        self.mailbox: Mailbox[Any] = Mailbox()
+        self._watcher = Watcher(source, self.mailbox, listener, authority)
+        self._downstream = downstream
+        self._random = random
+        self._tables = count(1)
+        self._newest: XdsConfig | ConfigError | None = None
+        self._selected: XdsConfig | ConfigError | None = None  # what the newest selector was made from
+        self._selector: Selector | None = None  # the one in force
+        self._pending: _Pending | None = None
+        self._sent: ClusterManagerConfig | None = None
+        self._generation = 0
+        self._report: RootReport | None = None
+
+    async def run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self._clusters = Clusters(nursery, self.mailbox)
+                self._look()
+                while True:
+                    if self._read(await self.mailbox.next()):
+                        self._look()
+                    self._settle()
+                    self._begin()
+        finally:
+            self.mailbox.close()
+            self._watcher.close()
+
+    def _read(self, letters: Mapping[Hashable, Any]) -> bool:
+        """True if anything but the tree has changed."""
+        for sender, letter in letters.items():
+            if sender == "root":
+                self._report = letter
+                if self._selector is not None:
+                    self._downstream.publish(self._selector, letter.picker)
+            elif sender != "clusters":
+                self._watcher.take(sender, letter)
+        return letters.keys() != {"root"}
+
+    def _look(self) -> None:
+        outcome = self._watcher.look(self._clusters.alive)
+        if not isinstance(outcome, Missing):
+            self._newest = outcome
+
+    def _settle(self) -> None:
+        pending, report = self._pending, self._report
+        if pending is not None and report is not None and report.generation >= pending.generation:
+            self._pending = None
+            self._downstream.pool.end_change()
+            self._adopt(pending.selector, report)
+
+    def _begin(self) -> None:
+        """Turn the newest snapshot into a generation, unless one is still on its way."""
+        if self._pending is not None or self._newest is None:
+            return
+        selector = self._next_selector(self._newest)
+        root = self._root(self._newest, selector)
+        if root != self._sent:
+            self._sent = root
+            self._generation += 1
+            self._pending = _Pending(selector, self._generation)
+            self._downstream.pool.begin_change()
+            self._downstream.configure(root, self._generation)
+        elif selector is not self._selector:
+            # The tree has nothing to do for it, so its last picker is the answer.
+            assert self._report is not None
+            self._adopt(selector, self._report)
+
+    def _adopt(self, selector: Selector, report: RootReport) -> None:
+        old, self._selector = self._selector, selector
+        self._downstream.publish(selector, report.picker)
+        if isinstance(old, ConfigSelector) and old is not selector:
+            old.table.lifetime.maker.release()
+
+    def _next_selector(self, config: XdsConfig | ConfigError) -> Selector:
+        """The one in force if it would come out the same, otherwise a new one with its route table."""
+        if self._selector is not None and self._selected is not None and _same_routing(self._selected, config):
+            return self._selector
+        self._selected = config
+        if isinstance(config, ConfigError):
+            _log.warning("no routes: %s", config.status.message)
+            return ErrorSelector(config.status)
+        routes = bind_routes(config.listener, config.virtual_host, self._downstream.make_chain)
+        names = {cluster.name for route in routes for cluster in route.clusters}
+        table = RouteTable(next(self._tables), sorted(names), self._clusters, self._nursery)
+        return ConfigSelector(config.virtual_host.name, routes, table, self._random)
+
+    def _root(self, config: XdsConfig | ConfigError, selector: Selector) -> ClusterManagerConfig:
+        """A child for every cluster alive: those of the routes, and those still held."""
+        routed = selector.table.clusters if isinstance(selector, ConfigSelector) else frozenset(self._clusters.alive)
+        return ClusterManagerConfig(
+            {name: CdsConfig(self._cluster(config, name), name in routed) for name in self._clusters.alive}
+        )
+
+    def _cluster(self, config: XdsConfig | ConfigError, name: str) -> ClusterConfig | ClusterError:
+        if name in config.clusters:
+            return config.clusters[name]
+        # With LDS or RDS in error a held cluster may be in the middle of a change: keep what it had.
+        assert self._sent is not None
+        return self._sent.children[name].cluster
+
+
+def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) -> bool:
+    if isinstance(one, XdsConfig) and isinstance(other, XdsConfig):
+        return one.listener == other.listener and one.virtual_host == other.virtual_host
+    return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.status == other.status

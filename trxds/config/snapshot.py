@@ -1,0 +1,54 @@
+"""One consistent picture of everything a channel needs (A74): a value, complete or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trxds.ground.status import Status
+from trxds.resources.cluster import Cluster
+from trxds.resources.endpoint import ClusterLoadAssignment
+from trxds.resources.listener import Listener
+from trxds.resources.route import VirtualHost
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A cluster with its endpoints; `endpoints` None and `note` say that EDS failed, and why."""
+
+    cluster: Cluster
+    endpoints: ClusterLoadAssignment | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterError:
+    """A cluster without a usable resource; `absent` if it was deleted or does not exist."""
+
+    name: str
+    status: Status
+    absent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class XdsConfig:
+    """Listener, the virtual host of our authority, and each cluster that is routed to or held."""
+
+    listener: Listener
+    virtual_host: VirtualHost
+    clusters: Mapping[str, ClusterConfig | ClusterError]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigError:
+    """No routes: LDS or RDS is in error. Clusters that are still held are kept all the same."""
+
+    status: Status
+    clusters: Mapping[str, ClusterConfig | ClusterError]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Not everything has been answered yet; what was in force stays."""
+
+    names: tuple[tuple[str, str], ...]  # (kind, resource name)

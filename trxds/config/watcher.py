@@ -1,0 +1,61 @@
+"""The watches behind one target: exactly the resources that the last assembly visited.
+
+A watch is a slot in the resolver's mailbox and no task; its letter's sender is the resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Protocol
+
+from trxds.ads.state import ResourceState
+from trxds.ground.channels import Mailbox
+from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
+
+from .assemble import Key, assemble
+from .snapshot import ConfigError, Missing, XdsConfig
+
+# Also the order in which new watches begin, so that requests leave in the order servers expect.
+_TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
+
+
+class Watch(Protocol):
+    def leave(self) -> None: ...
+
+
+class Source(Protocol):
+    """Where resources come from: the XdsClient."""
+
+    def watch(self, kind: ResourceType, name: str, mailbox: Mailbox[Any], sender: Hashable) -> Watch: ...
+
+
+class Watcher:
+    def __init__(self, source: Source, mailbox: Mailbox[Any], listener: str, authority: str) -> None:
+        self._source = source
+        self._mailbox = mailbox
+        self._listener = listener
+        self._authority = authority
+        self._watches: dict[Key, Watch] = {}
+        self._known: dict[Key, ResourceState] = {}
+
+    def take(self, key: Hashable, state: ResourceState) -> None:
+        """A letter has come."""
+        if key in self._watches:
+            self._known[key] = state
+
+    def look(self, held: Iterable[str]) -> XdsConfig | ConfigError | Missing:
+        """The picture as it is now, and the watches that it needs."""
+        assembly = assemble(self._known, self._listener, self._authority, held)
+        self._watch_exactly(assembly.visited)
+        return assembly.outcome
+
+    def _watch_exactly(self, wanted: frozenset[Key]) -> None:
+        for key in self._watches.keys() - wanted:
+            self._watches.pop(key).leave()
+            self._known.pop(key, None)
+        order = list(_TYPES)
+        for key in sorted(wanted - self._watches.keys(), key=lambda key: (order.index(key[0]), key[1])):
+            self._watches[key] = self._source.watch(_TYPES[key[0]], key[1], self._mailbox, key)
+
+    def close(self) -> None:
+        self._watch_exactly(frozenset())

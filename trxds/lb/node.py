@@ -1,0 +1,255 @@
+"""The one shell around every policy: letters in, one decision, the world made to match, one report.
+
+A node is a task with a nursery for its children and for its policy's own tasks, so the task
+tree is the policy tree. A parent never waits for a child: configuration goes down and reports
+come up by mailboxes, and each edge has its own stamps (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import trio
+
+from trxds.ground.channels import Mailbox
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import Status, StatusCode
+
+from .pick import failing
+from .policy import RETENTION, Decision, Inputs, LbConfig, Report, Surroundings
+from .ports import Host, Hosts, Lease
+from .registry import Registry
+
+_log = logging.getLogger("trxds.lb")
+
+Task = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What all nodes of one channel share."""
+
+    registry: Registry
+    hosts: Hosts
+    random: Random
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """The letter from the parent."""
+
+    config: LbConfig
+    generation: int
+
+
+class Child:
+    """A parent's end of one edge. It is also the child's report slot: the dead cannot use a namesake's."""
+
+    __slots__ = ("config", "generation", "kept", "mailbox", "name", "policy", "report", "scope")
+
+    def __init__(self, name: str, policy: str) -> None:
+        self.name = name
+        self.policy = policy
+        self.scope = trio.CancelScope()
+        self.mailbox: Mailbox[Any] = Mailbox()
+        self.config: LbConfig | None = None  # the last one sent
+        self.generation = 0  # ... and its stamp
+        self.report: Report | None = None
+        self.kept = False  # only warm: sent nothing, not waited for, not heard
+
+    def send(self, config: LbConfig, generation: int) -> None:
+        if self.config is not config and self.config != config:
+            self.config, self.generation = config, generation
+            self.mailbox.put("config", Configure(config, generation))
+
+    @property
+    def answered(self) -> bool:
+        return self.report is not None and self.report.generation >= self.generation
+
+    def keep(self, now: float) -> None:
+        if not self.kept:
+            self.kept, self.scope.deadline = True, now + RETENTION
+
+    def revive(self) -> None:
+        self.kept, self.scope.deadline = False, math.inf
+
+
+class Node:
+    """One policy at work. `report` is told each time that something changed."""
+
+    def __init__(
+        self,
+        path: str,
+        policy: str,
+        tree: Tree,
+        mailbox: Mailbox[Any],
+        report: Callable[[Report], object],
+    ) -> None:
+        self.path = path
+        self._tree = tree
+        self._mailbox = mailbox
+        self._tell = report
+        self._wishes: set[Hashable] = set()
+        self._config: LbConfig | None = None
+        self._generation = 0  # of the configuration in force
+        self._answered = 0
+        self._children: dict[str, Child] = {}
+        self._hosts: dict[str, Lease] = {}  # leased for the policy's decisions
+        self._held: dict[str, Lease] = {}  # leased by its picks
+        self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
+        surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random)
+        self._policy = tree.registry.make(policy, surroundings)
+        self._last: Report | None = None
+
+    async def run(self) -> None:
+        """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
+        try:
+            async with trio.open_nursery() as nursery:
+                wake_at = math.inf
+                while True:
+                    letters = await self._mailbox.next(wake_at)
+                    wake_at = self._step(letters, trio.current_time(), nursery)
+        finally:
+            self._mailbox.close()
+            for lease in (*self._hosts.values(), *self._held.values()):
+                lease.release()
+
+    # -- one step: plain, so that nothing can change under it
+
+    def _step(self, letters: Mapping[Hashable, Any], now: float, nursery: trio.Nursery) -> float:
+        for sender, letter in letters.items():
+            if isinstance(sender, Child):
+                sender.report = letter
+            elif isinstance(letter, Configure):
+                self._config, self._generation = letter.config, letter.generation
+        if self._config is None:
+            return math.inf
+        wishes, self._wishes = frozenset(self._wishes), set()
+        decision = self._decide(wishes, now)
+        if self._lease_hosts(decision.hosts):
+            decision = self._decide(wishes, now)  # now that it can see them
+        self._shape_children(decision, now, nursery)
+        self._shape_tasks(decision.tasks, nursery)
+        for address in decision.connect:
+            lease = self._hosts.get(address) or self._held.get(address)
+            if lease is not None:
+                lease.subchannel.request_connection()
+        self._publish(decision)
+        return decision.wake_at
+
+    def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
+        reports = {name: child.report for name, child in self._children.items() if child.report is not None}
+        hosts = {address: lease.subchannel for address, lease in self._hosts.items()}
+        try:
+            return self._policy.decide(Inputs(self._config, reports, hosts, wishes), now)
+        except Exception:
+            # A policy may be the user's own: its bug fails this subtree, not the whole channel.
+            _log.exception("policy %s raised; its RPCs fail until it decides again", self.path)
+            status = Status(StatusCode.INTERNAL, f"load balancing policy {self.path} raised an exception, see the log")
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+
+    def _publish(self, decision: Decision) -> None:
+        if all(child.answered for child in self._children.values() if not child.kept):
+            self._answered = self._generation
+        report = Report(decision.state, decision.picker, self._answered)
+        if self._last is None or not _same(self._last, report):
+            self._last = report
+            self._tell(report)
+
+    # -- making the world match
+
+    def _lease_hosts(self, wanted: tuple[str, ...]) -> bool:
+        """Take and let go leases; True if there are new ones."""
+        new = [address for address in wanted if address not in self._hosts]
+        for address in new:
+            self._hosts[address] = self._tree.hosts.lease(address, self._mailbox)
+        if len(self._hosts) > len(wanted):
+            for address in self._hosts.keys() - set(wanted):
+                self._hosts.pop(address).release()
+        return bool(new)
+
+    def _shape_children(self, decision: Decision, now: float, nursery: trio.Nursery) -> None:
+        for name, config in decision.children.items():
+            self._child(name, config.policy, nursery).send(config, self._generation)
+        if len(self._children) == len(decision.children):
+            return
+        for name in self._children.keys() - decision.children.keys():
+            if name in decision.keep:
+                self._children[name].keep(now)
+            else:
+                self._dismiss(name)
+
+    def _child(self, name: str, policy: str, nursery: trio.Nursery) -> Child:
+        child = self._children.get(name)
+        if child is not None and child.policy == policy and not child.scope.cancel_called:
+            if child.kept:
+                child.revive()
+            return child
+        if child is not None:
+            self._dismiss(name)
+        child = self._children[name] = Child(name, policy)
+        path = f"{self.path}/{name}"
+        nursery.start_soon(self._run_child, child, path, name=f"lb/{path}")
+        return child
+
+    def _dismiss(self, name: str) -> None:
+        child = self._children.pop(name)
+        child.scope.cancel(reason=f"{self.path} does not want {name!r} any more")
+        self._mailbox.withdraw(child)
+
+    async def _run_child(self, child: Child, path: str) -> None:
+        def report(its: Report) -> None:
+            if not child.scope.cancel_called:
+                self._mailbox.put(child, its)
+
+        with child.scope:
+            await Node(path, child.policy, self._tree, child.mailbox, report).run()
+        if self._children.get(child.name) is child:  # its time to be warm is over
+            self._dismiss(child.name)
+
+    def _shape_tasks(self, wanted: Mapping[str, Task], nursery: trio.Nursery) -> None:
+        for name in self._tasks.keys() - wanted.keys():
+            self._tasks.pop(name)[1].cancel(reason="the policy does not want it any more")
+        for name, task in wanted.items():
+            if name in self._tasks and self._tasks[name][0] is task:
+                continue
+            if name in self._tasks:
+                self._tasks[name][1].cancel(reason="replaced")
+            scope = trio.CancelScope()
+            self._tasks[name] = task, scope
+            nursery.start_soon(_run_task, task, scope, name=f"lb/{self.path} {name}")
+
+    # -- what picks may call: plain
+
+    def _wish(self, wish: Hashable) -> None:
+        self._wishes.add(wish)
+        self._mailbox.put("wish", None)
+
+    def _hold(self, address: str) -> Host:
+        if address not in self._held:
+            self._held[address] = self._tree.hosts.lease(address, self._mailbox)
+        return self._held[address].subchannel
+
+    def _let_go(self, address: str) -> None:
+        lease = self._held.pop(address, None)
+        if lease is not None:
+            lease.release()
+
+    def __repr__(self) -> str:
+        state = self._last.state.name if self._last else "undecided"
+        return f"<Node {self.path} {state}, {len(self._children)} children>"
+
+
+def _same(one: Report, other: Report) -> bool:
+    # The picker by identity: an equal but new one is how queued RPCs are told to look again.
+    return one.picker is other.picker and one.state is other.state and one.generation == other.generation
+
+
+async def _run_task(task: Task, scope: trio.CancelScope) -> None:
+    with scope:
+        await task()

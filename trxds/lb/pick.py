@@ -1,0 +1,101 @@
+"""One pick: what a picker is told of an RPC, and the four answers it can give.
+
+A pick is nested plain functions over frozen data, without a checkpoint (DESIGN §1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from trxds.config.select import BoundRoute
+from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.status import Status
+
+from .ports import Host
+
+
+@dataclass(slots=True)
+class Override:
+    """The override-host attribute (A55, A61): set whenever a session filter is active.
+
+    `addresses` are the cookie's, in order, perhaps none; `actual` is noted by the pick: the
+    address list of the endpoint that was chosen, the connected address first.
+    """
+
+    addresses: tuple[str, ...] = ()
+    actual: str = ""
+
+
+@dataclass(slots=True)
+class PickArgs:
+    """The RPC that wants a host, as filters and pickers see it.
+
+    A filter may switch `cluster` to another one of `route` (A60) and set `override`.
+    """
+
+    path: str
+    metadata: Metadata = EMPTY
+    route: BoundRoute | None = None
+    cluster: str = ""
+    override: Override | None = None
+    now: float = 0.0  # seconds on trio's clock
+
+
+class Tracker(Protocol):
+    """Told when the attempt's stream is open and when it has ended (load, outliers, limits)."""
+
+    def began(self) -> None: ...
+    def ended(self, status: Status) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Use this host."""
+
+    host: Host
+    trackers: tuple[Tracker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Wait until the data plane changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Fail the RPC, unless it waits for ready."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Fail the RPC, even if it waits for ready."""
+
+    status: Status
+
+
+PickResult: TypeAlias = Complete | Queue | Fail | Drop
+QUEUE = Queue()
+
+
+class Picker(Protocol):
+    def pick(self, call: PickArgs) -> PickResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """The same answer for every RPC."""
+
+    result: PickResult
+
+    def pick(self, call: PickArgs) -> PickResult:
+        return self.result
+
+
+QUEUEING = Always(QUEUE)
+
+
+def failing(status: Status) -> Always:
+    return Always(Fail(status))

@@ -1,0 +1,97 @@
+"""What a policy is: memory and one plain function, `decide`.
+
+A policy is told everything its node knows and says everything it wants; the node makes the
+world match. So a policy is tested with values, without an event loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from trxds.ground.connectivity import Connectivity
+
+from .pick import QUEUEING, Picker
+from .ports import Host
+
+RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
+
+
+class LbConfig(Protocol):
+    """A policy's configuration: a frozen value that names the policy it is for."""
+
+    @property
+    def policy(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a node tells its parent. `generation` is the newest configuration it has answered."""
+
+    state: Connectivity
+    picker: Picker
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that a decision may depend on, apart from the time and the policy's own memory.
+
+    `children` has the latest report of each child, also of those kept warm; a child without
+    one has not decided yet. `hosts` has an entry for every address the last decision leased.
+    `wishes` is what picks left since the last step.
+    """
+
+    config: Any
+    children: Mapping[str, Report] = field(default_factory=dict)
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    wishes: frozenset[Hashable] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy wants to be so.
+
+    `children` by name, with their configuration; a child left out ends, or stays warm for
+    `RETENTION` when named in `keep`. `hosts` are leased; those in `connect`, leased or held by
+    picks, are asked to connect if IDLE. `tasks` run in the node's nursery while they are named;
+    another callable under the same name replaces the task.
+    """
+
+    state: Connectivity
+    picker: Picker
+    children: Mapping[str, LbConfig] = field(default_factory=dict)
+    keep: frozenset[str] = frozenset()
+    hosts: tuple[str, ...] = ()
+    connect: tuple[str, ...] = ()
+    wake_at: float = math.inf
+    tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a policy may use between its decisions, from picks: all of it plain functions.
+
+    `wish` leaves a wish for the next decision. `hold` leases an address, once however often it
+    is called, until `let_go`; what is held when the node ends is let go then. `find` looks
+    without leasing.
+    """
+
+    wish: Callable[[Hashable], None]
+    hold: Callable[[str], Host]
+    let_go: Callable[[str], None]
+    find: Callable[[str], Host | None]
+    random: Random
+
+
+class Policy(Protocol):
+    """One instance a node; called by its node only, never by two tasks."""
+
+    def decide(self, inputs: Inputs, now: float) -> Decision: ...
+
+
+PolicyFactory = Callable[[Surroundings], Policy]
+CONNECTING = Report(Connectivity.CONNECTING, QUEUEING)

@@ -1,0 +1,43 @@
+"""What the tree needs of the world below it. `channel/channel.py` fills it with `wire`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from trxds.ground.channels import Mailbox
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import Status
+
+
+class Host(Protocol):
+    """A subchannel, as a policy sees it: where it stands, and a way to ask for a connection."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def state(self) -> Connectivity: ...
+    @property
+    def error(self) -> Status | None:
+        """Why the last connection or attempt failed."""
+
+    def request_connection(self) -> None:
+        """Connect if IDLE, otherwise nothing. Plain."""
+
+
+class Lease(Protocol):
+    """A share in a host; while anyone has one the host is not retired."""
+
+    @property
+    def subchannel(self) -> Host: ...
+    def release(self) -> None:
+        """Plain and idempotent."""
+
+
+class Hosts(Protocol):
+    """The pool: address to host, by lease."""
+
+    def find(self, address: str) -> Host | None:
+        """The host that anyone in the channel has a lease on. Plain; takes none."""
+
+    def lease(self, address: str, mailbox: Mailbox[Any]) -> Lease:
+        """Each later change of the host's state is a letter `("host", address)` in `mailbox`."""

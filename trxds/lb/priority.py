@@ -1,0 +1,103 @@
+"""Failover (A56): the first priority that can serve is used, the next is begun only if it cannot.
+
+A priority gets 10 seconds to connect before the next one is tried. Lower priorities that are
+not needed any more stay warm for a quarter of an hour; priorities that left the configuration
+go at once (A115).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import unavailable
+
+from .pick import failing
+from .policy import CONNECTING, RETENTION, Decision, Inputs, Report, Surroundings
+
+FAILOVER = 10.0  # seconds
+
+_USABLE = (Connectivity.READY, Connectivity.IDLE)
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long we still wait for one child that is connecting."""
+
+    until: float
+    worked: bool = False  # READY or IDLE since its last failure
+    gone_at: float = math.inf  # when a child kept warm ends
+
+    def note(self, state: Connectivity, now: float) -> None:
+        match state:
+            case Connectivity.READY | Connectivity.IDLE:
+                self.until, self.worked = -math.inf, True
+            case Connectivity.TRANSIENT_FAILURE:
+                self.until, self.worked = -math.inf, False
+            case Connectivity.CONNECTING if self.worked:
+                # It had worked: a reconnect is as good a reason to wait as a start.
+                self.until, self.worked = now + FAILOVER, False
+
+
+class Priority:
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._known: dict[str, _Patience] = {}
+        self._active: frozenset[str] = frozenset()
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        names = tuple(inputs.config.children)
+        if not names:
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(unavailable("the cluster has no priorities")))
+        self._forget(inputs.config.children, now)
+        chosen, begun = self._choose(names, inputs.children, now)
+        report = self._judged(chosen, inputs.children.get(chosen, CONNECTING), now)
+        active = self._activate(names, chosen, begun, report.state)
+        self._mark_warm(now)
+        return Decision(
+            report.state,
+            report.picker,
+            children={name: inputs.config.children[name] for name in names if name in active},
+            keep=frozenset(name for name in self._known if name not in active),
+            wake_at=min((p.until for n, p in self._known.items() if n in active and p.until > now), default=math.inf),
+        )
+
+    def _forget(self, configured: Iterable[str], now: float) -> None:
+        wanted = set(configured)
+        self._known = {n: p for n, p in self._known.items() if n in wanted and p.gone_at > now}
+
+    def _choose(self, names: tuple[str, ...], reports: Mapping[str, Report], now: float) -> tuple[str, list[str]]:
+        """The priority to use, and those looked at on the way, which all have to be running."""
+        begun: list[str] = []
+        for name in names:
+            patience = self._known.setdefault(name, _Patience(now + FAILOVER))
+            state = reports.get(name, CONNECTING).state
+            patience.note(state, now)
+            begun.append(name)
+            if state in _USABLE or patience.until > now:
+                return name, begun
+        # Nobody can serve: a child still trying may succeed, otherwise the last one's error is the newest.
+        connecting = (n for n in names if reports.get(n, CONNECTING).state is Connectivity.CONNECTING)
+        return next(connecting, names[-1]), begun
+
+    def _judged(self, name: str, report: Report, now: float) -> Report:
+        """As reported, except that a child whose time is up counts as failed; its picker stays."""
+        if report.state is Connectivity.CONNECTING and self._known[name].until <= now:
+            return Report(Connectivity.TRANSIENT_FAILURE, report.picker)
+        return report
+
+    def _activate(self, names: tuple[str, ...], chosen: str, begun: list[str], state: Connectivity) -> frozenset[str]:
+        active = set(begun)
+        if state not in _USABLE:
+            # While the chosen one only tries, lower ones that run go on running.
+            active.update(name for name in names if name in self._active)
+        self._active = frozenset(active)
+        return self._active
+
+    def _mark_warm(self, now: float) -> None:
+        for name, patience in self._known.items():
+            if name in self._active:
+                patience.gone_at = math.inf
+            elif patience.gone_at == math.inf:
+                patience.gone_at = now + RETENTION

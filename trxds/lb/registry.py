@@ -1,0 +1,33 @@
+"""Policy name to policy. `channel/channel.py` makes one and adds what stands above this floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .cds import Cds
+from .cluster_impl import ClusterImpl
+from .cluster_manager import ClusterManager
+from .policy import Policy, PolicyFactory, Surroundings
+from .priority import Priority
+from .round_robin import RoundRobin
+from .weighted_target import WeightedTarget
+
+# The names are those that the gRFCs gave to the policies' configurations.
+BUILT_IN: Mapping[str, PolicyFactory] = {
+    "xds_cluster_manager_experimental": ClusterManager,
+    "cds_experimental": Cds,
+    "xds_cluster_impl_experimental": ClusterImpl,
+    "priority_experimental": Priority,
+    "weighted_target_experimental": WeightedTarget,
+    "round_robin": RoundRobin,
+}
+
+
+class Registry:
+    """The policies that one channel knows."""
+
+    def __init__(self, more: Mapping[str, PolicyFactory] | None = None) -> None:
+        self._factories = {**BUILT_IN, **(more or {})}
+
+    def make(self, name: str, surroundings: Surroundings) -> Policy:
+        return self._factories[name](surroundings)

@@ -1,0 +1,64 @@
+"""Localities by weight (A28): a draw among those that are READY."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import unavailable
+
+from .pick import QUEUEING, PickArgs, Picker, PickResult, failing
+from .policy import CONNECTING, Decision, Inputs, Report, Surroundings
+from .state import StickyFailures, aggregate
+
+
+class WeightedTarget:
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._random = surroundings.random
+        self._failures = StickyFailures()
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        targets = inputs.config.targets
+        reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
+        # A target of weight 0 is never drawn, so it cannot make the whole READY.
+        drawn = {name: target.weight for name, target in targets.items() if target.weight}
+        states = self._failures.states(drawn, reports)
+        if not drawn:
+            status = unavailable(inputs.config.note or "no localities with endpoints")
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+        state = aggregate(states.values())
+        return Decision(
+            state,
+            self._picker(state, states, reports, drawn),
+            children={name: target.config for name, target in targets.items()},
+            keep=frozenset(inputs.children.keys() - targets.keys()),
+        )
+
+    def _picker(
+        self,
+        state: Connectivity,
+        states: Mapping[str, Connectivity],
+        reports: Mapping[str, Report],
+        weights: Mapping[str, int],
+    ) -> Picker:
+        if state is Connectivity.CONNECTING:
+            return QUEUEING
+        pickers = {name: reports[name].picker for name, its in states.items() if its is state}
+        if len(pickers) == 1 or state is not Connectivity.READY:
+            # IDLE: any pick wakes its child. Failure: the last target's error speaks for all.
+            return list(pickers.values())[-1]
+        return Draw(tuple(pickers.values()), tuple(accumulate(weights[name] for name in pickers)), self._random)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    pickers: tuple[Picker, ...]
+    bounds: tuple[int, ...]  # running sums of the weights
+    random: Random
+
+    def pick(self, call: PickArgs) -> PickResult:
+        return self.pickers[bisect(self.bounds, self.random.random() * self.bounds[-1])].pick(call)
