@@ -1,0 +1,18 @@
+"""ADS bytes in, RPC out: sessions stay on their hosts while the configuration changes."""
+
+import trio
+from support.mesh import Mesh, ask, spread
+
+from trxds.testing import resources as xds
+
+
+async def test_rpcs_without_a_session_are_spread_over_all_hosts(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await trio.sleep(1)
+        assert set(await spread(channel, 30)) == set(mesh.hosts)
+
+
+async def test_a_session_stays_on_one_host(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+        assert len(await spread(session, 30)) == 1

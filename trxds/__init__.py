@@ -1,0 +1,29 @@
+"""trxds: a proxyless gRPC client on Trio, with routes and sticky sessions from an xDS control plane.
+
+    async with trxds.open_channel("xds:///greeter") as channel:
+        greeter = channel.stub(helloworld_pb2.DESCRIPTOR.services_by_name["Greeter"])
+        reply = await greeter.SayHello(HelloRequest(name="you"), timeout=2)
+"""
+
+from trxds.channel.call import Call
+from trxds.channel.channel import Channel, Session, open_channel
+from trxds.channel.stub import Method, Stub
+from trxds.ground.metadata import Metadata
+from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BootstrapError",
+    "Call",
+    "Channel",
+    "Metadata",
+    "Method",
+    "RpcError",
+    "Session",
+    "Status",
+    "StatusCode",
+    "Stub",
+    "TrxdsInternalError",
+    "open_channel",
+]
