@@ -53,9 +53,9 @@ def domain_matches(domain: str, authority: str) -> bool:
 def find_virtual_host(virtual_hosts: Sequence[VirtualHost], authority: str) -> VirtualHost | None:
     """The virtual host for that authority; None when no domain takes it."""
     matching = [
-        (domain_kind(domain) or 0, -len(domain), index)
+        (kind, -len(domain), index)
         for index, virtual_host in enumerate(virtual_hosts)
         for domain in virtual_host.domains
-        if domain_matches(domain, authority)
+        if (kind := domain_kind(domain)) is not None and domain_matches(domain, authority)
     ]
     return virtual_hosts[min(matching)[2]] if matching else None

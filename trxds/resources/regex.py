@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,24 +33,40 @@ class Regex:
         """The whole text; a part of it is not enough (A28)."""
         return self._compiled.fullmatch(text) is not None
 
-    def rewrite(self, text: str, substitution: str) -> str:
-        """Every match replaced, as RE2's GlobalReplace does: in `substitution` `\\\\0` to `\\\\9` are groups (A42)."""
+    def replace(self, text: str, substitution: str) -> str:
+        """Every match replaced, as RE2's GlobalReplace does it: `\\0` to `\\9` are groups (A42)."""
+        if not _expands(substitution, self._compiled.groups):
+            return text
         pieces: list[str] = []
-        end = 0
+        end = -1
         for match in self._compiled.finditer(text):
-            pieces += text[end : match.start()], _expand(substitution, match)
+            start = match.start()
+            if start == match.end() == end:
+                continue  # nothing, right after something that was replaced
+            pieces += text[max(end, 0) : start], _expand(substitution, match)
             end = match.end()
-        return "".join([*pieces, text[end:]])
+        return "".join([*pieces, text[max(end, 0) :]])
+
+
+_SUBSTITUTION = re.compile(r"(?:[^\\]|\\[0-9\\])*", re.DOTALL)
+
+
+def _expands(substitution: str, groups: int) -> bool:
+    """RE2 leaves the text alone when the substitution asks for a group that is not there, or for nonsense."""
+    if not _SUBSTITUTION.fullmatch(substitution):
+        return False
+    named = re.findall(r"\\([0-9\\])", substitution)
+    return all(int(each) <= groups for each in named if each != "\\")
 
 
 def _expand(substitution: str, match: Any) -> str:
     pieces = iter(substitution)
-    return "".join(_group(next(pieces, ""), match) if piece == "\\" else piece for piece in pieces)
+    return "".join(_escaped(next(pieces), match) if piece == "\\" else piece for piece in pieces)
 
 
-def _group(escaped: str, match: Any) -> str:
+def _escaped(character: str, match: Any) -> str:
     """What stands for the character after a backslash: a group's text, or a backslash."""
-    return (match.group(int(escaped)) or "") if escaped.isdigit() else escaped
+    return (match.group(int(character)) or "") if character.isdigit() else character
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +77,4 @@ class Rewrite:
     substitution: str
 
     def apply(self, text: str) -> str:
-        return self.regex.rewrite(text, self.substitution)
+        return self.regex.replace(text, self.substitution)
