@@ -8,7 +8,7 @@ import trio
 
 from trxds.wire.options import WireOptions
 
-__all__ = ["Network", "TcpNetwork", "WireOptions", "split_address"]
+__all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_address"]
 
 
 class Network(Protocol):
@@ -26,7 +26,7 @@ class TcpNetwork:
         if address.startswith("unix:"):
             return await trio.open_unix_socket(address.removeprefix("unix:"))
         host, port = split_address(address)
-        # Trio sets TCP_NODELAY; the writer already sends all it has in one go.
+        # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
         return await trio.open_tcp_stream(host, port)
 
 
@@ -36,3 +36,10 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not port.isdigit():
         raise OSError(f"address {address!r} has no port; write it as host:port or [v6]:port")
     return host.strip("[]"), int(port)
+
+
+def connect_error(error: BaseException) -> BaseException:
+    """What really happened: Trio reports a failed connect as "all attempts failed", from the cause."""
+    if isinstance(error, BaseExceptionGroup):
+        return connect_error(error.exceptions[-1])
+    return connect_error(error.__cause__) if error.__cause__ is not None else error

@@ -1,0 +1,104 @@
+"""A server's end of a connection that a test moves frame by frame, by h2 itself and not by our engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+import pytest
+import trio
+
+from trxds.testing.network import MemoryStream, memory_stream_pair
+from trxds.wire.connection import Connection
+from trxds.wire.options import WireOptions
+from trxds.wire.request import Request
+
+E = TypeVar("E", bound=h2.events.Event)
+
+HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
+OK_TRAILERS = [("grpc-status", "0")]
+
+
+class ScriptedServer:
+    """Nothing happens here by itself: no credit is given, nothing is answered."""
+
+    def __init__(self, transport: MemoryStream, settings: dict[Any, int]) -> None:
+        self.transport = transport
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="ascii"))
+        if settings:
+            self.h2.local_settings = h2.settings.Settings(client=False, initial_values=settings)
+        self.seen: list[h2.events.Event] = []
+
+    async def greet(self) -> None:
+        self.h2.initiate_connection()
+        await self.flush()
+
+    async def flush(self) -> None:
+        await self.transport.send_all(self.h2.data_to_send())
+
+    async def read(self) -> None:
+        """One read's worth of events, into `seen`."""
+        self.seen += self.h2.receive_data(await self.transport.receive_some())
+
+    async def next(self, kind: type[E]) -> E:
+        """The next event of that kind; those before it are dropped."""
+        while True:
+            while self.seen:
+                event = self.seen.pop(0)
+                if isinstance(event, kind):
+                    return event
+            await self.read()
+
+    async def request(self) -> int:
+        """Wait for a request; returns its stream."""
+        stream_id = (await self.next(h2.events.RequestReceived)).stream_id
+        assert stream_id is not None
+        return stream_id
+
+    async def request_end(self, stream_id: int) -> None:
+        while (await self.next(h2.events.StreamEnded)).stream_id != stream_id:
+            pass
+
+    async def answer(self, stream_id: int, message: bytes = b"", trailers: list[tuple[str, str]] | None = None) -> None:
+        """Headers, one message, trailers."""
+        self.h2.send_headers(stream_id, HEADERS)
+        self.h2.send_data(stream_id, framed(message))
+        self.h2.send_headers(stream_id, trailers or OK_TRAILERS, end_stream=True)
+        await self.flush()
+
+
+def framed(message: bytes) -> bytes:
+    return b"\0" + len(message).to_bytes(4) + message
+
+
+Wire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
+
+
+@pytest.fixture
+def wire(nursery: trio.Nursery) -> Wire:
+    """`await wire(settings, options=..., capacity=...)`: a running connection and the server it talks to."""
+
+    async def make(
+        settings: dict[Any, int] | None = None, *, options: WireOptions | None = None, capacity: int = 1 << 16
+    ) -> tuple[Connection, ScriptedServer]:
+        ours, theirs = memory_stream_pair(capacity)
+        connection = Connection(ours, peer="10.0.0.1:443", options=options)
+        server = ScriptedServer(theirs, settings or {})
+        nursery.start_soon(connection.run)
+        await server.greet()
+        assert await connection.wait_ready()
+        return connection, server
+
+    return make
+
+
+@pytest.fixture
+def request_() -> Callable[..., Request]:
+    def make(path: str = "/shop.Cart/Add", **fields: Any) -> Request:
+        return Request(path, "shop", **fields)
+
+    return make

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.ground.status import StatusCode
+from trxds.wire.framing import PREFIX_SIZE, Deframer, frame
+
+messages_and_cuts = st.tuples(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=12))
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    bounds = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+
+
+def taken(deframer: Deframer) -> list[bytes]:
+    return list(iter(deframer.take, None))
+
+
+@given(messages_and_cuts)
+def test_messages_survive_any_cutting_of_their_bytes(case: tuple[list[bytes], list[int]]) -> None:
+    messages, cuts = case
+    deframer = Deframer(100)
+    for piece in pieces(b"".join(map(frame, messages)), cuts):
+        assert deframer.feed(piece) is None
+    assert taken(deframer) == messages
+    assert deframer.between_messages and deframer.buffered == 0
+
+
+@given(messages_and_cuts)
+def test_buffered_is_what_was_fed_less_what_was_taken(case: tuple[list[bytes], list[int]]) -> None:
+    messages, cuts = case
+    deframer, fed = Deframer(100), 0
+    for piece in pieces(b"".join(map(frame, messages)), cuts):
+        deframer.feed(piece)
+        fed += len(piece)
+        assert deframer.buffered == fed
+        if (message := deframer.take()) is not None:
+            fed -= PREFIX_SIZE + len(message)
+
+
+def test_a_message_above_the_limit_is_refused_by_its_prefix_alone() -> None:
+    problem = Deframer(10).feed(frame(b"x" * 11)[:PREFIX_SIZE])
+    assert problem is not None and problem.code is StatusCode.RESOURCE_EXHAUSTED
+    assert problem.message == "received message of 11 bytes is larger than the limit of 10"
+
+
+def test_a_message_at_the_limit_is_taken() -> None:
+    deframer = Deframer(10)
+    assert deframer.feed(frame(b"x" * 10)) is None
+    assert deframer.take() == b"x" * 10
+
+
+def test_a_compressed_message_is_refused() -> None:
+    problem = Deframer(10).feed(b"\1\0\0\0\1x")
+    assert problem is not None and problem.code is StatusCode.INTERNAL
+
+
+def test_messages_before_a_bad_one_can_be_taken() -> None:
+    deframer = Deframer(10)
+    assert deframer.feed(frame(b"good") + b"\1\0\0\0\0") is not None
+    assert taken(deframer) == [b"good"]
+
+
+def test_the_middle_of_a_prefix_and_of_a_body_are_no_place_to_end() -> None:
+    deframer = Deframer(10)
+    deframer.feed(b"\0\0")
+    assert not deframer.between_messages
+    deframer.feed(b"\0\0\2a")
+    assert not deframer.between_messages
+    deframer.feed(b"b")
+    assert deframer.between_messages

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.wire.http2 import (
+    Broken,
+    DataReceived,
+    Engine,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    PingAcked,
+    SettingsReceived,
+    StreamReset,
+    WindowOpened,
+)
+from trxds.wire.options import WireOptions
+
+REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a")]
+RESPONSE = [(b":status", b"200")]
+OPTIONS = WireOptions(stream_window=100_000, connection_window=200_000)
+
+
+class Pair:
+    """A client's and a server's engine, and the bytes between them."""
+
+    def __init__(self, options: WireOptions = OPTIONS) -> None:
+        self.client = Engine(client=True, options=options)
+        self.server = Engine(client=False, options=options)
+        self.exchange()
+
+    def to_server(self) -> list[Event]:
+        return self.server.receive(self.client.take_outgoing())
+
+    def to_client(self) -> list[Event]:
+        return self.client.receive(self.server.take_outgoing())
+
+    def exchange(self) -> None:
+        while self.client.unsent or self.server.unsent:
+            self.to_server()
+            self.to_client()
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def frame(kind: int, stream_id: int = 0, payload: bytes = b"", flags: int = 0, length: int | None = None) -> bytes:
+    size = len(payload) if length is None else length
+    return size.to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
+
+
+def test_each_side_hears_of_the_others_settings() -> None:
+    client = Engine(client=True, options=OPTIONS)
+    server = Engine(client=False, options=WireOptions(max_concurrent_streams=7))
+    assert SettingsReceived() in client.receive(server.take_outgoing())
+    assert client.peer_max_streams == 7
+
+
+def test_a_request_and_its_answer(pair: Pair) -> None:
+    stream_id = pair.client.open_stream(REQUEST, [])
+    pair.client.write(stream_id, memoryview(b"hello"), end=True, limit=100)
+    assert pair.to_server() == [HeadersReceived(1, REQUEST, False), DataReceived(1, b"hello", 5, True)]
+    pair.server.send_headers(stream_id, RESPONSE)
+    pair.server.send_headers(stream_id, [(b"grpc-status", b"0")], end=True)
+    assert pair.to_client() == [
+        HeadersReceived(1, RESPONSE, False),
+        HeadersReceived(1, [(b"grpc-status", b"0")], True),
+    ]
+
+
+def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None:
+    sizes = set()
+    for timeout in (b"1001m", b"1002m", b"1003m"):
+        pair.client.open_stream(REQUEST, [(b"grpc-timeout", timeout)])
+        sizes.add(pair.client.unsent)
+        events = pair.to_server()
+        assert isinstance(events[0], HeadersReceived) and (b"grpc-timeout", timeout) in events[0].headers
+    assert not any(b"grpc-timeout" in entry for entry in pair.client._h2.encoder.header_table.dynamic_entries)
+
+
+def test_streams_go_on_after_a_goaway_and_what_was_queued_is_still_sent(pair: Pair) -> None:
+    stream_id = pair.client.open_stream(REQUEST, [])
+    pair.exchange()
+    pair.server.ping(b"12345678")
+    pair.server.goaway(ErrorCode.NO_ERROR, b"bye")
+    pair.server.send_headers(stream_id, RESPONSE)
+    assert pair.to_client() == [GoAwayReceived(1, 0, b"bye"), HeadersReceived(1, RESPONSE, False)]
+    pair.client.write(stream_id, memoryview(b"more"), end=True, limit=100)
+    assert pair.to_server() == [PingAcked(b"12345678"), DataReceived(1, b"more", 4, True)]
+
+
+def test_a_server_goes_away_in_two_steps(pair: Pair) -> None:
+    pair.server.goaway(last_stream_id=2**31 - 1)
+    assert pair.to_client() == [GoAwayReceived(2**31 - 1, 0, b"")]
+    pair.client.open_stream(REQUEST, [])
+    assert [type(event) for event in pair.to_server()] == [HeadersReceived]
+    pair.server.goaway()
+    assert pair.to_client() == [GoAwayReceived(1, 0, b"")]
+
+
+def test_no_more_is_written_than_windows_and_limit_allow(pair: Pair) -> None:
+    data = memoryview(bytes(300_000))
+    first, second = pair.client.open_stream(REQUEST, []), pair.client.open_stream(REQUEST, [])
+    assert pair.client.write(first, data, end=True, limit=30_000) == 30_000
+    assert pair.client.write(first, data[30_000:], end=True, limit=10**6) == 70_000
+    assert pair.client.stream_window(first) == 0
+    assert pair.client.write(second, data, end=True, limit=10**6) == 100_000
+    assert pair.client.connection_window == 0
+    frames = [event for event in pair.to_server() if isinstance(event, DataReceived)]
+    assert sum(len(event.data) for event in frames) == 200_000
+    assert max(len(event.data) for event in frames) <= OPTIONS.max_frame
+    assert not any(event.end for event in frames)
+
+
+def test_the_end_comes_with_the_last_byte(pair: Pair) -> None:
+    stream_id = pair.client.open_stream(REQUEST, [])
+    assert pair.client.write(stream_id, memoryview(b"abc"), end=True, limit=2) == 2
+    assert pair.client.write(stream_id, memoryview(b"c"), end=True, limit=2) == 1
+    assert [event[1:] for event in pair.to_server()[1:]] == [(b"ab", 2, False), (b"c", 1, True)]
+
+
+def test_the_end_alone_needs_no_window(pair: Pair) -> None:
+    stream_id = pair.client.open_stream(REQUEST, [])
+    pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
+    assert pair.client.write(stream_id, memoryview(b""), end=True, limit=0) == 0
+    assert pair.to_server()[-1] == DataReceived(1, b"", 0, True)
+
+
+def test_windows_given_back_are_heard_of(pair: Pair) -> None:
+    stream_id = pair.client.open_stream(REQUEST, [])
+    pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
+    pair.to_server()
+    pair.server.credit(stream_id, 100)
+    pair.server.credit(0, 50)
+    assert pair.to_client() == [WindowOpened(1), WindowOpened(0)]
+    assert pair.client.stream_window(1) == 100
+
+
+def test_a_reset_is_heard_of_and_a_second_is_nothing(pair: Pair) -> None:
+    stream_id = pair.client.open_stream(REQUEST, [])
+    pair.client.reset(stream_id, ErrorCode.CANCEL)
+    pair.client.reset(stream_id, ErrorCode.CANCEL)
+    assert pair.to_server() == [HeadersReceived(1, REQUEST, False), StreamReset(1, 8)]
+
+
+def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:
+    pair.client.receive(frame(6, payload=b"12345678") * 10)
+    assert pair.client.control_unsent == pair.client.unsent == 170
+    pair.client.open_stream(REQUEST, [])
+    assert pair.client.control_unsent == 170 < pair.client.unsent
+    pair.client.take_outgoing()
+    assert pair.client.control_unsent == pair.client.unsent == 0
+
+
+def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
+    for _ in range(500):
+        stream_id = pair.client.open_stream(REQUEST, [])
+        pair.client.write(stream_id, memoryview(b""), end=True, limit=0)
+        pair.to_server()
+        pair.server.send_headers(stream_id, RESPONSE, end=True)
+        pair.to_client()
+    assert len(pair.client._h2.streams) < 100
+
+
+# -- peers that speak something else
+
+
+def test_an_http1_answer_is_named_at_once() -> None:
+    client = Engine(client=True, options=OPTIONS)
+    (event,) = client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert isinstance(event, Broken) and event.code == ErrorCode.FRAME_SIZE_ERROR
+    assert event.message == "it does not speak HTTP/2: its first bytes are HTTP/1, not a SETTINGS frame"
+
+
+def test_an_absurd_frame_is_refused_by_its_header_alone_even_in_two_pieces(pair: Pair) -> None:
+    header = frame(0, 1, length=OPTIONS.max_frame + 1)
+    assert pair.client.receive(header[:4]) == []
+    (event,) = pair.client.receive(header[4:])
+    assert event == Broken(ErrorCode.FRAME_SIZE_ERROR, "frame of 65537 bytes, where 65536 were agreed on")
+    assert isinstance(pair.to_server()[-1], GoAwayReceived)
+
+
+def test_a_protocol_error_is_an_event_and_our_goaway(pair: Pair) -> None:
+    (event,) = pair.client.receive(frame(0, 0, b"data on stream 0"))
+    assert isinstance(event, Broken) and event.code == ErrorCode.PROTOCOL_ERROR
+    assert isinstance(pair.to_server()[-1], GoAwayReceived)
+
+
+any_frame = st.tuples(st.integers(0, 12), st.sampled_from([0, 1, 2, 3, 5]), st.binary(max_size=20), st.integers(0, 255))
+
+
+@given(st.lists(any_frame))
+def test_no_frames_whatever_raise(frames: list[tuple[int, int, bytes, int]]) -> None:
+    pair = Pair()
+    pair.client.open_stream(REQUEST, [])
+    for kind, stream_id, payload, flags in frames:
+        if any(isinstance(event, Broken) for event in pair.client.receive(frame(kind, stream_id, payload, flags))):
+            break
+
+
+@given(st.binary(max_size=100))
+def test_no_bytes_whatever_raise(data: bytes) -> None:
+    for client in (True, False):
+        Engine(client=client, options=OPTIONS).receive(data)

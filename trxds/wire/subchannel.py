@@ -1,0 +1,148 @@
+"""One address and the way to it: IDLE, CONNECTING, READY, TRANSIENT_FAILURE (connectivity-semantics-and-api.md).
+
+The program counter is the state machine: connecting, being READY and backing off is one coroutine,
+`live`, and an IDLE subchannel is no task at all. A connection that says GOAWAY, or is retired, stays
+in its coroutine until its last stream has ended, while the subchannel is IDLE at once and may
+begin another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from trxds.ground.backoff import Backoff
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import Status, unavailable
+from trxds.wire.connect import Network, connect_error
+from trxds.wire.connection import Connection
+from trxds.wire.options import WireOptions
+from trxds.wire.request import Request
+from trxds.wire.stream import ClientStream
+
+MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
+
+
+class Subchannel:
+    """Made by `Pool.lease`.
+
+    `state` is where it stands; `error` says why the last connection or attempt ended. Both are
+    set, and `changed` called, before anybody is refused a stream because of it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        network: Network,
+        options: WireOptions,
+        backoff: Backoff,
+        *,
+        connections: set[Connection],
+        start: Callable[[Subchannel], None],
+        changed: Callable[[Subchannel], None],
+    ) -> None:
+        self.address = address
+        self.state = Connectivity.IDLE
+        self.error: Status | None = None
+        self._network = network
+        self._options = options
+        self._backoff = backoff
+        self._connections = connections
+        self._start = start
+        self._changed = changed
+        self._connection: Connection | None = None  # while READY
+        self._scope = trio.CancelScope()  # of the attempt and the backoff after it
+        self._retired = False
+
+    def __repr__(self) -> str:
+        streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
+        return f"<Subchannel {self.address} {self.state.value}{streams}>"
+
+    def request_connection(self) -> None:
+        """Connect if IDLE; otherwise nothing."""
+        if self.state is Connectivity.IDLE and not self._retired:
+            self._scope = trio.CancelScope()
+            self._become(Connectivity.CONNECTING)
+            self._start(self)
+
+    def open_stream(self, request: Request) -> ClientStream | None:
+        """Begin a call; None unless READY. Never a checkpoint."""
+        return self._connection.open_stream(request) if self._connection is not None else None
+
+    def retire(self) -> None:
+        """Nobody wants this host any more: no new streams, and the end when the last has ended."""
+        self._retired = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.on_draining = None
+            connection.retire()
+        elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
+            self._scope.cancel(reason=f"{self.address} is no longer wanted")
+        self.state = Connectivity.IDLE
+
+    # -- its life, from one request for a connection to the next
+
+    async def live(self) -> None:
+        """Connect, and be a connection until its end; after a failure wait for the backoff's."""
+        now = trio.current_time()
+        retry_at = now + self._backoff.next()
+        with self._scope:
+            failure = await self._connect_and_serve(max(retry_at, now + MIN_CONNECT_TIME))
+            if failure is not None:
+                self.error = failure
+                self._become(Connectivity.TRANSIENT_FAILURE)
+                await trio.sleep_until(retry_at)
+                self._become(Connectivity.IDLE)
+
+    async def _connect_and_serve(self, deadline: float) -> Status | None:
+        """Returns when the connection is over; why there was none, or None."""
+        transport = await self._connect(deadline)
+        if isinstance(transport, Status):
+            return transport
+        connection = Connection(transport, peer=self.address, options=self._options)
+        self._connections.add(connection)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.run, name=f"connection/{self.address}")
+                failure = await self._greet(connection, deadline)
+                if failure is None:
+                    self._become_ready(connection)
+                else:
+                    nursery.cancel_scope.cancel(reason=failure.message)
+        finally:
+            self._connections.discard(connection)
+        return failure
+
+    async def _connect(self, deadline: float) -> trio.abc.Stream | Status:
+        try:
+            with trio.move_on_at(deadline):
+                return await self._network.connect(self.address)
+        except OSError as error:
+            return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
+        return unavailable(f"{self.address}: cannot connect: no answer in time")
+
+    async def _greet(self, connection: Connection, deadline: float) -> Status | None:
+        """Wait for the server's SETTINGS: before that it may be anything that accepts connections."""
+        with trio.move_on_at(deadline):
+            await connection.wait_ready()
+            # An error by now (a GOAWAY with the SETTINGS, say) counts as a failed attempt, so that
+            # the next one waits for the backoff.
+            return connection.error
+        return unavailable(f"{self.address}: connected, but no HTTP/2 SETTINGS came in time")
+
+    def _become_ready(self, connection: Connection) -> None:
+        self._backoff.reset()
+        self._connection = connection
+        connection.on_draining = partial(self._leave, connection)
+        self._become(Connectivity.READY)
+
+    def _leave(self, connection: Connection) -> None:
+        self._connection = None
+        self.error = connection.error
+        self._become(Connectivity.IDLE)
+
+    def _become(self, state: Connectivity) -> None:
+        self.state = state
+        self._changed(self)
