@@ -82,13 +82,14 @@ async def open_channel(
     services = _services(settings, names.listener, names.authority, state, network or TcpNetwork())
     try:
         async with trio.open_nursery() as nursery:
-            for name, run in services.items():
-                nursery.start_soon(_serve, run, state, nursery, name=f"{name} of {target}")
+            running = trio.CancelScope(shield=True)
+            nursery.start_soon(_serve, services, running, state, nursery, name=f"channel {target}")
             try:
                 yield Channel(state)
             finally:
+                # Calls end before what they stand on, also when the block is cancelled: hence the shield.
                 state.close()
-                nursery.cancel_scope.cancel(reason=f"the channel to {target} is closed")
+                running.cancel(reason=f"the channel to {target} is closed")
     except BaseExceptionGroup as group:
         # Services never raise, so what is in the group is the body's own exception.
         if len(group.exceptions) == 1:
@@ -136,11 +137,19 @@ def _services(
     return {"pool": pool.run, "ads": xds.run, "resolver": resolver.run, "lb/root": root.run}
 
 
-async def _serve(run: Callable[[], Awaitable[None]], state: ChannelState, nursery: trio.Nursery) -> None:
-    """An exception here is a bug: it ends the channel and its calls, and reaches the opener as one error."""
+async def _serve(
+    services: Mapping[str, Callable[[], Awaitable[None]]],
+    running: trio.CancelScope,
+    state: ChannelState,
+    channel: trio.Nursery,
+) -> None:
+    """An exception in here is a bug: it ends the channel and its calls, and reaches the opener as one error."""
     try:
-        await run()
+        with running:
+            async with trio.open_nursery() as nursery:
+                for name, run in services.items():
+                    nursery.start_soon(run, name=name)
     except* Exception as errors:
         _log.error("a bug in trxds ends the channel to %s", state.target, exc_info=errors)
         state.close(errors)
-        nursery.cancel_scope.cancel(reason="a service of the channel crashed")
+        channel.cancel_scope.cancel(reason="a service of the channel crashed")

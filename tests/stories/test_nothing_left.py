@@ -1,0 +1,115 @@
+"""After `async with open_channel` no task and no socket is left, wherever the block is cancelled."""
+
+import pytest
+import trio
+from support.mesh import Mesh, bidi, method
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import trxds
+
+
+async def program(mesh):
+    """A bit of everything: a session, calls side by side, a stream left open, a deadline."""
+    async with mesh.channel() as channel, channel.session() as session:
+        async with trio.open_nursery() as calls:
+            for _ in range(3):
+                calls.start_soon(method(session), b"hello")
+        async with bidi(session).open() as call:
+            await call.send(b"one")
+            await call.receive()
+            await call.send(b"two")
+        with trio.move_on_after(0.5):
+            await method(channel, "/shop.Cart/Silent")(b"")
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels the scope at the k-th step that any task takes, the channel's own and the servers' too."""
+
+    def __init__(self, k):
+        self.k = k
+        self.scope = trio.CancelScope()
+        self.steps = 0
+
+    def before_task_step(self, task):
+        self.steps += 1
+        if self.steps == self.k:
+            self.scope.cancel()
+
+
+async def cancelled_at(k):
+    """How often the program's task ran, and what was left when it had ended."""
+    async with Mesh.run(2) as mesh:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Silent"] = silent
+        mesh.servers[mesh.hosts[1]].handlers["/shop.Cart/Silent"] = silent
+        await wait_all_tasks_blocked()
+        before = trio.lowlevel.current_statistics().tasks_living
+        cancel = CancelAtStep(k)
+
+        async def run():
+            with cancel.scope:
+                await program(mesh)
+
+        trio.lowlevel.add_instrument(cancel)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+        trio.lowlevel.remove_instrument(cancel)
+        await wait_all_tasks_blocked()
+        left = trio.lowlevel.current_statistics().tasks_living - before
+        return cancel.steps, left, sum(len(server.connections) for server in mesh.servers.values()), mesh.plane.streams
+
+
+async def silent(call):
+    await trio.sleep_forever()
+
+
+def run(k):
+    return trio.run(cancelled_at, k, clock=MockClock(autojump_threshold=0))
+
+
+def test_nothing_is_left_when_the_program_ends_by_itself():
+    steps, *left = run(10_000)
+    assert left == [0, 0, 0]
+    assert steps > 200, "otherwise the test below would have nothing to cut"
+
+
+def test_nothing_is_left_wherever_the_program_is_cancelled():
+    k, ended = 0, False
+    while not ended:
+        k += 1
+        steps, *left = run(k)
+        assert left == [0, 0, 0], f"cancelled at step {k}"
+        ended = steps < k
+    assert k > 200
+
+
+async def test_the_bodys_own_exception_leaves_the_block_unwrapped(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(KeyError, match="mine"):
+            async with mesh.channel() as channel:
+                await method(channel)(b"")
+                raise KeyError("mine")
+
+
+async def test_a_bodys_exception_group_is_the_bodys_own(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(ExceptionGroup, match="two") as caught:
+            async with mesh.channel():
+                raise ExceptionGroup("two", [KeyError(1), KeyError(2)])
+        assert len(caught.value.exceptions) == 2
+
+
+async def test_a_closed_channel_takes_no_calls(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        async with mesh.channel() as channel:
+            ask = method(channel)
+        with pytest.raises(trio.ClosedResourceError, match="xds:///shop"):
+            await ask(b"")
+
+
+async def test_a_crash_in_the_channel_reaches_the_opener_as_one_error(autojump_clock, monkeypatch, caplog):
+    async with Mesh.run(1) as mesh:
+        monkeypatch.setattr("trxds.config.resolver.Resolver._settle", lambda self: 1 / 0)
+        with pytest.raises(trxds.TrxdsInternalError) as caught:
+            async with mesh.channel() as channel:
+                await method(channel)(b"")
+        assert caught.value.__cause__ is not None
