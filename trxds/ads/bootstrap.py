@@ -8,7 +8,7 @@ do not know are left alone: other clients read the same file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,20 +173,18 @@ class _Place:
         return [self._at(f"[{index}]", value) for index, value in enumerate(self.value)]
 
     def object(self) -> Mapping[str, Any]:
-        return self._typed(Mapping, {}, "an object")
+        return self.value if isinstance(self.value, Mapping) else self._instead({}, "an object")
 
     def text(self, default: str = "") -> str:
-        return self._typed(str, default, "a string")
+        return self.value if isinstance(self.value, str) else self._instead(default, "a string")
 
     def _at(self, step: str, value: Any) -> _Place:
         return _Place(value, self.path + step, self._problems)
 
-    def _typed(self, kind: Callable[..., T] | type[T], default: T, wanted: str) -> T:
-        if self.value is None:
-            return default
-        if isinstance(self.value, kind):  # type: ignore[arg-type]
-            return self.value  # type: ignore[no-any-return]
-        self.wrong(f"is {_named(self.value)}; write {wanted}")
+    def _instead(self, default: T, wanted: str) -> T:
+        """Absent is fine; anything else that is not what we want is a problem."""
+        if self.value is not None:
+            self.wrong(f"is {_named(self.value)}; write {wanted}")
         return default
 
 

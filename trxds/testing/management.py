@@ -1,0 +1,318 @@
+"""A control plane for tests and demos: a state-of-the-world ADS server, in memory or over TCP.
+
+    plane = ManagementServer()
+    plane.put(resources.listener("shop", routes="r"), resources.routes("r", ...), ...)
+    async with plane.serve() as address:
+        ...
+        plane.put(resources.cluster("cart", ...))
+        await plane.wait_for_ack("CDS")
+
+It says what a client has to get right: a Listener or Cluster response is complete, so what is
+left out of it is deleted; a RouteConfiguration or ClusterLoadAssignment response holds what is new
+to the stream, and where there is nothing to send, nothing is sent. Everything it hears is in
+`requests`. Its resources outlive `serve`, so leaving and entering that again is a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from trxds.ground.channels import Mailbox
+from trxds.resources import protos
+from trxds.resources.types import RESOURCE_TYPES
+from trxds.testing.network import MemoryNetwork
+from trxds.testing.server import Call, serve
+
+PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+
+_KINDS = {type.type_url: type.kind for type in RESOURCE_TYPES.values()}
+_TYPE_URLS = {type.kind: type.type_url for type in RESOURCE_TYPES.values()}
+_COMPLETE = frozenset(type.kind for type in RESOURCE_TYPES.values() if type.full_state)
+_MESSAGES = {
+    "LDS": protos.Listener,
+    "RDS": protos.RouteConfiguration,
+    "CDS": protos.Cluster,
+    "EDS": protos.ClusterLoadAssignment,
+}
+# Clusters before what refers to them, as the protocol advises ("make before break").
+_PUSH_ORDER = ("CDS", "EDS", "LDS", "RDS")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One DiscoveryRequest as it came. `kind` is "LDS", "RDS", "CDS" or "EDS", or the type URL of another type."""
+
+    kind: str
+    version: str
+    nonce: str
+    names: tuple[str, ...]
+    node: Any  # the Node message, or None
+    error: str | None  # error_detail's message
+    error_code: int
+    stream: int  # which stream, counted from 1
+    at: float  # seconds on Trio's clock
+
+    @property
+    def answer(self) -> str:
+        """What it is: "SUBSCRIBE" (no nonce yet), "ACK" or "NACK"; a changed subscription looks like an ACK."""
+        if self.error is not None:
+            return "NACK"
+        return "ACK" if self.nonce else "SUBSCRIBE"
+
+    def __str__(self) -> str:
+        version = f" v={self.version}" if self.version else ""
+        return f"{self.answer} {self.kind}{version} {','.join(sorted(self.names))}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One DiscoveryResponse as it was sent."""
+
+    kind: str
+    version: int
+    nonce: str
+    names: tuple[str, ...]
+    stream: int
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """What one client wants on one stream, and what it has been sent there."""
+
+    number: int
+    scope: trio.CancelScope
+    news: Mailbox[None] = field(default_factory=Mailbox)
+    wanted: dict[str, frozenset[str]] = field(default_factory=dict)  # by kind
+    sent: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    nonces: dict[str, str] = field(default_factory=dict)  # of the last response of each kind
+    wildcards: set[str] = field(default_factory=set)  # kinds whose first request named nothing: everything
+
+    def wants(self, kind: str, names: frozenset[str], nonce: str) -> None:
+        """A request's names count unless it answers an older response: then another request is on its way."""
+        if nonce and nonce != self.nonces.get(kind):
+            return
+        if not names and kind in _COMPLETE and kind not in self.wanted:
+            self.wildcards.add(kind)
+        if names:
+            self.wildcards.discard(kind)
+        self.wanted[kind] = names
+        if kind in self.sent and kind not in self.wildcards:
+            # A name that is dropped and asked for again is sent again.
+            self.sent[kind] = {name: raw for name, raw in self.sent[kind].items() if name in names}
+
+    def to_send(self, kind: str, resources: Mapping[str, protos.AnyProto]) -> dict[str, protos.AnyProto] | None:
+        """What a response should hold now, or None if there is nothing to say."""
+        if kind not in self.wanted:
+            return None
+        names = resources if kind in self.wildcards else self.wanted[kind]
+        have = {name: resources[name] for name in names if name in resources}
+        before = self.sent.get(kind)
+        if kind in _COMPLETE:
+            return have if before is None or before != {name: any.value for name, any in have.items()} else None
+        changed = {name: any for name, any in have.items() if before is None or before.get(name) != any.value}
+        return changed or None
+
+    def was_sent(self, kind: str, resources: Mapping[str, protos.AnyProto], nonce: str) -> None:
+        self.nonces[kind] = nonce
+        sent = {name: any.value for name, any in resources.items()}
+        self.sent[kind] = sent if kind in _COMPLETE else {**self.sent.get(kind, {}), **sent}
+
+
+class ManagementServer:
+    """Resources by name, served to every ADS stream that asks. `requests` and `responses` are the record."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.responses: list[Response] = []
+        self._resources: dict[str, dict[str, protos.AnyProto]] = {kind: {} for kind in _TYPE_URLS}
+        self._versions: dict[str, int] = dict.fromkeys(_TYPE_URLS, 0)
+        self._withheld: set[str] = set()
+        self._streams: list[_Stream] = []
+        self._opened = 0
+        self._heard = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(resources)} {kind}" for kind, resources in self._resources.items())
+        return f"<ManagementServer {counts}, {len(self._streams)} streams>"
+
+    # -- what it serves
+
+    def put(self, *resources: Mapping[str, Any] | Any) -> None:
+        """Add or replace resources, and push what changed.
+
+        Each is a message (a Listener, RouteConfiguration, Cluster or ClusterLoadAssignment), an Any of one,
+        or a dict in proto-JSON form with `@type`; `ValueError` names the field that is wrong. Resources of one type in
+        one call are one new version and one response.
+        """
+        changed: dict[str, dict[str, protos.AnyProto]] = {kind: {} for kind in _TYPE_URLS}
+        for resource in resources:
+            kind, name, packed = _packed(resource)
+            changed[kind][name] = packed
+        for kind, found in changed.items():
+            if found:
+                self._resources[kind].update(found)
+                self._versions[kind] += 1
+        self._push()
+
+    def remove(self, kind: str, *names: str) -> None:
+        """Remove resources of that kind ("LDS", "RDS", "CDS" or "EDS"); `KeyError` if one is not there."""
+        for name in names:
+            del self._resources[kind][name]
+        self._versions[kind] += 1
+        self._push()
+
+    def withhold(self, kind: str) -> None:
+        """Answer no more about that kind, until `release`."""
+        self._withheld.add(kind)
+
+    def release(self, kind: str) -> None:
+        self._withheld.discard(kind)
+        self._push()
+
+    def version(self, kind: str) -> int:
+        return self._versions[kind]
+
+    # -- where it serves
+
+    @asynccontextmanager
+    async def serve(self, address: str = "127.0.0.1:0", network: MemoryNetwork | None = None) -> AsyncIterator[str]:
+        """Listen while the block runs: on TCP, or at any address of an in-memory network. The value is the address."""
+        async with serve({PATH: self.handle}, address=address, network=network) as server:
+            yield server.address
+
+    async def handle(self, call: Call) -> None:
+        """The ADS method itself, for a server that has other methods too."""
+        self._opened += 1
+        stream = _Stream(self._opened, trio.CancelScope())
+        self._streams.append(stream)
+        self._heard.unpark_all()
+        try:
+            with stream.scope:
+                await self._converse(stream, call)
+        finally:
+            self._streams.remove(stream)
+            self._heard.unpark_all()
+
+    def drop_streams(self) -> None:
+        """End every ADS stream with OK, and keep listening."""
+        for stream in self._streams:
+            stream.scope.cancel()
+
+    @property
+    def streams(self) -> int:
+        """How many ADS streams are open."""
+        return len(self._streams)
+
+    async def _converse(self, stream: _Stream, call: Call) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send, stream, call, name=f"management/{stream.number}/send")
+            async for message in call:
+                self._note(stream, protos.DiscoveryRequest.FromString(message))
+            nursery.cancel_scope.cancel()
+
+    async def _send(self, stream: _Stream, call: Call) -> None:
+        while True:
+            for kind in _PUSH_ORDER:
+                response = self._compose(stream, kind)
+                if response is not None:
+                    await call.send(response.SerializeToString())
+            await stream.news.next()
+
+    def _push(self) -> None:
+        for stream in self._streams:
+            stream.news.put("push", None)
+
+    def _compose(self, stream: _Stream, kind: str) -> Any | None:
+        resources = stream.to_send(kind, self._resources[kind]) if kind not in self._withheld else None
+        if resources is None:
+            return None
+        nonce = f"n{len(self.responses) + 1}"
+        stream.was_sent(kind, resources, nonce)
+        self.responses.append(Response(kind, self._versions[kind], nonce, tuple(resources), stream.number))
+        return protos.DiscoveryResponse(
+            version_info=str(self._versions[kind]),
+            type_url=_TYPE_URLS[kind],
+            nonce=nonce,
+            resources=list(resources.values()),
+        )
+
+    def _note(self, stream: _Stream, message: Any) -> None:
+        request = _recorded(message, stream.number)
+        self.requests.append(request)
+        self._heard.unpark_all()
+        if request.kind in _TYPE_URLS:
+            stream.wants(request.kind, frozenset(request.names), request.nonce)
+            stream.news.put("request", None)
+
+    # -- waiting for what clients say
+
+    async def wait_for(self, wanted: Callable[[Request], bool]) -> Request:
+        """The first request, of those that came and those that will, for which `wanted` is true."""
+        looked = 0
+        while True:
+            for request in self.requests[looked:]:
+                if wanted(request):
+                    return request
+            looked = len(self.requests)
+            await self._heard.park()
+
+    async def wait_for_ack(self, kind: str, version: int | None = None) -> Request:
+        """The ACK of that version (the present one if None) or a newer one."""
+        return await self._answered("ACK", kind, version)
+
+    async def wait_for_nack(self, kind: str, version: int | None = None) -> Request:
+        """The NACK of that version (the present one if None) or a newer one; `.error` has the client's words."""
+        return await self._answered("NACK", kind, version)
+
+    async def wait_for_streams(self, count: int) -> None:
+        """Until exactly so many streams are open."""
+        while len(self._streams) != count:
+            await self._heard.park()
+
+    async def _answered(self, answer: str, kind: str, version: int | None) -> Request:
+        """By nonce: a NACK has the version that was accepted before, not the one it refuses."""
+        wanted = self._versions[kind] if version is None else version
+
+        def answers(request: Request) -> bool:
+            return request.answer == answer and request.kind == kind and self._refers_to(request) >= wanted
+
+        return await self.wait_for(answers)
+
+    def _refers_to(self, request: Request) -> int:
+        """The version of the response that a request answers; nonces count the responses from 1."""
+        number = request.nonce.removeprefix("n")
+        return self.responses[int(number) - 1].version if number.isdecimal() else -1
+
+
+def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:
+    """A resource in any of the forms that `put` takes: its kind, its name, and an Any."""
+    if isinstance(resource, Mapping):
+        resource = protos.from_json(resource)
+    packed = resource if isinstance(resource, protos.AnyProto) else protos.pack(resource)
+    kind = _KINDS.get(packed.type_url)
+    if kind is None:
+        raise ValueError(
+            f"{packed.type_url or 'a resource without @type'} is not served; the types are {', '.join(_KINDS)}"
+        )
+    message = _MESSAGES[kind].FromString(packed.value)
+    return kind, message.cluster_name if kind == "EDS" else message.name, packed
+
+
+def _recorded(message: Any, stream: int) -> Request:
+    failed = message.HasField("error_detail")
+    return Request(
+        kind=_KINDS.get(message.type_url, message.type_url),
+        version=message.version_info,
+        nonce=message.response_nonce,
+        names=tuple(message.resource_names),
+        node=message.node if message.HasField("node") else None,
+        error=message.error_detail.message if failed else None,
+        error_code=message.error_detail.code if failed else 0,
+        stream=stream,
+        at=trio.current_time(),
+    )
