@@ -91,8 +91,10 @@ def from_json(resource: Mapping[str, Any]) -> AnyProto:
     """
     try:
         return json_format.ParseDict(dict(resource), AnyProto())
-    except (json_format.ParseError, AttributeError, TypeError) as error:  # the latter two for a @type that is no text
+    except json_format.ParseError as error:
         raise ValueError(_where_and_what(str(error))) from None
+    except AttributeError:  # json_format splits whatever it finds there
+        raise ValueError(f"field:@type error:must be a text such as {TYPE_PREFIX}{type_name(Cluster)}") from None
 
 
 _NESTING = re.compile(r"Failed to parse (\S+) field: ")

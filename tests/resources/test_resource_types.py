@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trxds.resources
+from trxds.resources import protos
+from trxds.resources.cluster import Cluster
+from trxds.resources.types import CDS, EDS, LDS, RDS, RESOURCE_TYPES, ParseContext, Parsed, unwrap
+
+CLUSTER = protos.Cluster(
+    name="a",
+    type=protos.Cluster.EDS,
+    eds_cluster_config={"eds_config": {"ads": {}}},
+)
+
+
+def wrapped(**fields: Any) -> Any:
+    return protos.pack(protos.Resource(**fields))
+
+
+def test_types_are_known_by_their_urls_in_the_order_of_asking() -> None:
+    assert list(RESOURCE_TYPES.values()) == [LDS, RDS, CDS, EDS]
+    assert RESOURCE_TYPES["type.googleapis.com/envoy.config.cluster.v3.Cluster"] is CDS
+    assert [each.kind for each in RESOURCE_TYPES.values() if each.full_state] == ["LDS", "CDS"]
+
+
+def test_a_resource_may_come_in_a_wrapper() -> None:
+    inside = wrapped(name="a", resource=protos.pack(CLUSTER))
+    assert CDS.read(inside, ParseContext()) == CDS.read(protos.pack(CLUSTER), ParseContext())
+    assert unwrap(inside).name == "a" and unwrap(protos.pack(CLUSTER)).name is None
+
+
+def test_a_wrapper_that_is_empty_or_broken_is_an_error() -> None:
+    assert CDS.read(wrapped(name="a"), ParseContext()) == Parsed(
+        "a", None, ("No resource present in Resource proto wrapper",)
+    )
+    broken = wrapped()
+    broken.value = b"\xff"
+    assert CDS.read(broken, ParseContext()) == Parsed(None, None, ("Can't decode Resource proto wrapper",))
+
+
+def test_the_type_must_be_the_responses() -> None:
+    parsed = EDS.read(wrapped(name="a", resource=protos.pack(CLUSTER)), ParseContext())
+    assert parsed.name == "a" and parsed.value is None
+    assert parsed.errors == (f"incorrect resource type {CDS.type_url!r} (should be {EDS.type_url!r})",)
+
+
+@pytest.mark.parametrize("kind", RESOURCE_TYPES.values(), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\x05ab", b"\x0a\x01\xff"])
+def test_garbage_is_an_error_without_a_name(kind: Any, garbage: bytes) -> None:
+    assert kind.parse(garbage, ParseContext()) == Parsed(None, None, (f"Can't decode {kind.name} resource",))
+
+
+def test_garbage_in_a_wrapper_has_the_wrappers_name() -> None:
+    inner = protos.AnyProto(type_url=CDS.type_url, value=b"\xff")
+    assert CDS.read(wrapped(name="a", resource=inner), ParseContext()).name == "a"
+
+
+def test_a_complaint_lists_every_error() -> None:
+    assert CDS.complaint(("field:a error:x", "field:b error:y")) == (
+        "errors validating Cluster resource: [field:a error:x; field:b error:y]"
+    )
+
+
+def test_equal_resources_are_equal_values() -> None:
+    first, second = (CDS.read(protos.pack(CLUSTER), ParseContext()).value for _ in range(2))
+    assert isinstance(first, Cluster) and first == second and first is not second
+
+
+# -- proto-JSON
+
+
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        ({"name": "a"}, "field:@type error:@type is missing when parsing any message"),
+        ({"@type": 3}, "field:@type error:must be a text such as type.googleapis.com/envoy."),
+        ({"@type": "x/unknown.Type"}, "field:@type error:Can not find message descriptor by type_url: x/unknown.Type"),
+        (
+            {"@type": CDS.type_url, "nme": "a"},
+            'field:@type error:Message type "envoy.config.cluster.v3.Cluster" has no field named "nme"',
+        ),
+        (
+            {"@type": CDS.type_url, "eds_cluster_config": {"eds_config": {"adss": {}}}},
+            "field:eds_cluster_config.eds_config error:"
+            'Message type "envoy.config.core.v3.ConfigSource" has no field named "adss"',
+        ),
+        (
+            {"@type": CDS.type_url, "type": "EDSS"},
+            "field:type error:Invalid enum value EDSS for enum type envoy.config.cluster.v3.Cluster.DiscoveryType",
+        ),
+        (
+            {"@type": EDS.type_url, "endpoints": [{}, {"lb_endpoints": "x"}]},
+            "field:endpoints[1] error:repeated field lb_endpoints must be in [] which is x",
+        ),
+        (
+            {"@type": CDS.type_url, "eds_cluster_config": {"service_name": {}}},
+            "field:eds_cluster_config.service_name error:",
+        ),
+    ],
+)
+def test_a_bad_resource_in_json_form_names_its_field(resource: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        protos.from_json(resource)
+    assert str(caught.value).startswith(error)
+
+
+def test_packing_gives_the_same_bytes_each_time() -> None:
+    resource = {"@type": CDS.type_url, "name": "a", "metadata": {"filter_metadata": {x: {} for x in "dcba"}}}
+    message = protos.Cluster.FromString(protos.from_json(resource).value)
+    assert len({protos.pack(message).value for _ in range(5)}) == 1
+
+
+def test_generated_code_is_imported_by_one_file() -> None:
+    room = Path(trxds.resources.__file__).parent
+    importers = [
+        path.relative_to(room.parent).as_posix()
+        for path in room.parent.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if line.startswith(("from envoy", "import envoy", "from xds.", "from udpa."))
+    ]
+    assert set(importers) == {"resources/protos.py"}
