@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ messages_and_cuts = st.tuples(st.lists(st.binary(max_size=40), max_size=6), st.l
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     bounds = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [data[start:stop] for start, stop in itertools.pairwise(bounds)]
 
 
 def taken(deframer: Deframer) -> list[bytes]:

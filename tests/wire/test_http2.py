@@ -131,6 +131,18 @@ def test_the_end_alone_needs_no_window(pair: Pair) -> None:
     assert pair.to_server()[-1] == DataReceived(1, b"", 0, True)
 
 
+def test_the_end_alone_needs_no_window_even_if_that_is_negative() -> None:
+    client = Engine(client=True, options=OPTIONS)
+    stream_id = client.open_stream(REQUEST, [])
+    client.write(stream_id, memoryview(bytes(1000)), end=False, limit=10**6)
+    server = Engine(client=False, options=WireOptions(stream_window=100))
+    client.receive(server.take_outgoing())
+    assert client.stream_window(stream_id) < 0
+    client.take_outgoing()
+    client.write(stream_id, memoryview(b""), end=True, limit=10**6)
+    assert client.take_outgoing() == frame(0, stream_id, flags=1)
+
+
 def test_windows_given_back_are_heard_of(pair: Pair) -> None:
     stream_id = pair.client.open_stream(REQUEST, [])
     pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)

@@ -129,7 +129,8 @@ class Engine:
         self.control_unsent = 0
         """How many of them are neither headers nor data: what a peer can provoke."""
         self._h2.initiate_connection()
-        self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
+        if options.connection_window > _INITIAL_WINDOW:
+            self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
         self._collect(control=True)
 
     # -- in
@@ -198,18 +199,21 @@ class Engine:
     def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
         """Append as much of `data` as the windows and `limit` allow; returns how much that was.
 
-        When all of it went and `end` is true, our half of the stream ends with it.
+        When all of it went and `end` is true, our half of the stream ends with it. The end alone,
+        without data, needs no window.
         """
         size = len(data)
         room = min(size, limit, self._h2.local_flow_control_window(stream_id))
-        if size and room <= 0:
+        if not size and end:
+            self._h2.end_stream(stream_id)
+        elif room <= 0:
             return 0
         largest = self._h2.max_outbound_frame_size
-        for start in range(0, room or 1, largest):
+        for start in range(0, room, largest):
             stop = min(start + largest, room)
             self._h2.send_data(stream_id, data[start:stop], end_stream=end and stop == size)
         self._collect(control=False)
-        return room
+        return max(room, 0)
 
     def stream_window(self, stream_id: int) -> int:
         """How much this stream may send now, its connection's window apart; may be negative."""

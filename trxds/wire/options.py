@@ -15,6 +15,8 @@ class WireOptions:
 
     stream_window: int = 256 * 1024
     connection_window: int = 4 * 1024 * 1024
+    """At least 65,535, with which every HTTP/2 connection begins."""
+
     max_frame: int = 64 * 1024
     max_header_list: int = 64 * 1024
     max_concurrent_streams: int | None = None

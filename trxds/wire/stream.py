@@ -9,7 +9,7 @@ import trio
 from trxds.ground.metadata import EMPTY, Headers, Metadata, decode
 from trxds.ground.status import Status, StatusCode
 from trxds.wire.framing import PREFIX_SIZE
-from trxds.wire.http2 import ErrorCode, HeadersReceived
+from trxds.wire.http2 import DataReceived, ErrorCode, HeadersReceived
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.request import Request
 from trxds.wire.response import headers_problem, reset_status, trailers_status
@@ -25,7 +25,7 @@ class ClientStream(MessageStream):
     it is over calls `cancel()`.
     """
 
-    __slots__ = ("_headers_lot", "_initial", "_trailing", "refused", "request", "status", "trailers_only")
+    __slots__ = ("_headers_lot", "_initial", "_single", "_trailing", "refused", "request", "status", "trailers_only")
 
     _link: Connection
 
@@ -39,6 +39,7 @@ class ClientStream(MessageStream):
         """The server certainly did not process the call: it may be sent again elsewhere."""
         self._initial: Headers | Metadata | None = None
         self._trailing: Headers | Metadata = EMPTY
+        self._single = False  # the caller wants one message and the status
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
     def __repr__(self) -> str:
@@ -98,7 +99,9 @@ class ClientStream(MessageStream):
         Wakes its caller once. None if the call failed; a second message, or OK without one, is
         the server's mistake and makes the status INTERNAL.
         """
-        await self._wait_hungrily(self._answered)
+        self._single = True
+        self._check_single()
+        await self._wait_hungrily(self._is_over)
         message = self.receive_nowait()
         if self.status is not None and self.status.ok:
             if message is None:
@@ -107,13 +110,21 @@ class ClientStream(MessageStream):
                 self.status = _SECOND_MESSAGE
         return message if self.status is not None and self.status.ok else None
 
-    def _answered(self) -> bool:
+    def _is_over(self) -> bool:
+        return self.status is not None
+
+    def _check_single(self) -> None:
+        # Any byte of a second message will do: its end might never come, for want of window.
         messages = self._arrived.messages
         if self.status is None and messages and self._arrived.buffered > PREFIX_SIZE + len(messages[0]):
             self._abort(_SECOND_MESSAGE)
-        return self.status is not None
 
     # -- what the connection reads
+
+    def accept(self, event: DataReceived) -> None:
+        super().accept(event)
+        if self._single:
+            self._check_single()
 
     def accept_headers(self, event: HeadersReceived) -> None:
         """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""

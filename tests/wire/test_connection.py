@@ -1,0 +1,524 @@
+"""What a connection does with streams, queues, GOAWAY and loss; the server is moved by hand."""
+
+from __future__ import annotations
+
+import h2.events
+import pytest
+import trio
+from h2.settings import SettingCodes
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.ground.status import OK, Status, StatusCode
+from trxds.testing.network import memory_stream_pair
+from trxds.wire.connection import Connection
+from trxds.wire.options import WireOptions
+from trxds.wire.stream import ClientStream
+
+
+async def answered(stream: ClientStream) -> tuple[bytes | None, Status | None]:
+    return await stream.receive_only(), stream.status
+
+
+# -- calls
+
+
+async def test_a_unary_call(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    assert stream.send_nowait(b"add sku", end=True)
+    stream_id = await server.request()
+    await server.answer(stream_id, b"added", [("grpc-status", "0"), ("cost", "3")])
+    assert await stream.receive_only() == b"added"
+    assert stream.status == OK
+    assert stream.initial_metadata == ()
+    assert stream.trailing_metadata == (("cost", "3"),)
+
+
+async def test_headers_and_message_leave_in_one_write(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    await wait_all_tasks_blocked()
+    await server.read()
+    server.seen.clear()
+    connection.open_stream(request_()).send_nowait(b"x", end=True)
+    await server.read()
+    kinds = [type(event) for event in server.seen]
+    assert kinds == [h2.events.RequestReceived, h2.events.DataReceived, h2.events.StreamEnded]
+
+
+async def test_an_answer_in_pieces_wakes_a_unary_call_once(wire, request_, autojump_clock, nursery) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream.send_nowait(b"x", end=True)
+    steps: list[object] = []
+
+    class Steps(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            if task.name == "caller":
+                steps.append(task)
+
+    nursery.start_soon(stream.receive_only, name="caller")
+    stream_id = await server.request()
+    await wait_all_tasks_blocked()
+    trio.lowlevel.add_instrument(instrument := Steps())
+    await server.answer(stream_id, b"y")
+    await wait_all_tasks_blocked()
+    trio.lowlevel.remove_instrument(instrument)
+    assert len(steps) == 1
+
+
+async def test_the_request_says_what_grpc_wants_to_hear(wire, request_) -> None:
+    connection, server = await wire()
+    connection.open_stream(request_(metadata=[(b"user", b"7")], deadline=trio.current_time() + 2.5))
+    event = await server.next(h2.events.RequestReceived)
+    headers = dict(event.headers)
+    timeout = headers.pop("grpc-timeout")
+    assert timeout.endswith("u") and 2.0 < int(timeout[:-1]) / 1e6 <= 2.5
+    assert headers.pop("user-agent").startswith("grpc-python-trxds/")
+    assert headers == {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/shop.Cart/Add",
+        ":authority": "shop",
+        "te": "trailers",
+        "content-type": "application/grpc",
+        "user": "7",
+    }
+
+
+async def test_one_task_sends_while_another_receives(wire, request_, autojump_clock, nursery) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    received: list[bytes] = []
+
+    async def receive() -> None:
+        while (message := await stream.receive()) is not None:
+            received.append(message)
+
+    nursery.start_soon(receive)
+    for number in range(3):
+        assert await stream.send(b"%d" % number)
+    stream.end()
+    stream_id = await server.request()
+    await server.request_end(stream_id)
+    await server.answer(stream_id, b"bye")
+    await wait_all_tasks_blocked()
+    assert received == [b"bye"] and stream.status == OK
+
+
+async def test_two_tasks_may_not_receive_at_once(wire, request_, autojump_clock, nursery) -> None:
+    connection, _ = await wire()
+    stream = connection.open_stream(request_())
+    nursery.start_soon(stream.receive)
+    await wait_all_tasks_blocked()
+    with pytest.raises(trio.BusyResourceError):
+        await stream.receive()
+
+
+async def test_the_commit_is_told_by_the_reader_before_anyone_receives(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    told: list[str] = []
+    stream = connection.open_stream(request_(on_headers=lambda: told.append("committed")))
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc"), ("set-cookie", "a=b")])
+    await server.flush()
+    await stream.wait_headers()
+    assert told == ["committed"] and stream.initial_metadata == (("set-cookie", "a=b"),)
+
+
+async def test_a_trailers_only_answer_does_not_commit(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    told: list[str] = []
+    stream = connection.open_stream(request_(on_headers=lambda: told.append("committed")))
+    stream_id = await server.request()
+    trailers = [(":status", "200"), ("grpc-status", "5"), ("grpc-message", "no%20cart")]
+    server.h2.send_headers(stream_id, trailers, end_stream=True)
+    await server.flush()
+    await stream.wait_headers()
+    assert stream.status == Status(StatusCode.NOT_FOUND, "no cart")
+    assert stream.trailers_only and stream.initial_metadata is None and told == []
+
+
+async def test_messages_that_came_before_a_failure_are_delivered_first(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.answer(await server.request(), b"first", [("grpc-status", "13")])
+    assert await stream.receive() == b"first"
+    assert await stream.receive() is None
+    assert stream.status == Status(StatusCode.INTERNAL)
+
+
+async def test_a_second_message_is_one_too_many_for_a_unary_call(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    server.h2.send_data(stream_id, b"\0\0\0\0\1a\0\0\0\0\1b")
+    await server.flush()
+    assert await answered(stream) == (
+        None,
+        Status(StatusCode.INTERNAL, "the server sent a second message where the method has one"),
+    )
+    assert (await server.next(h2.events.StreamReset)).stream_id == stream_id
+
+
+async def test_ok_without_a_message_is_no_answer_to_a_unary_call(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("grpc-status", "0")], end_stream=True)
+    await server.flush()
+    assert await answered(stream) == (None, Status(StatusCode.INTERNAL, "the server said OK, but sent no message"))
+
+
+async def test_ok_in_the_middle_of_a_message_is_not_ok(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    server.h2.send_data(stream_id, b"\0\0\0\0\5abc")
+    server.h2.send_headers(stream_id, [("grpc-status", "0")], end_stream=True)
+    await server.flush()
+    assert await stream.receive() is None
+    assert stream.status == Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+
+
+async def test_a_message_above_the_limit_ends_the_stream_and_tells_the_server(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_(max_receive_size=10))
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    server.h2.send_data(stream_id, b"\0\0\0\0\x0b")
+    await server.flush()
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.RESOURCE_EXHAUSTED
+    assert (await server.next(h2.events.StreamReset)).error_code == 8
+
+
+async def test_a_status_before_the_request_has_ended_stops_the_request(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await stream.send(b"x")
+    stream_id = await server.request()
+    await server.answer(stream_id, b"enough")
+    assert await stream.receive() == b"enough"
+    assert not await stream.send(b"y")
+    assert (await server.next(h2.events.StreamReset)).error_code == 0
+
+
+# -- cancelling
+
+
+async def test_cancel_resets_the_stream_and_is_idempotent(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    stream.cancel()
+    stream.cancel()
+    assert stream.status.code is StatusCode.CANCELLED and connection.stream_count == 0
+    reset = await server.next(h2.events.StreamReset)
+    assert (reset.stream_id, reset.error_code) == (stream_id, 8)
+
+
+async def test_cancel_wakes_whoever_waits_on_the_stream(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire()
+    stream = connection.open_stream(request_())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.receive)
+        nursery.start_soon(stream.wait_headers)
+        nursery.start_soon(stream.send, bytes(10**6))
+        await wait_all_tasks_blocked()
+        stream.cancel()
+
+
+async def test_a_receiver_that_was_cancelled_loses_no_message(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    with trio.move_on_after(1):
+        await stream.receive()
+    await server.answer(await server.request(), b"late")
+    assert await stream.receive() == b"late"
+
+
+async def test_a_send_that_was_cancelled_still_goes_out_whole(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    with trio.move_on_after(1):
+        await stream.send(bytes(200_000))
+    stream_id, size = await server.request(), 0
+    stream.end()
+    while size < 200_005:
+        data = await server.next(h2.events.DataReceived)
+        size += len(data.data)
+        server.h2.acknowledge_received_data(data.flow_controlled_length, stream_id)
+        await server.flush()
+    await server.request_end(stream_id)
+
+
+async def test_a_cancelled_stream_sends_nothing_more_and_its_neighbour_does(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    first, second = connection.open_stream(request_()), connection.open_stream(request_())
+    with trio.move_on_after(1):
+        await first.send(bytes(10**6))  # takes the connection's whole window
+    second.send_nowait(b"me too", end=True)
+    first.cancel()
+    await wait_all_tasks_blocked()
+    server.h2.increment_flow_control_window(100)
+    await server.flush()
+    await server.request()
+    assert await server.request() == second.id
+    await server.request_end(second.id)
+
+
+# -- resets
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (0, StatusCode.INTERNAL),
+        (1, StatusCode.INTERNAL),
+        (2, StatusCode.INTERNAL),
+        (7, StatusCode.UNAVAILABLE),
+        (8, StatusCode.CANCELLED),
+        (11, StatusCode.RESOURCE_EXHAUSTED),
+        (12, StatusCode.PERMISSION_DENIED),
+        (99, StatusCode.INTERNAL),
+    ],
+)
+async def test_a_reset_becomes_a_status(wire, request_, autojump_clock, code, status) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    server.h2.reset_stream(await server.request(), code)
+    await server.flush()
+    assert await stream.receive() is None
+    assert stream.status.code is status and stream.refused is (code == 7)
+
+
+async def test_a_server_that_gives_up_at_the_deadline_means_the_deadline(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_(deadline=trio.current_time() + 1))
+    stream_id = await server.request()
+    await trio.sleep(1)
+    server.h2.reset_stream(stream_id, 8)
+    await server.flush()
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.DEADLINE_EXCEEDED
+
+
+# -- the queue
+
+
+async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    streams = [connection.open_stream(request_(f"/s/{number}")) for number in range(3)]
+    assert [stream.opened for stream in streams] == [True, False, False]
+    for stream in streams:
+        stream.send_nowait(b"x", end=True)
+    for number, stream in enumerate(streams):
+        event = await server.next(h2.events.RequestReceived)
+        assert dict(event.headers)[":path"] == f"/s/{number}"
+        await server.answer(event.stream_id, b"y")
+        assert await stream.receive_only() == b"y"
+    assert server.h2.open_inbound_streams == 0
+
+
+async def test_a_limit_that_rises_opens_what_waits(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    stream = connection.open_stream(request_())
+    assert not stream.opened
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+    await server.flush()
+    assert await stream.wait_open()
+
+
+async def test_the_timeout_is_computed_when_the_call_leaves_the_queue(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    connection.open_stream(request_(deadline=trio.current_time() + 10))
+    await trio.sleep(7)
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+    await server.flush()
+    event = await server.next(h2.events.RequestReceived)
+    assert dict(event.headers)["grpc-timeout"] == "3000000u"
+
+
+async def test_a_call_cancelled_in_the_queue_sends_nothing(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    first, second, third = (connection.open_stream(request_(path)) for path in ("/s/1", "/s/2", "/s/3"))
+    second.cancel()
+    await server.answer(await server.request())
+    event = await server.next(h2.events.RequestReceived)
+    assert dict(event.headers)[":path"] == "/s/3"
+    assert first.status == OK and not await second.wait_open() and third.opened
+
+
+# -- goodbyes
+
+
+async def test_after_a_goaway_old_streams_finish_and_the_connection_ends(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.transport_data = server.h2.close_connection(last_stream_id=stream_id)
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert connection.open_stream(request_()) is None
+    assert connection.error == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: GOAWAY NO_ERROR")
+    server.h2.state_machine.state = h2.connection.ConnectionState.SERVER_OPEN  # h2 would send no more
+    await server.answer(stream_id, b"still here")
+    assert await stream.receive_only() == b"still here"
+    await wait_all_tasks_blocked()
+    assert connection.over is not None
+
+
+async def test_a_goaway_refuses_what_the_server_has_not_seen(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 2})
+    first, second, queued = (connection.open_stream(request_()) for _ in range(3))
+    server.h2.close_connection(11, b"too_many_pings", last_stream_id=first.id)
+    await server.flush()
+    assert not await queued.wait_open()
+    assert first.status is None
+    assert second.refused and queued.refused
+    assert second.status == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: GOAWAY ENHANCE_YOUR_CALM: too_many_pings")
+
+
+async def test_draining_is_told_before_anybody_is_refused(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    seen: list[tuple[object, object]] = []
+    connection.on_draining = lambda: seen.append((connection.open_stream(request_()), stream.status))
+    server.h2.close_connection(last_stream_id=0)
+    await server.flush()
+    await stream.receive()
+    assert seen == [(None, None)] and stream.refused
+
+
+async def test_retiring_waits_for_the_last_stream(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    connection.retire()
+    assert connection.open_stream(request_()) is None and connection.over is None
+    await server.answer(await server.request(), b"done")
+    assert await stream.receive_only() == b"done"
+    await server.next(h2.events.ConnectionTerminated)
+    assert connection.over is not None
+
+
+async def test_closing_fails_every_stream_now(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    streams = [connection.open_stream(request_()) for _ in range(2)]
+    closed = Status(StatusCode.CANCELLED, "channel closed")
+    connection.close(closed)
+    assert [stream.status for stream in streams] == [closed, closed]
+
+
+async def test_closing_does_not_wait_for_a_peer_that_does_not_read(autojump_clock, request_) -> None:
+    ours, _ = memory_stream_pair(capacity=10)
+    connection = Connection(ours, peer="stuck")
+    with trio.fail_after(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            await wait_all_tasks_blocked()
+            connection.close(Status(StatusCode.CANCELLED))
+
+
+async def test_a_lost_connection_fails_its_streams_and_names_the_peer(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.request()
+    server.transport.cut()
+    assert await stream.receive() is None
+    text = "10.0.0.1:443: connection lost: [Errno 104] Connection reset by peer"
+    assert stream.status == Status(StatusCode.UNAVAILABLE, text)
+    assert not stream.refused and connection.error == stream.status
+
+
+async def test_the_peers_eof_is_the_end(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.request()
+    await server.transport.aclose()
+    assert await stream.receive() is None
+    assert stream.status == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: connection closed by the peer")
+
+
+async def test_a_stream_whose_headers_never_left_may_be_sent_again(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(capacity=400)
+    stuck = connection.open_stream(request_())
+    stuck.send_nowait(bytes(1000))
+    await wait_all_tasks_blocked()  # the writer is in the middle of this
+    unwritten = connection.open_stream(request_())
+    server.transport.cut()
+    await unwritten.receive()
+    assert unwritten.refused and not stuck.refused
+
+
+async def test_garbage_is_the_peers_fault_and_says_so(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.request()
+    await server.transport.send_all(b"\xff" * 100)
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.UNAVAILABLE
+    assert stream.status.message.startswith("10.0.0.1:443: FRAME_SIZE_ERROR: frame of 16777215 bytes")
+
+
+async def test_a_peer_of_another_protocol_is_never_ready(autojump_clock) -> None:
+    ours, theirs = memory_stream_pair()
+    connection = Connection(ours, peer="web:80")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        await theirs.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        assert not await connection.wait_ready()
+    assert "web:80" in str(connection.error) and "HTTP/1" in str(connection.error)
+
+
+async def test_nothing_is_left_when_run_is_cancelled(autojump_clock, request_) -> None:
+    ours, theirs = memory_stream_pair()
+    connection = Connection(ours, peer="there")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        stream = connection.open_stream(request_())
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert stream.status == Status(StatusCode.UNAVAILABLE, "there: the connection was shut down")
+    with pytest.raises(trio.ClosedResourceError):
+        await ours.receive_some()
+    with pytest.raises(trio.BrokenResourceError):
+        await theirs.send_all(b"x")
+
+
+async def test_open_streams_are_few_words(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire()
+    stream = connection.open_stream(request_())
+    assert repr(connection) == "<Connection 10.0.0.1:443 open, 1 streams>"
+    assert repr(stream) == "<ClientStream 1 /shop.Cart/Add at 10.0.0.1:443: open>"
+    stream.cancel()
+    assert repr(stream) == "<ClientStream 1 /shop.Cart/Add at 10.0.0.1:443: CANCELLED: cancelled by the client>"
+
+
+# -- bounds
+
+
+async def test_a_peer_that_provokes_answers_and_reads_none_is_not_read(autojump_clock, nursery) -> None:
+    options = WireOptions(control_bound=1000, control_limit=100_000)
+    ours, theirs = memory_stream_pair(capacity=1000)
+    connection = Connection(ours, peer="flood", options=options)
+    nursery.start_soon(connection.run)
+    await theirs.send_all(b"\0\0\0\4\0\0\0\0\0")
+    sent = 0
+    with trio.move_on_after(5):
+        while True:
+            await theirs.send_all(b"\0\0\x08\6\0\0\0\0\0" + bytes(8))
+            sent += 17
+    assert sent < 10_000 and connection.over is None
+    assert connection.engine.control_unsent < 3000
+
+
+async def test_a_flood_beyond_the_limit_ends_the_connection(autojump_clock, nursery) -> None:
+    options = WireOptions(control_bound=1000, control_limit=2000)
+    ours, theirs = memory_stream_pair(capacity=10_000)
+    connection = Connection(ours, peer="flood", options=options)
+    nursery.start_soon(connection.run)
+    await theirs.send_all(b"\0\0\0\4\0\0\0\0\0" + (b"\0\0\x08\6\0\0\0\0\0" + bytes(8)) * 500)
+    await wait_all_tasks_blocked()
+    assert connection.over is not None and "control frames" in connection.over.message
