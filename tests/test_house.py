@@ -25,7 +25,6 @@ SHELLS = frozenset(
         "affinity/sweep.py",
         "config/clusters.py",
         "config/resolver.py",
-        "config/watcher.py",
         "ground/channels.py",
         "ground/lifetime.py",
         "lb/node.py",

@@ -122,3 +122,15 @@ def test_what_is_no_yaml_or_no_list_is_refused_by_line(text: str) -> None:
 
 def test_an_empty_file_serves_nothing() -> None:
     assert read("") == read("[]")
+
+
+def test_what_only_the_whole_shows_is_told_of_the_resource() -> None:
+    text = f"""\
+    - '@type': {CLUSTER}
+      name: a
+      type: EDS
+      cluster_type: {{name: b}}
+    """
+    (found,) = problems_of(text)
+    assert found.startswith("line 1: ")
+    assert "oneof" in found

@@ -9,9 +9,15 @@ import click
 import trio
 from rich.console import Console
 
+import trxds
+
+from .demo.run import run_demo
+from .demo.screen import show_verdict, watching
+from .plane import serve_file
+
 
 @click.group()
-@click.version_option(package_name="trxds")
+@click.version_option(trxds.__version__, prog_name="trxds")
 def main() -> None:
     """Tools for proxyless gRPC with xDS."""
 
@@ -25,9 +31,6 @@ def demo(seconds: float, without_session_filter: bool) -> None:
     Starts a control plane and six backends on loopback, sends traffic with and without sessions, changes
     everything, and exits 0 only if no RPC failed and no session moved without need.
     """
-    from .demo.run import run_demo  # here, so that --help need not load the runtime
-    from .demo.screen import show_verdict, watching
-
     console = Console()
     with watching(console) as screen:
         verdict = trio.run(run_demo, seconds, not without_session_filter, screen)
@@ -44,8 +47,6 @@ def plane(file: Path, port: int) -> None:
     Each resource is in proto-JSON form with its @type. A bad FILE is reported by line and field, and what was
     good last goes on being served.
     """
-    from .plane import serve_file
-
     good = True
     try:
         good = trio.run(serve_file, file, port, click.echo)

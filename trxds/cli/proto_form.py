@@ -52,7 +52,7 @@ class Form:
         self._loader = loader
 
     def value_of(self, node: yaml.Node) -> Any:
-        return self._loader.construct_object(node, deep=True)  # type: ignore[no-untyped-call]
+        return self._loader.construct_object(node, deep=True)
 
     def packed(self, place: Place) -> Iterator[Problem]:
         """A message that names its own type: the fields of an Any stand beside its `@type`."""
@@ -96,18 +96,17 @@ class Form:
     def _field(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
         if self.value_of(place.node) is None:
             return  # null is an unset field, as in proto JSON
-        if _is_map(field):
-            yield from self._map(place, field)
+        if (value_field := _map_value(field)) is not None:
+            yield from self._map(place, value_field)
         elif field.is_repeated:
             yield from self._list(place, field)
         else:
             yield from self._single(place, field)
 
-    def _map(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+    def _map(self, place: Place, value_field: FieldDescriptor) -> Iterator[Problem]:
         if not isinstance(place.node, yaml.MappingNode):
             yield place.problem("must be a mapping")
             return
-        value_field = field.message_type.fields_by_name["value"]
         for key, value in place.node.value:
             yield from self._single(place.below(str(key.value), value), value_field)
 
@@ -123,7 +122,8 @@ class Form:
             yield from self.message(place, field.message_type)
             return
         value = [self.value_of(place.node)] if field.is_repeated else self.value_of(place.node)
-        yield from _refusal(place, field.containing_type, {field.name: value})
+        if field.containing_type is not None:
+            yield from _refusal(place, field.containing_type, {field.name: value})
 
     def _parsed_alone(self, place: Place, message: Descriptor) -> Iterator[Problem]:
         """A type with a JSON form of its own: a duration, a wrapped number, a struct."""
@@ -153,8 +153,10 @@ def _is_plain(message: Descriptor) -> bool:
     return not message.full_name.startswith("google.protobuf.")
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+def _map_value(field: FieldDescriptor) -> FieldDescriptor | None:
+    """What a map field's values are; None for a field that is no map."""
+    entry = field.message_type
+    return entry.fields_by_name["value"] if entry is not None and entry.GetOptions().map_entry else None
 
 
 def _field_of(message: Descriptor, name: str) -> FieldDescriptor | None:

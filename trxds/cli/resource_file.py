@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from trxds.resources.protos import from_json
 from trxds.resources.types import RESOURCE_TYPES
 
 from .proto_form import Form, Place, Problem
@@ -42,7 +43,7 @@ def _read(loader: yaml.SafeLoader) -> Reading:
     problems: list[Problem] = []
     for place in _resources(loader, problems):
         value = form.value_of(place.node)  # first, because it resolves anchors and merge keys in place
-        found = list(form.packed(place)) or list(_identity(place, value, lines))
+        found = list(form.packed(place)) or list(_identity(place, value, lines)) or _refusal(place, value)
         problems += found
         if not found:
             resources[_key(value)] = value
@@ -69,6 +70,15 @@ def _identity(place: Place, value: dict[str, Any], lines: dict[tuple[str, str], 
         yield place.problem("the resource has no name")
     elif (line := lines.setdefault(_key(value), place.node.start_mark.line + 1)) != place.node.start_mark.line + 1:
         yield place.problem(f"{_key(value)[1]!r} is there already, on line {line}")
+
+
+def _refusal(place: Place, value: dict[str, Any]) -> list[Problem]:
+    """What concerns several fields at once, such as two of a oneof, shows only when the whole is packed."""
+    try:
+        from_json(value)
+    except ValueError as error:
+        return [place.problem(str(error))]
+    return []
 
 
 def _key(value: dict[str, Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Servers and a network for tests: ours, the demo's, and those of programs that use trxds.
+"""Servers, a control plane and a network for tests: ours, the demo's, and those of programs that use trxds.
 
     from trxds.testing import serve, unary
 
@@ -8,17 +8,20 @@
     async with serve({"/pkg.Greeter/Hello": unary(hello)}) as server:
         ...  # server.address is 127.0.0.1 and a free port
 
-With `network=MemoryNetwork()` and an address of your choice nothing leaves the process, and a
-whole story runs on Trio's MockClock.
+`ManagementServer` is the control plane, and `trxds.testing.resources` makes its resources in short
+form. With `network=MemoryNetwork()` and an address of your choice nothing leaves the process, and
+a whole story runs on Trio's MockClock.
 """
 
 from .call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from .management import ManagementServer
 from .network import MemoryNetwork
 from .server import Server, serve
 
 __all__ = [
     "Call",
     "Handler",
+    "ManagementServer",
     "MemoryNetwork",
     "Server",
     "bidi_streaming",

@@ -1,0 +1,141 @@
+"""`trxds plane`: the file's resources are served, changes are pushed, and a bad file changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from click.testing import CliRunner
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+from trxds.cli.main import main
+from trxds.cli.plane import Look, Served, serve_file
+from trxds.cli.resource_file import read
+from trxds.testing import Call, ManagementServer, resources, serve, unary
+
+METHOD = "/shop.Cart/Add"
+
+
+def reading_of(*found: dict[str, Any]) -> Any:
+    return read(json.dumps(found))
+
+
+def write(file: Path, *found: dict[str, Any]) -> None:
+    """As an editor does it: whole, and by renaming."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(found), "utf-8")
+    os.replace(fresh, file)
+
+
+def shop_at(address: str) -> list[dict[str, Any]]:
+    return [
+        resources.listener("shop", routes="r"),
+        resources.routes("r", resources.route("cart")),
+        resources.cluster("cart"),
+        resources.endpoints("cart", resources.locality(address)),
+    ]
+
+
+def test_a_change_is_told_as_the_difference() -> None:
+    served = Served(ManagementServer())
+    a, b, c = (resources.cluster(name) for name in "abc")
+    assert served.become(reading_of(a, b)) == "serving 2 resources: 2 new or changed, 0 removed"
+    assert served.become(reading_of(a, c)) == "serving 2 resources: 1 new or changed, 1 removed"
+
+
+def test_an_unchanged_file_is_no_news(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    write(file, resources.cluster("a"))
+    look = Look(file)
+    assert look.news() == reading_of(resources.cluster("a"))
+    assert look.news() is None
+
+
+def test_a_file_that_is_away_for_a_moment_is_no_news(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    write(file, resources.cluster("a"))
+    look = Look(file)
+    look.news()
+    file.unlink()
+    assert look.news() is None
+    write(file, resources.cluster("b"))
+    assert look.news() == reading_of(resources.cluster("b"))
+
+
+def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_bytes(b"\xff\xfe\xff")
+    (problem,) = Look(file).news().problems
+    assert str(problem).startswith("line 1: ")
+
+
+def test_a_file_that_is_bad_from_the_start_ends_the_command_with_its_problems(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text("- name: a\n", "utf-8")
+    result = CliRunner().invoke(main, ["plane", str(file)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        f"{file}: line 1: '@type' is missing",
+        f"{file}: 1 problems; nothing to serve",
+    ]
+
+
+class Said:
+    """What the command printed, line by line, to be waited for."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._more = trio.Event()
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+        self._more.set()
+        self._more = trio.Event()
+
+    async def wait_for(self, text: str) -> str:
+        with trio.fail_after(10):
+            while True:
+                found = [line for line in self.lines if text in line]
+                if found:
+                    return found[0]
+                await self._more.wait()
+
+
+@asynccontextmanager
+async def cart_that_answers(name: bytes) -> AsyncIterator[str]:
+    async def answer(request: bytes, call: Call) -> bytes:
+        return name
+
+    async with serve({METHOD: unary(answer)}) as server:
+        yield server.address
+
+
+async def test_a_good_change_reaches_clients_and_a_bad_one_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    said = Said()
+    async with cart_that_answers(b"old") as old, cart_that_answers(b"new") as new, trio.open_nursery() as nursery:
+        write(file, *shop_at(old))
+        nursery.start_soon(serve_file, file, 0, said.say)
+        line = await said.wait_for("GRPC_XDS_BOOTSTRAP_CONFIG=")
+        bootstrap = json.loads(line.partition("=")[2].strip("'"))
+        async with trxds.open_channel("xds:///shop", bootstrap=bootstrap) as channel:
+            add = channel.method(METHOD)
+            assert await add(b"", timeout=10) == b"old"
+
+            file.write_text("- nonsense", "utf-8")
+            assert await said.wait_for("line 1: must be a mapping with '@type'")
+            assert await said.wait_for("what was good last is still served")
+            assert await add(b"", timeout=10) == b"old"
+
+            write(file, *shop_at(new))
+            await said.wait_for("serving 4 resources: 1 new or changed, 0 removed")
+            with trio.fail_after(10):
+                while await add(b"", timeout=10) != b"new":
+                    await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()

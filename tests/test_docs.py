@@ -1,0 +1,93 @@
+"""What the documents show runs, and what they name is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from trxds.testing import Call, ManagementServer, resources, serve
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)`")
+
+
+def blocks() -> list[pytest.param]:
+    """Every Python block, under the name of its document and its number among all that document's blocks."""
+    return [
+        pytest.param(text, id=f"{document.name}-{number}")
+        for document in DOCUMENTS
+        for number, (language, text) in enumerate(BLOCK.findall(document.read_text("utf-8")), 1)
+        if language == "python"
+    ]
+
+
+PROGRAMS = [block for block in blocks() if "def test_" not in block.values[0]]
+TESTS = [block for block in blocks() if "def test_" in block.values[0]]
+
+
+async def echo(call: Call) -> None:
+    async for message in call:
+        await call.send(message)
+
+
+@asynccontextmanager
+async def documented_world() -> AsyncIterator[dict[str, str]]:
+    """The services that the documents call, and the environment in which a client finds them."""
+    plane = ManagementServer()
+    async with serve(fallback=echo) as first, serve(fallback=echo) as second, plane.serve() as address:
+        plane.put(
+            resources.listener("greeter", routes="r"),
+            resources.listener("shop", routes="r", filters=[resources.stateful_session()]),
+            resources.routes("r", resources.route("c")),
+            resources.cluster("c"),
+            resources.endpoints("c", resources.locality(first.address, second.address)),
+        )
+        yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(resources.bootstrap(address))}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_program_of_the_documents_runs(program: str) -> None:
+    async with documented_world() as environ:
+        with trio.fail_after(30):
+            done = await trio.run_process(
+                [sys.executable, "-W", "error", "-c", program],
+                env={**environ, "PYTHONPATH": str(ROOT)},
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_test_of_the_documents_passes(test: str, tmp_path: Path) -> None:
+    (tmp_path / "test_documented.py").write_text(test, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", "trio_mode=true", "--rootdir", tmp_path, tmp_path],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_what_a_document_names_is_there(document: Path) -> None:
+    text = document.read_text("utf-8")
+    named = {document.parent / link for link in LINK.findall(text)} | {ROOT / path for path in PATH.findall(text)}
+    assert sorted(str(path) for path in named if not path.exists()) == []

@@ -1,0 +1,35 @@
+"""Each example runs by itself and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+PRINTED = {
+    "hello.py": ["Hello, you"],
+    "sticky_session.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
+    "trio_service.py": ["apples: 2.50", "bread: 3.10", "unicorns: no price"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED))
+def test_an_example_runs_by_itself(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines()), done.stderr) == (0, PRINTED[name], "")
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(PRINTED)
