@@ -1,0 +1,122 @@
+"""The cookie's forms, both ways (A55, A60; OBSERVED §1)."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.affinity.cookie import SessionCookie, decode, encode, find, path_matches, set_cookie
+from trxds.resources.filters import CookieConfig
+
+ADDRESS = "127.201.0.2:50051"
+NOW = 1_800_000_000.0
+
+
+def b64(text):
+    return base64.b64encode(text if isinstance(text, bytes) else text.encode()).decode()
+
+
+def envoy(address, expires=None):
+    """Envoy's message, by hand."""
+    data = b"\x0a" + bytes([len(address)]) + address.encode()
+    if expires is not None:
+        data += b"\x10"
+        while expires > 0x7F:
+            data += bytes([expires & 0x7F | 0x80])
+            expires >>= 7
+        data += bytes([expires])
+    return b64(data)
+
+
+def test_it_is_written_as_the_cpp_client_writes_it():
+    assert encode(ADDRESS, "a") == "MTI3LjIwMS4wLjI6NTAwNTE7YQ=="
+
+
+@pytest.mark.parametrize(
+    ("value", "cookie"),
+    [
+        ("MTI3LjIwMS4wLjI6NTAwNTE7YQ==", SessionCookie(ADDRESS, "a")),
+        ("MTI3LjIwMS4wLjI6NTAwNTE7YQ", SessionCookie(ADDRESS, "a")),
+        ('"MTI3LjIwMS4wLjI6NTAwNTE7YQ=="', SessionCookie(ADDRESS, "a")),
+        (" MTI3LjIwMS4wLjI6NTAwNTE7YQ== ", SessionCookie(ADDRESS, "a")),
+        (b64(f"{ADDRESS};cluster:a"), SessionCookie(ADDRESS, "a")),
+        (b64(f'{ADDRESS};"a"'), SessionCookie(ADDRESS, "a")),
+        (b64(f"{ADDRESS};a;b"), SessionCookie(ADDRESS, "a;b")),
+        (b64(f"{ADDRESS},[::1]:1;a"), SessionCookie(f"{ADDRESS},[::1]:1", "a")),
+        (b64(ADDRESS), SessionCookie(ADDRESS)),
+        (b64(f"{ADDRESS};"), SessionCookie(ADDRESS)),
+        (envoy(ADDRESS), SessionCookie(ADDRESS)),
+        (envoy(ADDRESS, 1_900_000_000), SessionCookie(ADDRESS)),
+        ("ChExMjcuMjAxLjAuMjo1MDA1MRD8j4PYBg==", None),  # as recorded from Envoy; expired by NOW
+        (envoy(ADDRESS, 1_700_000_000), None),
+        ("", None),
+        ("MTI3LjIwMS4wLjI6NTAwNTE7YQ=", None),
+        ("MTI3-_", None),
+        ("a;b", None),
+        (b64(b"\xff\xfe"), None),
+    ],
+)
+def test_every_known_form_is_read(value, cookie):
+    assert decode(value, NOW) == cookie
+
+
+@given(st.binary())
+def test_no_bytes_break_the_reading(data):
+    decode(b64(data), NOW)
+
+
+@given(st.text())
+def test_no_text_breaks_the_reading(text):
+    decode(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("headers", "value"),
+    [
+        (["s=V"], "V"),
+        (["x=1; s=V"], "V"),
+        (["x=1;s=V"], "V"),
+        (["s=V;"], "V"),
+        ([";;s=V"], "V"),
+        (["  s = V "], "V"),
+        (["a=1", "s=V"], "V"),
+        (["s=first; s=second"], "first"),
+        (["s=V; HttpOnly; Path=/"], "V"),
+        (["S=V"], None),
+        (["ss=V; s2=V"], None),
+        (["s"], None),
+        ([], None),
+        (["s=a=b"], "a=b"),
+    ],
+)
+def test_the_first_cookie_of_the_name_is_found_in_any_header(headers, value):
+    assert find(headers, "s") == value
+
+
+@pytest.mark.parametrize(
+    ("prefix", "matching"),
+    [
+        ("", {"/a/b", "/a", "/ab/c", "/a/bc"}),
+        ("/", {"/a/b", "/a", "/ab/c", "/a/bc"}),
+        ("/a", {"/a/b", "/a", "/a/bc"}),
+        ("/a/", {"/a/b", "/a/bc"}),
+        ("/a/b", {"/a/b"}),
+    ],
+)
+def test_paths_match_by_whole_segments(prefix, matching):
+    assert {path for path in ("/a/b", "/a", "/ab/c", "/a/bc") if path_matches(prefix, path)} == matching
+
+
+@pytest.mark.parametrize(
+    ("config", "header"),
+    [
+        (CookieConfig("s"), "s=V; HttpOnly"),
+        (CookieConfig("s", ttl=120), "s=V; HttpOnly; Max-Age=120"),
+        (CookieConfig("s", ttl=1.5), "s=V; HttpOnly; Max-Age=1"),
+        (CookieConfig("s", path="/"), "s=V; HttpOnly; Path=/"),
+        (CookieConfig("s", path="/p", ttl=7), "s=V; HttpOnly; Path=/p; Max-Age=7"),
+    ],
+)
+def test_the_header_has_its_parts_in_the_fields_order(config, header):
+    assert set_cookie(config, "V") == header

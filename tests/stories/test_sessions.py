@@ -1,0 +1,179 @@
+"""`channel.session()`: one scope, one cookie jar, one host (A55)."""
+
+from collections import Counter
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from trio.testing import wait_all_tasks_blocked
+
+from trxds import RpcError
+from trxds.affinity.cookie import encode
+from trxds.testing import resources as xds
+
+
+async def test_twenty_first_calls_begun_at_once_meet_one_host(autojump_clock):
+    async with Mesh.run(5) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await trio.sleep(1)
+        met = Counter()
+
+        async def call(session):
+            met[await ask(session)] += 1
+
+        async with channel.session() as session, trio.open_nursery() as calls:
+            for _ in range(20):
+                calls.start_soon(call, session)
+        assert list(met.values()) == [20]
+
+
+async def test_without_waiting_for_the_first_they_are_spread(autojump_clock):
+    async with Mesh.run(5) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await trio.sleep(1)
+        met = Counter()
+
+        async def call(session):
+            met[await ask(session)] += 1
+
+        async with channel.session(wait_for_first=False) as session, trio.open_nursery() as calls:
+            for _ in range(20):
+                calls.start_soon(call, session)
+        assert len(met) == 5
+
+
+async def test_a_first_call_that_fails_lets_the_others_go(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+        with pytest.raises(RpcError):
+            await method(session, "/shop.Cart/Slow")(b"", timeout=0)
+        assert await ask(session) == mesh.hosts[0]
+
+
+async def test_a_first_call_that_is_cancelled_lets_the_others_go(autojump_clock):
+    async def silent(call):
+        await trio.sleep_forever()
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Silent"] = silent
+        with trio.move_on_after(1):
+            await method(session, "/shop.Cart/Silent")(b"")
+        assert await ask(session) == mesh.hosts[0]
+
+
+async def test_a_waiting_call_that_gives_up_does_not_let_the_others_go(nursery, autojump_clock):
+    async def slow(call):
+        await trio.sleep(5)
+        await call.send(b"")
+
+    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+        for server in mesh.servers.values():
+            server.handlers["/shop.Cart/Slow"] = slow
+        nursery.start_soon(method(session, "/shop.Cart/Slow"), b"")
+        await wait_all_tasks_blocked()
+        with trio.move_on_after(1):
+            await ask(session)
+        began = trio.current_time()
+        await ask(session)
+        assert trio.current_time() - began == pytest.approx(4, abs=0.01)
+
+
+async def test_the_gate_opens_with_the_first_calls_headers_even_if_nobody_reads_them(nursery, autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+        async with bidi(session).open() as call:
+            await call.send(b"only sending")
+            with trio.fail_after(1):
+                host = await ask(session)
+            assert host == call.peer
+
+
+async def test_jar_and_caller_share_one_cookie_header(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+        await ask(session)
+        await ask(session, metadata=[("cookie", "mine=1"), ("cookie", "yours=2")])
+        (header,) = mesh.servers[mesh.hosts[0]].calls[-1].metadata.all("cookie")
+        names = [part.split("=")[0] for part in header.split("; ")]
+        assert names == ["session", "mine", "yours"]
+
+
+async def test_two_sessions_share_nothing(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await trio.sleep(1)
+        async with channel.session() as one, channel.session() as other:
+            assert {await ask(one), await ask(other)} == set(mesh.hosts)
+
+
+async def test_a_cookie_ends_with_its_max_age(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.listen(ttl=60)
+        (server,) = mesh.servers.values()
+        async with mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            await trio.sleep(59)
+            await ask(session)
+            await trio.sleep(2)
+            await ask(session)
+        assert [len(call.metadata.all("cookie")) for call in server.calls] == [0, 1, 0]
+
+
+async def test_a_cookie_is_sent_only_to_its_path(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        mesh.listen(path="/shop.Cart")
+        async with mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            await method(session, "/shop.Other/Add")(b"")
+            seen = [call for server in mesh.servers.values() for call in server.calls]
+            other = next(call for call in seen if call.path == "/shop.Other/Add")
+            assert other.metadata.first("cookie") is None
+
+
+async def test_a_good_cookie_is_answered_by_no_new_one(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        async with bidi(channel).open(b"") as call:
+            first = (await call.headers()).first("set-cookie")
+        assert first.endswith("; HttpOnly; Path=/")
+        async with bidi(channel).open(b"", metadata=[("cookie", first)]) as call:
+            assert (await call.headers()).all("set-cookie") == []
+
+
+async def test_a_hand_made_cookie_reaches_a_host_that_nobody_connected(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        low, high = mesh.hosts
+        mesh.endpoints("cart", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            assert mesh.network.attempts[high] == 0
+            cookie = f"session={encode(high, 'cart')}"
+            assert set(await spread(channel, 5, metadata=[("cookie", cookie)])) == {high}
+            assert set(await spread(channel, 5)) == {low}
+
+
+async def test_an_idle_session_host_is_let_go_by_the_sweep(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        low, high = mesh.hosts
+        mesh.cluster("cart", idle_timeout=60)
+        mesh.endpoints("cart", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
+        async with mesh.channel() as channel:
+            await ask(channel, metadata=[("cookie", f"session={encode(high, 'cart')}")])
+            await trio.sleep(50)
+            assert len(mesh.servers[high].connections) == 1
+            await trio.sleep(20)
+            assert mesh.servers[high].connections == []
+
+
+async def test_a_host_that_is_down_makes_its_session_move(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+        host = await ask(session)
+        await trio.sleep(1)
+        mesh.network.refuse(host)
+        mesh.network.cut(host)
+        await trio.sleep(1)
+        other = next(iter(await spread(session, 3)))
+        assert other != host
+
+
+async def test_the_methods_path_is_checked():
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with pytest.raises(ValueError, match="shop"):
+            channel.method(METHOD.lstrip("/"))
