@@ -29,8 +29,8 @@ async def serve_file(file: Path, port: int, say: Say) -> bool:
         return False
     served = Served(ManagementServer())
     async with served.plane.serve(f"127.0.0.1:{port}") as address:
-        say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(address, node='trxds-plane'))}'")
         say(f"{served.become(first)}; the xDS server is at {address}")
+        say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(address, node='trxds-plane'))}'")
         await follow(look, served, say)
     return True
 
