@@ -219,3 +219,37 @@ def test_no_frames_whatever_raise(frames: list[tuple[int, int, bytes, int]]) -> 
 def test_no_bytes_whatever_raise(data: bytes) -> None:
     for client in (True, False):
         Engine(client=client, options=OPTIONS).receive(data)
+
+
+def ended_in_the_same_read(pair: Pair, how: str) -> int:
+    """A stream whose end the client has read together with what it is about to handle."""
+    stream_id = pair.client.open_stream(REQUEST, [])
+    if how == "trailers":
+        pair.client.write(stream_id, memoryview(b""), end=True, limit=0)
+    pair.to_server()
+    pair.server.send_headers(stream_id, RESPONSE)
+    pair.server.write(stream_id, memoryview(b"a message"), end=False, limit=100)
+    if how == "trailers":
+        pair.server.send_headers(stream_id, [(b"grpc-status", b"0")], end=True)
+    else:
+        pair.server.reset(stream_id, ErrorCode.CANCEL)
+    pair.to_client()
+    return stream_id
+
+
+@pytest.mark.parametrize("how", ["trailers", "reset"])
+def test_window_of_a_stream_that_ended_in_the_same_read_is_not_given_back(pair: Pair, how: str) -> None:
+    stream_id = ended_in_the_same_read(pair, how)
+    pair.client.credit(stream_id, 9)
+    assert pair.client.take_outgoing() == b""
+
+
+def test_nothing_is_written_to_a_stream_that_was_reset_in_the_same_read(pair: Pair) -> None:
+    stream_id = ended_in_the_same_read(pair, "reset")
+    assert pair.client.write(stream_id, memoryview(b"more"), end=True, limit=100) == 0
+    assert pair.client.write(stream_id, memoryview(b""), end=True, limit=100) == 0
+    assert pair.client.take_outgoing() == b""
+
+
+def test_a_stream_of_which_nothing_is_known_any_more_has_no_window(pair: Pair) -> None:
+    assert pair.client.stream_window(1) == 0

@@ -200,8 +200,14 @@ class Engine:
         """Append as much of `data` as the windows and `limit` allow; returns how much that was.
 
         When all of it went and `end` is true, our half of the stream ends with it. The end alone,
-        without data, needs no window.
+        without data, needs no window. Nothing goes to a stream that the peer has ended.
         """
+        try:
+            return self._write(stream_id, data, end, limit)
+        except h2.exceptions.StreamClosedError:
+            return 0  # h2 has read further than the event that is being handled
+
+    def _write(self, stream_id: int, data: memoryview, end: bool, limit: int) -> int:
         size = len(data)
         room = min(size, limit, self._h2.local_flow_control_window(stream_id))
         if not size and end:
@@ -217,7 +223,8 @@ class Engine:
 
     def stream_window(self, stream_id: int) -> int:
         """How much this stream may send now, its connection's window apart; may be negative."""
-        return self._h2.streams[stream_id].outbound_flow_control_window
+        stream = self._h2.streams.get(stream_id)
+        return stream.outbound_flow_control_window if stream is not None else 0
 
     @property
     def connection_window(self) -> int:
@@ -225,8 +232,14 @@ class Engine:
         return self._h2.outbound_flow_control_window
 
     def credit(self, stream_id: int, size: int) -> None:
-        """Give window back to the peer: a stream's, or the connection's if `stream_id` is 0."""
-        self._h2.increment_flow_control_window(size, stream_id or None)
+        """Give window back to the peer: a stream's, or the connection's if `stream_id` is 0.
+
+        Nothing happens if the stream has ended: its end may be an event further on in the same read.
+        """
+        try:
+            self._h2.increment_flow_control_window(size, stream_id or None)
+        except h2.exceptions.StreamClosedError:
+            return
         self._collect(control=True)
 
     def reset(self, stream_id: int, code: int) -> None:
