@@ -1,0 +1,44 @@
+"""A grpcio server in a process of its own: prints its address, serves until stdin is closed.
+
+    unary           the request, reversed
+    server_stream   the request, three times
+    client_stream   all requests, joined
+    bidi            each request, as it comes
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+
+def repeat(request, context):
+    context.set_trailing_metadata([("kind", "server_stream")])
+    for _ in range(3):
+        yield request
+
+
+def chat(requests, context):
+    context.send_initial_metadata([("kind", "bidi")])
+    yield from requests
+
+
+def main():
+    handlers = {
+        "unary": grpc.unary_unary_rpc_method_handler(lambda request, _: request[::-1]),
+        "server_stream": grpc.unary_stream_rpc_method_handler(repeat),
+        "client_stream": grpc.stream_unary_rpc_method_handler(lambda requests, _: b"".join(requests)),
+        "bidi": grpc.stream_stream_rpc_method_handler(chat),
+    }
+    options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    server = grpc.server(ThreadPoolExecutor(8), options=options)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("peer.Echo", handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    sys.stdin.read()
+    server.stop(0).wait()
+
+
+if __name__ == "__main__":
+    main()
