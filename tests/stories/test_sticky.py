@@ -3,8 +3,6 @@
 import trio
 from support.mesh import Mesh, ask, spread
 
-from trxds.testing import resources as xds
-
 
 async def test_rpcs_without_a_session_are_spread_over_all_hosts(autojump_clock):
     async with Mesh.run(3) as mesh, mesh.channel() as channel:
