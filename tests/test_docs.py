@@ -20,7 +20,8 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)`")
+PATH = re.compile(r"`((?:trxds|tests|examples|docs)/[\w./]+\.\w+)(?:::\w+)?`")
+TEST = re.compile(r"`(tests/[\w./]+\.py)::(\w+)`")
 
 
 def blocks() -> list[pytest.param]:
@@ -91,3 +92,9 @@ def test_what_a_document_names_is_there(document: Path) -> None:
     text = document.read_text("utf-8")
     named = {document.parent / link for link in LINK.findall(text)} | {ROOT / path for path in PATH.findall(text)}
     assert sorted(str(path) for path in named if not path.exists()) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_a_test_that_a_document_names_is_there(document: Path) -> None:
+    named = TEST.findall(document.read_text("utf-8"))
+    assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")] == []
