@@ -93,11 +93,12 @@ class AdsStream:
         return reason
 
     async def _open_and_converse(self, connection: Connection) -> str:
+        ready = False
         with trio.move_on_after(CONNECT_WITHIN):
-            await connection.wait_ready()
-        stream = connection.open_stream(_request(self._server.address))
+            ready = await connection.wait_ready()
+        stream = connection.open_stream(_request(self._server.address)) if ready else None
         if stream is None:
-            return str(connection.error or "connected, but it does not speak HTTP/2; check server_uri in the bootstrap")
+            return str(connection.error or f"no HTTP/2 within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap")
         try:
             await self._converse(stream)
         finally:
@@ -143,14 +144,12 @@ class AdsStream:
             response = DiscoveryResponse.FromString(message)
         except DecodeError:
             log.warning(
-                "xDS server %s sent %d bytes that are no DiscoveryResponse; ignored", self._server.uri, len(message)
+                "xDS server %s: %d bytes that are no DiscoveryResponse; ignored", self._server.uri, len(message)
             )
             return None
         type = known_type(response)
         if type is None:
-            log.warning(
-                "xDS server %s sent type %r, which nobody asked for; ignored", self._server.uri, response.type_url
-            )
+            log.warning("xDS server %s: a response of unknown type %r; ignored", self._server.uri, response.type_url)
             return None
         return await _in_slices(read(response, type, self._conversation.known(type), self._context))
 

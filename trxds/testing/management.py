@@ -15,7 +15,7 @@ to the stream, and where there is nothing to send, nothing is sent. Everything i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,12 +87,12 @@ class _Stream:
     number: int
     scope: trio.CancelScope
     news: Mailbox[None] = field(default_factory=Mailbox)
-    wanted: dict[str, frozenset[str]] = field(default_factory=dict)  # by kind
+    wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by kind
     sent: dict[str, dict[str, bytes]] = field(default_factory=dict)
     nonces: dict[str, str] = field(default_factory=dict)  # of the last response of each kind
     wildcards: set[str] = field(default_factory=set)  # kinds whose first request named nothing: everything
 
-    def wants(self, kind: str, names: frozenset[str], nonce: str) -> None:
+    def wants(self, kind: str, names: tuple[str, ...], nonce: str) -> None:
         """A request's names count unless it answers an older response: then another request is on its way."""
         if nonce and nonce != self.nonces.get(kind):
             return
@@ -103,13 +103,14 @@ class _Stream:
         self.wanted[kind] = names
         if kind in self.sent and kind not in self.wildcards:
             # A name that is dropped and asked for again is sent again.
-            self.sent[kind] = {name: raw for name, raw in self.sent[kind].items() if name in names}
+            sent = self.sent[kind]
+            self.sent[kind] = {name: sent[name] for name in names if name in sent}
 
     def to_send(self, kind: str, resources: Mapping[str, protos.AnyProto]) -> dict[str, protos.AnyProto] | None:
         """What a response should hold now, or None if there is nothing to say."""
         if kind not in self.wanted:
             return None
-        names = resources if kind in self.wildcards else self.wanted[kind]
+        names: Iterable[str] = resources if kind in self.wildcards else self.wanted[kind]
         have = {name: resources[name] for name in names if name in resources}
         before = self.sent.get(kind)
         if kind in _COMPLETE:
@@ -246,7 +247,7 @@ class ManagementServer:
         self.requests.append(request)
         self._heard.unpark_all()
         if request.kind in _TYPE_URLS:
-            stream.wants(request.kind, frozenset(request.names), request.nonce)
+            stream.wants(request.kind, request.names, request.nonce)
             stream.news.put("request", None)
 
     # -- waiting for what clients say
