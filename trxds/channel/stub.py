@@ -202,7 +202,7 @@ def _serializer(kind: type[Message] | Callable[[Any], bytes] | None) -> Callable
         return bytes
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Callable[[Any], bytes], kind.SerializeToString)
-    return kind
+    return cast(Callable[[Any], bytes], kind)
 
 
 def _deserializer(kind: type[Message] | Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
@@ -210,4 +210,4 @@ def _deserializer(kind: type[Message] | Callable[[bytes], Any] | None) -> Callab
         return bytes
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Callable[[bytes], Any], kind.FromString)
-    return kind
+    return cast(Callable[[bytes], Any], kind)
