@@ -7,6 +7,7 @@ own, so that Trio's MockClock rules everything.
 from __future__ import annotations
 
 import errno
+import operator
 import os
 from collections import defaultdict
 
@@ -108,83 +109,127 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     def __init__(self, outgoing: _Pipe, incoming: _Pipe) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
-        self._closed = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        self._check_open()
-        await self._outgoing.send(data)
+        with self._outgoing.one_sender:
+            await self._outgoing.send(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        self._check_open()
-        await self._outgoing.wait_room()
+        with self._outgoing.one_sender:
+            await self._outgoing.wait_room()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        self._check_open()
-        return await self._incoming.receive(max_bytes or CAPACITY)
+        with self._incoming.one_receiver:
+            return await self._incoming.receive(CAPACITY if max_bytes is None else max_bytes)
 
     async def send_eof(self) -> None:
-        self._outgoing.end()
-        await trio.lowlevel.checkpoint()
+        with self._outgoing.one_sender:
+            self._outgoing.end()
+            await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        self._closed = True
-        self._outgoing.end()
-        self._incoming.break_off()
+        self._outgoing.close_sender()
+        self._incoming.close_receiver()
         await trio.lowlevel.checkpoint()
 
     def cut(self) -> None:
         """The connection breaks; both ends see it."""
-        self._outgoing.break_off()
-        self._incoming.break_off()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise trio.ClosedResourceError("this end was closed")
+        self._outgoing.cut()
+        self._incoming.cut()
 
 
 class _Pipe:
     """One direction of a connection."""
 
     def __init__(self, capacity: int) -> None:
+        self.one_sender = _OneTask("sending")
+        self.one_receiver = _OneTask("receiving")
         self._capacity = capacity
         self._data = bytearray()
-        self._ended = False
-        self._broken = False
+        self._ended = False  # nothing follows the data
+        self._sender_closed = False
+        self._receiver_closed = False
+        self._cut = False
         self._changed = trio.lowlevel.ParkingLot()
 
     async def send(self, data: bytes | bytearray | memoryview) -> None:
         rest = memoryview(data)
-        await trio.lowlevel.checkpoint()
+        await self.wait_room()
+        if self._ended:
+            raise trio.ClosedResourceError("the end was sent already")
         while rest:
-            await self.wait_room()
-            self._check_whole()
+            await self._room()
             room = self._capacity - len(self._data)
             self._data += rest[:room]
             rest = rest[room:]
             self._changed.unpark_all()
 
     async def wait_room(self) -> None:
-        while len(self._data) >= self._capacity and not self._broken:
+        await trio.lowlevel.checkpoint()
+        await self._room()
+
+    async def _room(self) -> None:
+        while self._check_sender() and len(self._data) >= self._capacity:
             await self._changed.park()
 
+    def _check_sender(self) -> bool:
+        if self._sender_closed:
+            raise trio.ClosedResourceError("this end was closed")
+        if self._cut or self._receiver_closed:
+            raise trio.BrokenResourceError from _reset()
+        return True
+
     async def receive(self, max_bytes: int) -> bytes:
+        if operator.index(max_bytes) < 1:
+            raise ValueError("max_bytes must be >= 1")
         await trio.lowlevel.checkpoint()
-        while not self._data and not self._ended and not self._broken:
+        while self._check_receiver() and not self._data and not self._ended:
             await self._changed.park()
-        self._check_whole()
         data = bytes(self._data[:max_bytes])
         del self._data[:max_bytes]
         self._changed.unpark_all()
         return data
 
+    def _check_receiver(self) -> bool:
+        if self._receiver_closed:
+            raise trio.ClosedResourceError("this end was closed")
+        if self._cut:
+            raise trio.BrokenResourceError from _reset()
+        return True
+
     def end(self) -> None:
+        self._check_sender()
         self._ended = True
         self._changed.unpark_all()
 
-    def break_off(self) -> None:
-        self._broken = True
+    def close_sender(self) -> None:
+        self._sender_closed = self._ended = True
         self._changed.unpark_all()
 
-    def _check_whole(self) -> None:
-        if self._broken:
-            raise trio.BrokenResourceError from ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    def close_receiver(self) -> None:
+        self._receiver_closed = True
+        self._changed.unpark_all()
+
+    def cut(self) -> None:
+        self._cut = True
+        self._changed.unpark_all()
+
+
+class _OneTask:
+    """Trio's streams let one task send and one receive; a second is a mistake that is told."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._busy = False
+
+    def __enter__(self) -> None:
+        if self._busy:
+            raise trio.BusyResourceError(f"another task is {self._doing}")
+        self._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        self._busy = False
+
+
+def _reset() -> ConnectionResetError:
+    return ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))

@@ -24,6 +24,10 @@ from trxds.wire.stream import ClientStream
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
 
+# States conflate on their way to a policy. One that slept through a failure would go on queueing its
+# calls, so the failure lasts at least this long even if the backoff was over before the attempt was.
+MIN_FAILURE_TIME = 0.1
+
 
 class Subchannel:
     """Made by `Pool.lease`.
@@ -93,7 +97,7 @@ class Subchannel:
             if failure is not None:
                 self.error = failure
                 self._become(Connectivity.TRANSIENT_FAILURE)
-                await trio.sleep_until(retry_at)
+                await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
                 self._become(Connectivity.IDLE)
 
     async def _connect_and_serve(self, deadline: float) -> Status | None:
