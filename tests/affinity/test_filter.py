@@ -6,7 +6,7 @@ import pytest
 
 from trxds.affinity.cookie import encode
 from trxds.affinity.filter import StatefulSession
-from trxds.config.select import BoundCluster, BoundRoute
+from trxds.config.routes import BoundCluster, BoundRoute
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import PickArgs
 from trxds.resources.filters import CookieConfig

@@ -178,7 +178,7 @@ class Rpc:
         # The table keeps every cluster of the route alive while a filter may still choose (A60).
         self._hold = selection.table.lifetime.hold()
         self._shorten(selection.route.limit)
-        args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name)
+        args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
         for one in selection.cluster.chain:
             self._waiting_for = f"the filter {type(one).__name__}"
             try:

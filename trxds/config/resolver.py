@@ -19,9 +19,12 @@ import trio
 
 from trxds.ground.channels import Mailbox
 
+from .chains import MakeChain
 from .clusters import Clusters, RouteTable
+from .limits import Limits, final_limit
 from .policies import CdsConfig, ClusterManagerConfig
-from .select import ConfigSelector, ErrorSelector, MakeChain, Selector, bind_routes
+from .routes import BoundRoutes
+from .select import ConfigSelector, ErrorSelector, Selector
 from .snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
 from .watcher import Source, Watcher
 
@@ -52,6 +55,7 @@ class Downstream:
     publish: Callable[[Selector, Any], object]
     make_chain: MakeChain
     pool: Changing
+    limits: Limits = final_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Resolver:
         self._watcher = Watcher(source, self.mailbox, listener, authority)
         self._downstream = downstream
         self._random = random
+        self._channel_id = random.getrandbits(64)
         self._tables = count(1)
         self._newest: XdsConfig | ConfigError | None = None
         self._selected: XdsConfig | ConfigError | None = None  # what the newest selector was made from
@@ -146,10 +151,9 @@ class Resolver:
         if isinstance(config, ConfigError):
             _log.warning("no routes: %s", config.status.message)
             return ErrorSelector(config.status)
-        routes = bind_routes(config.listener, config.virtual_host, self._downstream.make_chain)
-        names = {cluster.name for route in routes for cluster in route.clusters}
-        table = RouteTable(next(self._tables), sorted(names), self._clusters, self._nursery)
-        return ConfigSelector(config.virtual_host.name, routes, table, self._random)
+        routes = BoundRoutes(config.listener, config.virtual_host, self._downstream.make_chain, self._downstream.limits)
+        table = RouteTable(next(self._tables), sorted(routes.clusters), self._clusters, self._nursery)
+        return ConfigSelector(routes, table, self._random, self._channel_id)
 
     def _root(self, config: XdsConfig | ConfigError, selector: Selector) -> ClusterManagerConfig:
         """A child for every cluster alive: those of the routes, and those still held."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from trxds.config.select import BoundRoute
+from trxds.config.routes import BoundRoute
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 
@@ -31,7 +31,9 @@ class Override:
 class PickArgs:
     """The RPC that wants a host, as filters and pickers see it.
 
-    A filter may switch `cluster` to another one of `route` (A60) and set `override`.
+    A filter may switch `cluster` to another one of `route` (A60) and set `override`. `hash` is None
+    where no hash policy yields one; a policy that needs one draws it and notes it here, so that
+    a further attempt of the RPC has the same (A42).
     """
 
     path: str
@@ -39,6 +41,7 @@ class PickArgs:
     route: BoundRoute | None = None
     cluster: str = ""
     override: Override | None = None
+    hash: int | None = None
     now: float = 0.0  # seconds on trio's clock
 
 

@@ -15,7 +15,7 @@ from trxds.ground.metadata import Metadata, Value
 from .regex import Regex
 
 
-def _fold(text: str) -> bytes:
+def fold(text: str) -> bytes:
     """Lower case in ASCII only: other scripts' letters must not fold into ASCII ones."""
     return text.encode("utf-8", "surrogatepass").lower()
 
@@ -31,7 +31,7 @@ class Exact:
     ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
-        return _fold(value) == _fold(self.text) if self.ignore_case else value == self.text
+        return fold(value) == fold(self.text) if self.ignore_case else value == self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Prefix:
     ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
-        return _fold(value).startswith(_fold(self.text)) if self.ignore_case else value.startswith(self.text)
+        return fold(value).startswith(fold(self.text)) if self.ignore_case else value.startswith(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Suffix:
     ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
-        return _fold(value).endswith(_fold(self.text)) if self.ignore_case else value.endswith(self.text)
+        return fold(value).endswith(fold(self.text)) if self.ignore_case else value.endswith(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Contains:
     ignore_case: bool = False
 
     def matches(self, value: str) -> bool:
-        return _fold(self.text) in _fold(value) if self.ignore_case else self.text in value
+        return fold(self.text) in fold(value) if self.ignore_case else self.text in value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,102 @@
+"""Which routes an RPC to some path may take, without trying each (A28: the first match wins).
+
+Exact paths and prefixes are looked up, those that ignore case by their folded text. What stays
+linear: each regular expression that stands before the route that takes every RPC is tried, once
+for each path, because the answer for a path is remembered; and routes of one path that differ in
+headers only are tried one by one, for each RPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from typing import Generic, TypeVar
+
+from trxds.resources.matchers import Pattern, Prefix, fold
+from trxds.resources.route_match import RouteMatch
+
+Text = TypeVar("Text", str, bytes)
+
+# How many positions are remembered before the memory starts afresh; programs call few paths.
+_ROOM = 65_536
+
+
+class _Texts(Generic[Text]):
+    """Exact texts and prefixes, with the positions of the routes that have them."""
+
+    def __init__(self) -> None:
+        self._exact: dict[Text, list[int]] = {}
+        self._prefixes: dict[Text, list[int]] = {}
+        self._lengths: set[int] = set()  # of the prefixes
+
+    def add(self, text: Text, position: int, is_prefix: bool) -> None:
+        if is_prefix:
+            self._prefixes.setdefault(text, []).append(position)
+            self._lengths.add(len(text))
+        else:
+            self._exact.setdefault(text, []).append(position)
+
+    def find(self, text: Text) -> list[list[int]]:
+        """Ascending positions, one list for each entry that takes the text."""
+        found = [self._exact[text]] if text in self._exact else []
+        for length in self._lengths:
+            if length <= len(text) and (positions := self._prefixes.get(text[:length])) is not None:
+                found.append(positions)
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self._exact or self._prefixes)
+
+
+class RouteIndex:
+    """Made once for a table of routes; a route is its position."""
+
+    def __init__(self, matches: Iterable[RouteMatch]) -> None:
+        self._plain: _Texts[str] = _Texts()
+        self._folded: _Texts[bytes] = _Texts()
+        self._patterns: dict[int, Pattern] = {}
+        self._open: set[int] = set()  # those that take whatever has their path
+        self._remembered: dict[str, tuple[int, ...]] = {}
+        self._room = _ROOM
+        for position, match in enumerate(matches):
+            self._add(position, match)
+
+    def _add(self, position: int, match: RouteMatch) -> None:
+        path = match.path
+        if isinstance(path, Pattern):
+            self._patterns[position] = path
+        elif path.ignore_case:
+            self._folded.add(fold(path.text), position, isinstance(path, Prefix))
+        else:
+            self._plain.add(path.text, position, isinstance(path, Prefix))
+        if not match.headers and match.fraction is None:
+            self._open.add(position)
+
+    def candidates(self, path: str) -> tuple[int, ...]:
+        """The routes whose path matches, in order, up to the first that asks for nothing else."""
+        found = self._remembered.get(path)
+        return self._remember(path) if found is None else found
+
+    def _remember(self, path: str) -> tuple[int, ...]:
+        found = tuple(self._reachable(path))
+        self._room -= 1 + len(found)
+        if self._room < 0:
+            self._remembered.clear()
+            self._room = _ROOM
+        self._remembered[path] = found
+        return found
+
+    def _reachable(self, path: str) -> Iterator[int]:
+        for position in self._matching(path):
+            yield position
+            if position in self._open:
+                return
+
+    def _matching(self, path: str) -> Iterator[int]:
+        found: list[Iterable[int]] = [*self._plain.find(path)]
+        if self._folded:
+            found += self._folded.find(fold(path))
+        for position in merge(*found, self._patterns):
+            pattern = self._patterns.get(position)
+            if pattern is None or pattern.matches(path):
+                yield position

@@ -1,0 +1,54 @@
+"""How long a route lets an RPC take, counted from the RPC's start, and which field says so (A31)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.resources.action import RouteAction
+
+_EARLY_DEFAULT = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`seconds` is `inf` for no limit; `source` names the field it comes from."""
+
+    seconds: float
+    source: str
+
+    def __str__(self) -> str:
+        limit = "no limit" if math.isinf(self.seconds) else f"{self.seconds:g} s"
+        return f"{limit} ({self.source})"
+
+
+Limits: TypeAlias = Callable[[RouteAction, float | None], Limit]
+
+NO_LIMIT = Limit(math.inf, "no field sets one")
+
+
+def final_limit(action: RouteAction, listener_limit: float | None) -> Limit:
+    """The first field that is set counts, and 0 in it means no limit, whatever the others say."""
+    return _first(
+        (action.grpc_timeout_header_max, "the route's max_stream_duration.grpc_timeout_header_max"),
+        (action.max_stream_duration, "the route's max_stream_duration.max_stream_duration"),
+        (listener_limit, "the listener's common_http_protocol_options.max_stream_duration"),
+    )
+
+
+def early_limit(action: RouteAction, listener_limit: float | None) -> Limit:
+    """A31's first draft: other fields, a default of 15 s, and nothing from the listener."""
+    return _first(
+        (action.max_grpc_timeout, "the route's max_grpc_timeout"),
+        (action.timeout, "the route's timeout"),
+        (_EARLY_DEFAULT, "the default of A31's first draft"),
+    )
+
+
+def _first(*fields: tuple[float | None, str]) -> Limit:
+    for seconds, source in fields:
+        if seconds is not None:
+            return Limit(seconds or math.inf, source)
+    return NO_LIMIT

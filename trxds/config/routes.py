@@ -1,0 +1,97 @@
+"""The routes of a virtual host, made ready for RPCs.
+
+A table may have ten thousand routes of which a program uses three. So a route is bound, its
+filters merged and its weights added up, when the first RPC takes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+
+from trxds.resources.listener import Listener
+from trxds.resources.route import HashPolicy, Route, VirtualHost, WeightedCluster
+
+from .chains import Chain, Chains, FilterUse, MakeChain
+from .index import RouteIndex
+from .limits import NO_LIMIT, Limit, Limits, final_limit
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCluster:
+    """A cluster of a route, with the filters as they are configured for it."""
+
+    name: str
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRoute:
+    """A route made ready for RPCs; `clusters` is empty where the action is none that gRPC knows.
+
+    `limit`: seconds an RPC may take from its start, `inf` for no limit (A31).
+    """
+
+    route: Route
+    limit: float
+    clusters: tuple[BoundCluster, ...]
+    bounds: tuple[int, ...]  # running sums of the weights
+    hash_policies: tuple[HashPolicy, ...] = ()
+
+    def has(self, cluster: str) -> bool:
+        """May a cookie send an RPC of this route to that cluster? (A60)"""
+        return any(bound.name == cluster for bound in self.clusters)
+
+    def draw(self, random: Random) -> BoundCluster:
+        """By weight, and by nothing else: not by who can be reached (A31)."""
+        if len(self.clusters) == 1:
+            return self.clusters[0]
+        return self.clusters[bisect(self.bounds, random.randrange(self.bounds[-1]))]
+
+
+class BoundRoutes:
+    """Made once for each version of a virtual host."""
+
+    def __init__(
+        self, listener: Listener, host: VirtualHost, make_chain: MakeChain, limits: Limits = final_limit
+    ) -> None:
+        self.virtual_host = host.name
+        self.routes = host.routes
+        self.candidates = RouteIndex(route.match for route in host.routes).candidates
+        self._listener_limit = listener.max_stream_duration
+        self._limits = limits
+        self._chains = Chains(listener, host, make_chain)
+        self._bound: dict[int, BoundRoute] = {}
+
+    @property
+    def clusters(self) -> frozenset[str]:
+        """Every cluster that a route names."""
+        return frozenset(
+            cluster.name for route in self.routes if route.action is not None for cluster in route.action.clusters
+        )
+
+    def bound(self, position: int) -> BoundRoute:
+        found = self._bound.get(position)
+        if found is None:
+            found = self._bound[position] = self._bind(self.routes[position])
+        return found
+
+    def _bind(self, route: Route) -> BoundRoute:
+        if route.action is None:
+            return BoundRoute(route, self.limit(route).seconds, (), ())
+        clusters = route.action.clusters
+        return BoundRoute(
+            route,
+            self.limit(route).seconds,
+            tuple(BoundCluster(cluster.name, self._chains.chain(route, cluster)) for cluster in clusters),
+            tuple(accumulate(cluster.weight for cluster in clusters)),
+            route.action.hash_policies,
+        )
+
+    def limit(self, route: Route) -> Limit:
+        return NO_LIMIT if route.action is None else self._limits(route.action, self._listener_limit)
+
+    def filters(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
+        return self._chains.uses(route, cluster)
