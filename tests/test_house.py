@@ -27,6 +27,7 @@ SHELLS = frozenset(
         "config/resolver.py",
         "ground/channels.py",
         "ground/lifetime.py",
+        "lb/edge.py",
         "lb/node.py",
         "wire/connect.py",
         "wire/connection.py",

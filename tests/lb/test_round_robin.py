@@ -104,3 +104,11 @@ class TestSeveralAddresses:
         its_hosts = {name: FakeHost(name, READY) for name in "abc"}
         picker = policy.decide(Inputs(both, hosts=its_hosts), 0.0).picker
         assert sorted(picked(picker, 4)) == ["a", "a", "c", "c"]
+
+
+def test_an_ejected_host_counts_as_failed_and_stays_connected():
+    decision = RoundRobin(surroundings()).decide(
+        Inputs(RoundRobinConfig(endpoints("ab")), hosts=hosts(a=READY, b=READY), ejected=frozenset("a")), 0.0
+    )
+    assert set(picked(decision.picker, 4)) == {"b"}
+    assert "a" in decision.hosts

@@ -20,7 +20,8 @@ from trxds.affinity.session import SessionCookies
 from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
 from trxds.config.resolver import Downstream, Resolver
 from trxds.ground.channels import Mailbox
-from trxds.lb.node import Configure, Node, Tree
+from trxds.lb.edge import Configure
+from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status
+from trxds.ground.status import Status, unavailable
 
 from .ports import Host
 
@@ -25,12 +25,18 @@ class EndpointState:
         self._at = 0  # the address being tried
         self._failed = False
 
-    def look(self, hosts: Mapping[str, Host]) -> Connectivity:
-        """Take in where the hosts stand now; what `wanted` returns follows from it."""
+    def look(self, hosts: Mapping[str, Host], ejected: frozenset[str] = frozenset()) -> Connectivity:
+        """Take in where the hosts stand now; what `wanted` returns follows from it.
+
+        An endpoint whose host is ejected keeps its connection and counts as failed (A50).
+        """
         self.ready = next((h for a in self._addresses if (h := hosts.get(a)) and _is_ready(h)), None)
         if self.ready is not None:
             self._at, self._failed = self._addresses.index(self.ready.address), False
-            return Connectivity.READY
+            if self.ready.address not in ejected:
+                return Connectivity.READY
+            self.ready, self.error = None, unavailable(f"{self._addresses[self._at]}: ejected by outlier detection")
+            return Connectivity.TRANSIENT_FAILURE
         host = hosts.get(self.wanted)
         if host is not None and host.state is Connectivity.TRANSIENT_FAILURE:
             self._next_address(host)

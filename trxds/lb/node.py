@@ -20,8 +20,10 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 
+from .edge import Child, Configure
+from .health import Health
 from .pick import failing
-from .policy import RETENTION, Decision, Inputs, LbConfig, Report, Surroundings
+from .policy import Decision, Inputs, LbConfig, Report, Surroundings
 from .ports import Host, Hosts, Lease
 from .registry import Registry
 
@@ -30,53 +32,18 @@ _log = logging.getLogger("trxds.lb")
 Task = Callable[[], Awaitable[None]]
 
 
+def _ignore(name: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What all nodes of one channel share."""
+    """What all nodes of one channel share. `resolve_again` is told the DNS name that may be out of date."""
 
     registry: Registry
     hosts: Hosts
     random: Random
-
-
-@dataclass(frozen=True, slots=True)
-class Configure:
-    """The letter from the parent."""
-
-    config: LbConfig
-    generation: int
-
-
-class Child:
-    """A parent's end of one edge. It is also the child's report slot: the dead cannot use a namesake's."""
-
-    __slots__ = ("config", "generation", "kept", "mailbox", "name", "policy", "report", "scope")
-
-    def __init__(self, name: str, policy: str) -> None:
-        self.name = name
-        self.policy = policy
-        self.scope = trio.CancelScope()
-        self.mailbox: Mailbox[Any] = Mailbox()
-        self.config: LbConfig | None = None  # the last one sent
-        self.generation = 0  # ... and its stamp
-        self.report: Report | None = None
-        self.kept = False  # only warm: sent nothing, not waited for, not heard
-
-    def send(self, config: LbConfig, generation: int) -> None:
-        if self.config is not config and self.config != config:
-            self.config, self.generation = config, generation
-            self.mailbox.put("config", Configure(config, generation))
-
-    @property
-    def answered(self) -> bool:
-        return self.report is not None and self.report.generation >= self.generation
-
-    def keep(self, now: float) -> None:
-        if not self.kept:
-            self.kept, self.scope.deadline = True, now + RETENTION
-
-    def revive(self) -> None:
-        self.kept, self.scope.deadline = False, math.inf
+    resolve_again: Callable[[str], object] = _ignore
 
 
 class Node:
@@ -89,8 +56,11 @@ class Node:
         tree: Tree,
         mailbox: Mailbox[Any],
         report: Callable[[Report], object],
+        health: Health | None = None,
     ) -> None:
         self.path = path
+        self._health = health or Health()  # who is ejected above us
+        self._health_below = self._health  # another one once our policy ejects hosts itself
         self._tree = tree
         self._mailbox = mailbox
         self._tell = report
@@ -100,6 +70,7 @@ class Node:
         self._answered = 0
         self._children: dict[str, Child] = {}
         self._hosts: dict[str, Lease] = {}  # leased for the policy's decisions
+        self._health.follow(mailbox, self._hosts)
         self._held: dict[str, Lease] = {}  # leased by its picks
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
         surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random)
@@ -116,6 +87,9 @@ class Node:
                     wake_at = self._step(letters, trio.current_time(), nursery)
         finally:
             self._mailbox.close()
+            self._health.leave(self._mailbox)
+            if self._health_below is not self._health:
+                self._health_below.end()
             for lease in (*self._hosts.values(), *self._held.values()):
                 lease.release()
 
@@ -129,12 +103,17 @@ class Node:
                 self._config, self._generation = letter.config, letter.generation
         if self._config is None:
             return math.inf
+        self._finish_switches()
         wishes, self._wishes = frozenset(self._wishes), set()
         decision = self._decide(wishes, now)
         if self._lease_hosts(decision.hosts):
             decision = self._decide(wishes, now)  # now that it can see them
+        if decision.ejected is not None:
+            self._eject(decision.ejected)
         self._shape_children(decision, now, nursery)
         self._shape_tasks(decision.tasks, nursery)
+        if decision.resolve_again:
+            self._tree.resolve_again(decision.resolve_again)
         for address in decision.connect:
             lease = self._hosts.get(address) or self._held.get(address)
             if lease is not None:
@@ -143,10 +122,10 @@ class Node:
         return decision.wake_at
 
     def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
-        reports = {name: child.report for name, child in self._children.items() if child.report is not None}
+        reports = {name: report for name, child in self._children.items() if (report := child.heard) is not None}
         hosts = {address: lease.subchannel for address, lease in self._hosts.items()}
         try:
-            return self._policy.decide(Inputs(self._config, reports, hosts, wishes), now)
+            return self._policy.decide(Inputs(self._config, reports, hosts, wishes, self._health.ejected), now)
         except Exception:
             # A policy may be the user's own: its bug fails this subtree, not the whole channel.
             _log.exception("policy %s raised; its RPCs fail until it decides again", self.path)
@@ -165,11 +144,12 @@ class Node:
 
     def _lease_hosts(self, wanted: tuple[str, ...]) -> bool:
         """Take and let go leases; True if there are new ones."""
-        new = [address for address in wanted if address not in self._hosts]
+        addresses = dict.fromkeys(wanted)
+        new = [address for address in addresses if address not in self._hosts]
         for address in new:
             self._hosts[address] = self._tree.hosts.lease(address, self._mailbox)
-        if len(self._hosts) > len(wanted):
-            for address in self._hosts.keys() - set(wanted):
+        if len(self._hosts) > len(addresses):
+            for address in self._hosts.keys() - addresses.keys():
                 self._hosts.pop(address).release()
         return bool(new)
 
@@ -190,17 +170,43 @@ class Node:
             if child.kept:
                 child.revive()
             return child
-        if child is not None:
-            self._dismiss(name)
-        child = self._children[name] = Child(name, policy)
+        child = self._children[name] = Child(name, policy, self._predecessor(child))
         path = f"{self.path}/{name}"
         nursery.start_soon(self._run_child, child, path, name=f"lb/{path}")
         return child
 
+    def _predecessor(self, child: Child | None) -> Child | None:
+        """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
+        if child is None:
+            return None
+        dead = child.kept or child.scope.cancel_called
+        speaker = None if dead else child if child.speaks else child.predecessor
+        for one in (child, child.predecessor):
+            if one is not None and one is not speaker:
+                self._end(one)
+        child.predecessor = None
+        return speaker
+
+    def _finish_switches(self) -> None:
+        for child in self._children.values():
+            if child.predecessor is not None and child.speaks:
+                self._end(child.predecessor)
+                child.predecessor = None
+
     def _dismiss(self, name: str) -> None:
         child = self._children.pop(name)
-        child.scope.cancel(reason=f"{self.path} does not want {name!r} any more")
+        self._end(child)
+        if child.predecessor is not None:
+            self._end(child.predecessor)
+
+    def _end(self, child: Child) -> None:
+        child.scope.cancel(reason=f"{self.path} does not want {child.name!r} any more")
         self._mailbox.withdraw(child)
+
+    def _eject(self, ejected: frozenset[str]) -> None:
+        if self._health_below is self._health:
+            self._health_below = Health(self._health)
+        self._health_below.eject(ejected)
 
     async def _run_child(self, child: Child, path: str) -> None:
         def report(its: Report) -> None:
@@ -208,7 +214,7 @@ class Node:
                 self._mailbox.put(child, its)
 
         with child.scope:
-            await Node(path, child.policy, self._tree, child.mailbox, report).run()
+            await Node(path, child.policy, self._tree, child.mailbox, report, self._health_below).run()
         if self._children.get(child.name) is child:  # its time to be warm is over
             self._dismiss(child.name)
 

@@ -42,13 +42,15 @@ class Inputs:
 
     `children` has the latest report of each child, also of those kept warm; a child without
     one has not decided yet. `hosts` has an entry for every address the last decision leased.
-    `wishes` is what picks left since the last step.
+    `wishes` is what picks left since the last step. `ejected` are the addresses that outlier
+    detection above has taken out; a leaf counts them as failed.
     """
 
     config: Any
     children: Mapping[str, Report] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
     wishes: frozenset[Hashable] = frozenset()
+    ejected: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Decision:
     `children` by name, with their configuration; a child left out ends, or stays warm for
     `RETENTION` when named in `keep`. `hosts` are leased; those in `connect`, leased or held by
     picks, are asked to connect if IDLE. `tasks` run in the node's nursery while they are named;
-    another callable under the same name replaces the task.
+    another callable under the same name replaces the task. `ejected`, if the policy says
+    anything at all, are the addresses taken out for the subtree below. `resolve_again` names a
+    DNS name whose addresses seem out of date.
     """
 
     state: Connectivity
@@ -69,6 +73,8 @@ class Decision:
     connect: tuple[str, ...] = ()
     wake_at: float = math.inf
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    ejected: frozenset[str] | None = None
+    resolve_again: str = ""
 
 
 @dataclass(frozen=True, slots=True)

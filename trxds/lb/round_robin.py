@@ -30,7 +30,7 @@ class RoundRobin:
         self._endpoints = {
             e.addresses: self._endpoints.get(e.addresses) or EndpointState(e.addresses) for e in config.endpoints
         }
-        state = aggregate([endpoint.look(inputs.hosts) for endpoint in self._endpoints.values()])
+        state = aggregate([endpoint.look(inputs.hosts, inputs.ejected) for endpoint in self._endpoints.values()])
         return Decision(
             state,
             self._picker(state),

@@ -1,0 +1,64 @@
+"""Graceful switch, and ejection by subtree: what the node does for policies that change or eject."""
+
+import pytest
+import trio
+from support.policies import CONNECTING, FAILURE, READY, report
+
+from trxds.ground.channels import Mailbox
+from trxds.lb.edge import Child
+from trxds.lb.health import Health
+
+
+def switching(old, new):
+    """A child that replaces another policy under its name; each with the report given, or none."""
+    before = Child("p0", "round_robin")
+    before.report = old and report(old)
+    child = Child("p0", "ring_hash", before)
+    child.report = new and report(new)
+    return child
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "speaks"),
+    [
+        (READY, None, False),
+        (READY, CONNECTING, False),
+        (READY, READY, True),
+        (READY, FAILURE, True),
+        (CONNECTING, None, True),
+        (FAILURE, CONNECTING, True),
+        (None, None, True),
+    ],
+)
+def test_the_old_policy_speaks_while_it_is_ready_and_the_new_one_only_connects(old, new, speaks):
+    assert switching(old, new).speaks is speaks
+
+
+def test_until_then_its_report_is_the_one_that_is_heard():
+    child = switching(READY, CONNECTING)
+    assert child.heard is child.predecessor.report
+
+
+async def test_who_leases_an_ejected_address_is_told(autojump_clock):
+    health, near, far = Health(), Mailbox(), Mailbox()
+    health.follow(near, {"a", "b"})
+    health.follow(far, {"c"})
+    health.eject(frozenset("a"))
+    assert await near.next() == {"health": None}
+    assert await far.next(trio.current_time() + 1) == {}
+
+
+async def test_an_ejection_above_counts_below():
+    above = Health()
+    below, mailbox = Health(above), Mailbox()
+    below.follow(mailbox, {"a"})
+    above.eject(frozenset("a"))
+    assert below.ejected == {"a"}
+    assert await mailbox.next() == {"health": None}
+
+
+async def test_an_ejection_below_does_not_count_beside_it():
+    above = Health()
+    one, other = Health(above), Health(above)
+    one.eject(frozenset("a"))
+    assert (one.ejected, other.ejected, above.ejected) == ({"a"}, frozenset(), frozenset())
