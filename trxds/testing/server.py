@@ -56,6 +56,8 @@ class Server:
         self._network = network
         self._nursery: trio.Nursery | None = None
         self._listening: trio.CancelScope | None = None
+        self._deaf = trio.Event()  # set while nobody listens
+        self._deaf.set()
         self._client_numbers = itertools.count(1)
 
     def __repr__(self) -> str:
@@ -83,9 +85,10 @@ class Server:
             self._nursery = None
 
     async def restart(self) -> None:
-        """Listen, at the same address as before."""
+        """Listen, at the same address as before; call it after `stop()`."""
         if self._nursery is None:
             raise RuntimeError("the server is not running; use `async with serve(...)`")
+        await self._deaf.wait()
         await self._nursery.start(self._listen)
 
     def stop(self) -> None:
@@ -108,11 +111,15 @@ class Server:
 
     async def _listen(self, task_status: trio.TaskStatus[None]) -> None:
         assert self._nursery is not None
-        with trio.CancelScope() as self._listening:
-            async with await self._listener() as listener:
-                task_status.started()
-                await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
-        self._listening = None
+        self._deaf = trio.Event()
+        try:
+            with trio.CancelScope() as self._listening:
+                async with await self._listener() as listener:
+                    task_status.started()
+                    await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
+        finally:
+            self._listening = None
+            self._deaf.set()
 
     async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
         if self._network is not None:

@@ -1,0 +1,151 @@
+"""The wire over real sockets, on the real clock."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from trxds.ground.channels import Mailbox
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import StatusCode
+from trxds.testing import Call, bidi_streaming, serve, unary
+from trxds.wire.connect import TcpNetwork, split_address
+from trxds.wire.connection import Connection
+from trxds.wire.options import WireOptions
+from trxds.wire.pool import Pool
+from trxds.wire.request import Request
+from trxds.wire.subchannel import Subchannel
+
+MANY = 64 * 1024 * 1024
+
+
+async def echo(request: bytes, call: Call) -> bytes:
+    return request
+
+
+async def echo_all(requests, call: Call):
+    async for message in requests:
+        yield message
+
+
+HANDLERS = {"/s/Echo": unary(echo), "/s/All": bidi_streaming(echo_all)}
+
+
+@pytest.fixture
+async def server():
+    async with serve(HANDLERS, max_receive_size=MANY) as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(server, nursery):
+    connection = Connection(await TcpNetwork().connect(server.address), peer=server.address)
+    nursery.start_soon(connection.run)
+    assert await connection.wait_ready()
+    return connection
+
+
+async def hello(connection: Connection, message: bytes) -> bytes | None:
+    stream = connection.open_stream(Request("/s/Echo", "s", max_receive_size=MANY))
+    stream.send_nowait(message, end=True)
+    return await stream.receive_only()
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 8 * 1024 * 1024])
+async def test_a_unary_call_of_any_size(connection, size: int) -> None:
+    assert await hello(connection, bytes(size)) == bytes(size)
+
+
+async def test_two_hundred_calls_at_once(connection) -> None:
+    replies: list[bytes | None] = []
+
+    async def call(number: int) -> None:
+        replies.append(await hello(connection, b"%d" % number * 500))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(200):
+            nursery.start_soon(call, number)
+    assert sorted(replies) == sorted(b"%d" % number * 500 for number in range(200))
+
+
+async def test_large_streams_both_ways_at_once(connection) -> None:
+    stream = connection.open_stream(Request("/s/All", "s", max_receive_size=MANY))
+    messages = [bytes([number]) * 700_000 for number in range(10)]
+
+    async def send() -> None:
+        for message in messages:
+            assert await stream.send(message)
+        stream.end()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        assert [await stream.receive() for _ in messages] == messages
+    assert await stream.receive() is None and stream.status.ok
+
+
+async def test_a_dropped_connection_fails_its_streams(server, connection) -> None:
+    stream = connection.open_stream(Request("/s/All", "s"))
+    await stream.send(b"x")
+    assert await stream.receive() == b"x"
+    server.drop_connections()
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.UNAVAILABLE and server.address in stream.status.message
+
+
+async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:
+    pool = Pool(TcpNetwork(), WireOptions(), Random())
+    nursery.start_soon(pool.run)
+    mailbox: Mailbox[Subchannel] = Mailbox()
+    host = pool.lease(server.address, mailbox).subchannel
+
+    async def until(state: Connectivity) -> None:
+        while host.state is not state:
+            await mailbox.next()
+
+    for _ in range(2):
+        host.request_connection()
+        await until(Connectivity.READY)
+        server.stop()
+        await until(Connectivity.IDLE)
+        await server.restart()
+    pool.close()
+
+
+async def test_nobody_listening_is_a_failure_with_the_systems_word(nursery) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        pool = Pool(TcpNetwork(), WireOptions(), Random())
+        nursery.start_soon(pool.run)
+        mailbox: Mailbox[Subchannel] = Mailbox()
+        host = pool.lease(address, mailbox).subchannel
+        host.request_connection()
+        while host.state is not Connectivity.TRANSIENT_FAILURE:
+            await mailbox.next()
+        assert host.error.message.startswith(f"{address}: cannot connect: [Errno 111]")
+        pool.close()
+
+
+async def test_unix_sockets(tmp_path: Path, nursery) -> None:
+    path = tmp_path / "s"
+    listener = trio.socket.socket(socket.AF_UNIX)
+    with listener:
+        await listener.bind(str(path))
+        listener.listen()
+        stream = await TcpNetwork().connect(f"unix:{path}")
+        await stream.aclose()
+
+
+def test_addresses_split_into_host_and_port() -> None:
+    assert split_address("10.0.0.1:443") == ("10.0.0.1", 443)
+    assert split_address("[::1]:443") == ("::1", 443)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:http", ""])
+def test_an_address_without_a_port_is_an_error_that_says_so(address: str) -> None:
+    with pytest.raises(OSError, match="has no port; write it as host:port"):
+        split_address(address)
