@@ -12,7 +12,7 @@ from trxds.config.policies import (
     WeightedTargetConfig,
 )
 from trxds.config.snapshot import ClusterConfig, ClusterError
-from trxds.ground.status import StatusCode, unavailable
+from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.cluster_manager import ClusterManager
@@ -21,6 +21,7 @@ from trxds.lb.policy import Inputs
 from trxds.lb.weighted_target import WeightedTarget
 from trxds.resources.cluster import Cluster, Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Locality, LocalityId
+from trxds.resources.endpoint import Drop as DropShare
 
 LEAF = RoundRobinConfig(())
 
@@ -97,10 +98,55 @@ class TestCds:
         assert names("z1", "z2") == list(reversed(names("z2", "z1")))
 
 
-def test_cluster_impl_passes_its_child_through():
-    child = report(READY)
-    decision = ClusterImpl(surroundings()).decide(Inputs(ClusterImplConfig("a", LEAF), {"hosts": child}), 0.0)
-    assert (decision.state, decision.picker) == (child.state, child.picker)
+class TestClusterImpl:
+    def decide(self, child=None, policy=None, **config):
+        policy = policy or ClusterImpl(surroundings())
+        inputs = Inputs(ClusterImplConfig("a", "service", LEAF, **config), {"hosts": child or report(READY)})
+        return policy.decide(inputs, 0.0)
+
+    def test_it_passes_its_childs_state_and_hosts_through(self):
+        decision = self.decide()
+        assert decision.state is READY
+        assert picked(decision.picker) == ["host"]
+        assert self.decide(report(FAILURE)).state is FAILURE
+
+    def test_it_drops_the_share_that_the_control_plane_asks_for(self):
+        picker = self.decide(drops=(DropShare("lb", 250_000),)).picker
+        results = [picker.pick(PickArgs("/s/m")) for _ in range(4000)]
+        dropped = [result for result in results if isinstance(result, Drop)]
+        assert 850 < len(dropped) < 1150
+        assert dropped[0].status.message == "EDS-configured drop: lb"
+
+    def test_a_share_of_nothing_drops_nothing(self):
+        picker = self.decide(drops=(DropShare("lb", 0),)).picker
+        assert len(picked(picker, 1000)) == 1000
+
+    def test_dropping_everything_is_an_answer_whatever_the_hosts_do(self):
+        decision = self.decide(report(FAILURE), drops=(DropShare("lb", 1_000_000),))
+        assert decision.state is READY
+        assert isinstance(decision.picker.pick(PickArgs("/s/m")), Drop)
+
+    def test_over_the_limit_it_drops_until_an_rpc_ends(self):
+        picker = self.decide(max_requests=2).picker
+        running = [picker.pick(PickArgs("/s/m")) for _ in range(2)]
+        for result in running:
+            result.trackers[-1].began()
+        assert picker.pick(PickArgs("/s/m")) == Drop(unavailable("circuit breaker drop"))
+        running[0].trackers[-1].ended(OK)
+        assert picked(picker) == ["host"]
+
+    def test_policies_of_one_cluster_and_service_share_the_count(self):
+        shared = surroundings()
+        one, other = ClusterImpl(shared), ClusterImpl(shared)
+        self.decide(policy=one, max_requests=1).picker.pick(PickArgs("/s/m")).trackers[-1].began()
+        assert isinstance(self.decide(policy=other, max_requests=1).picker.pick(PickArgs("/s/m")), Drop)
+
+    def test_the_count_is_gone_with_its_last_user(self):
+        shared = surroundings()
+        policy = ClusterImpl(shared)
+        self.decide(policy=policy).picker.pick(PickArgs("/s/m")).trackers[-1].began()
+        del policy
+        assert shared.limits.in_flight(("a", "service")).rpcs == 0
 
 
 class TestWeightedTarget:

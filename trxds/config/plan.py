@@ -67,7 +67,13 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> ClusterImplConfig:
         idle_timeout=cluster.idle_timeout,
         child=PriorityConfig(children),
     )
-    return ClusterImplConfig(cluster.name, override)
+    return ClusterImplConfig(
+        cluster.name,
+        cluster.discovery.service_name,
+        override,
+        config.endpoints.drops if config.endpoints else (),
+        cluster.max_concurrent_requests,
+    )
 
 
 def _note(config: ClusterConfig) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from trxds.resources.endpoint import Endpoint, HealthStatus
+from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
+from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
 
 from .snapshot import ClusterConfig, ClusterError
 
@@ -59,7 +60,10 @@ class OverrideHostConfig:
 class ClusterImplConfig:
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
     cluster: str
+    service: str  # the EDS service name; with the cluster's it names the count of RPCs in flight
     child: LbConfig
+    drops: tuple[Drop, ...] = ()
+    max_requests: int = DEFAULT_MAX_REQUESTS
 
 
 @dataclass(frozen=True, slots=True)

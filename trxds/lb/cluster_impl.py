@@ -1,16 +1,63 @@
-"""Where a cluster's own limits will stand: drops, circuit breaking, load counters. Passes through yet."""
+"""A cluster's own limits, before any host is chosen: drops by the control plane, and circuit breaking.
+
+Drops come first, then the limit on concurrent RPCs. Both fail an RPC for good, even one that
+waits for ready: they are what keeps an overloaded cluster from more.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from random import Random
+
+from trxds.config.policies import ClusterImplConfig
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import unavailable
+from trxds.resources.endpoint import Drop as DropShare
+
+from .limits import InFlight
+from .pick import Complete, Drop, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "hosts"
+_ALL = 1_000_000  # per million
 
 
 class ClusterImpl:
     def __init__(self, surroundings: Surroundings) -> None:
-        pass
+        self._random = surroundings.random
+        self._limits = surroundings.limits
+        self._in_flight: tuple[tuple[str, str], InFlight] | None = None
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
+        config: ClusterImplConfig = inputs.config
         report = inputs.children.get(_CHILD, CONNECTING)
-        return Decision(report.state, report.picker, children={_CHILD: inputs.config.child})
+        picker = Limited(config.drops, config.max_requests, self._count(config), report.picker, self._random)
+        # What drops everything answers everything, whatever its hosts do.
+        drops_all = any(share.per_million >= _ALL for share in config.drops)
+        return Decision(Connectivity.READY if drops_all else report.state, picker, children={_CHILD: config.child})
+
+    def _count(self, config: ClusterImplConfig) -> InFlight:
+        key = (config.cluster, config.service)
+        if self._in_flight is None or self._in_flight[0] != key:
+            self._in_flight = key, self._limits.in_flight(key)
+        return self._in_flight[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    drops: tuple[DropShare, ...]
+    max_requests: int
+    in_flight: InFlight
+    child: Picker
+    random: Random
+
+    def pick(self, call: PickArgs) -> PickResult:
+        for share in self.drops:
+            if self.random.random() * _ALL < share.per_million:
+                return Drop(unavailable(f"EDS-configured drop: {share.category}"))
+        if self.in_flight.rpcs >= self.max_requests:
+            return Drop(unavailable("circuit breaker drop"))
+        result = self.child.pick(call)
+        if type(result) is Complete:
+            return Complete(result.host, (*result.trackers, self.in_flight))
+        return result

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -22,6 +22,7 @@ from trxds.ground.status import Status, StatusCode
 
 from .edge import Child, Configure
 from .health import Health
+from .limits import Limits
 from .pick import failing
 from .policy import Decision, Inputs, LbConfig, Report, Surroundings
 from .ports import Host, Hosts, Lease
@@ -43,6 +44,7 @@ class Tree:
     registry: Registry
     hosts: Hosts
     random: Random
+    limits: Limits = field(default_factory=Limits)
     resolve_again: Callable[[str], object] = _ignore
 
 
@@ -73,7 +75,7 @@ class Node:
         self._health.follow(mailbox, self._hosts)
         self._held: dict[str, Lease] = {}  # leased by its picks
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
-        surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random)
+        surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random, tree.limits)
         self._policy = tree.registry.make(policy, surroundings)
         self._last: Report | None = None
 

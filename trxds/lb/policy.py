@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from trxds.ground.connectivity import Connectivity
 
+from .limits import Limits
 from .pick import QUEUEING, Picker
 from .ports import Host
 
@@ -91,6 +92,7 @@ class Surroundings:
     let_go: Callable[[str], None]
     find: Callable[[str], Host | None]
     random: Random
+    limits: Limits = field(default_factory=Limits)
 
 
 class Policy(Protocol):

@@ -1,0 +1,40 @@
+"""RPCs in flight to a cluster, counted where several policies may share the count (circuit breaking).
+
+The count is of a cluster and its EDS service, for all the channels of one xDS client, and it is gone
+with the last policy or RPC that uses it. So it is no module's state, and no global one.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+from trxds.ground.status import Status
+
+Key: TypeAlias = tuple[str, str]  # cluster, EDS service name
+
+
+class InFlight:
+    """A tracker that counts the RPCs whose streams are open."""
+
+    __slots__ = ("__weakref__", "rpcs")
+
+    def __init__(self) -> None:
+        self.rpcs = 0
+
+    def began(self) -> None:
+        self.rpcs += 1
+
+    def ended(self, status: Status) -> None:
+        self.rpcs -= 1
+
+
+class Limits:
+    """The counts of one xDS client."""
+
+    def __init__(self) -> None:
+        self._counts: WeakValueDictionary[Key, InFlight] = WeakValueDictionary()
+
+    def in_flight(self, key: Key) -> InFlight:
+        """The count for that cluster; it lives as long as somebody has it."""
+        return self._counts.setdefault(key, InFlight())
