@@ -69,7 +69,7 @@ def test_a_host_that_fell_back_to_idle_is_connected_again():
     assert decision.connect == ("b",)
 
 
-@pytest.mark.parametrize("note", ["", "EDS resource \"x\": does not exist"])
+@pytest.mark.parametrize("note", ["", 'EDS resource "x": does not exist'])
 def test_without_endpoints_it_fails_and_says_why(note):
     decision = RoundRobin(surroundings()).decide(Inputs(RoundRobinConfig((), note)), 0.0)
     assert decision.state is FAILURE

@@ -78,7 +78,12 @@ async def test_a_waiting_call_that_gives_up_does_not_let_the_others_go(nursery, 
 
 
 async def test_the_gate_opens_with_the_first_calls_headers_even_if_nobody_reads_them(nursery, autojump_clock):
-    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session, bidi(session).open() as call:
+    async with (
+        Mesh.run(3) as mesh,
+        mesh.channel() as channel,
+        channel.session() as session,
+        bidi(session).open() as call,
+    ):
         await call.send(b"only sending")
         with trio.fail_after(1):
             host = await ask(session)

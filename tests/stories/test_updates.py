@@ -60,9 +60,7 @@ async def test_a_session_stays_while_its_locality_moves_to_another_priority(auto
             host = await ask(session)
             other = b if host == a else a
             zone, other_zone = ("a", "b") if host == a else ("b", "a")
-            mesh.endpoints(
-                "cart", xds.locality(other, zone=other_zone), xds.locality(host, zone=zone, priority=1)
-            )
+            mesh.endpoints("cart", xds.locality(other, zone=other_zone), xds.locality(host, zone=zone, priority=1))
             await settled()
             assert set(await spread(session, 10)) == {host}
             assert set(await spread(channel, 10)) == {other}

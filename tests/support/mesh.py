@@ -1,6 +1,6 @@
 """A mesh in memory: a control plane, hosts that answer with their names, and one bootstrap.
 
-    async with Mesh.run(hosts=3) as mesh, mesh.channel() as channel: ...
+async with Mesh.run(hosts=3) as mesh, mesh.channel() as channel: ...
 """
 
 from __future__ import annotations

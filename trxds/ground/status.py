@@ -36,6 +36,24 @@ class StatusCode(enum.IntEnum):
     UNAUTHENTICATED = 16
 
 
+# gRPC's http-grpc-status-mapping.md.
+_HTTP = {
+    400: StatusCode.INTERNAL,
+    401: StatusCode.UNAUTHENTICATED,
+    403: StatusCode.PERMISSION_DENIED,
+    404: StatusCode.UNIMPLEMENTED,
+    429: StatusCode.UNAVAILABLE,
+    502: StatusCode.UNAVAILABLE,
+    503: StatusCode.UNAVAILABLE,
+    504: StatusCode.UNAVAILABLE,
+}
+
+
+def from_http(status: int) -> StatusCode:
+    """For answers that come from a proxy or a server that is no gRPC server, and for injected faults."""
+    return _HTTP.get(status, StatusCode.UNKNOWN)
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """The outcome of an RPC: `code`, a `message` for people, and `details`.
