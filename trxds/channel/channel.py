@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
 from trxds.affinity.override_host import OverrideHost
 from trxds.affinity.session import SessionCookies
+from trxds.config.limits import Limits, early_limit, final_limit
 from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
 from trxds.config.resolver import Downstream, Resolver
 from trxds.ground.channels import Mailbox
@@ -30,7 +32,7 @@ from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .dataplane import ChannelState
-from .filters import make_chain
+from .filters import Shared, make_chain
 from .stub import Caller
 
 _log = logging.getLogger("trxds.channel")
@@ -66,13 +68,16 @@ async def open_channel(
     *,
     bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
+    early_route_timeouts: bool = False,
     network: Network | None = None,
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target`, `xds:///NAME`, for as long as the block lasts.
 
     `bootstrap` is a path or the document itself; otherwise the environment variables
     GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it.
-    `max_receive_size` bounds a received message, in bytes. `network` replaces TCP, for tests.
+    `max_receive_size` bounds a received message, in bytes. `early_route_timeouts` takes a route's
+    time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the first draft of A31 has
+    it, instead of `max_stream_duration`. `network` replaces TCP, for tests.
 
     Raises `ValueError` for a target that is none and `BootstrapError` for a bad bootstrap, both
     before anything runs. When the block is left, no task and no socket of the channel is.
@@ -80,7 +85,8 @@ async def open_channel(
     settings = _settings(target, bootstrap)
     names = parse_target(target, settings)
     state = ChannelState(target, names.authority, max_receive_size)
-    services = _services(settings, names.listener, names.authority, state, network or TcpNetwork())
+    limits = early_limit if early_route_timeouts else final_limit
+    services = _services(settings, names.listener, names.authority, state, network or TcpNetwork(), limits)
     try:
         async with trio.open_nursery() as nursery:
             running = trio.CancelScope(shield=True)
@@ -114,7 +120,7 @@ def _settings(target: str, bootstrap: Bootstrap | Mapping[str, Any] | str | os.P
 
 
 def _services(
-    settings: Bootstrap, listener: str, authority: str, state: ChannelState, network: Network
+    settings: Bootstrap, listener: str, authority: str, state: ChannelState, network: Network, limits: Limits
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """What runs while the channel is open, by the name of its task."""
     random = Random()
@@ -126,7 +132,8 @@ def _services(
     def configure(config: ClusterManagerConfig, generation: int) -> None:
         root_mailbox.put("config", Configure(config, generation))
 
-    resolver = Resolver(xds, listener, authority, Downstream(configure, state.publish, make_chain, pool), random)
+    downstream = Downstream(configure, state.publish, partial(make_chain, Shared(random)), pool, limits)
+    resolver = Resolver(xds, listener, authority, downstream, random)
     tree = Tree(Registry({OverrideHostConfig.policy: OverrideHost}), pool, random)
     root = Node(
         "root",

@@ -186,6 +186,8 @@ class Rpc:
             except Exception:
                 _log.exception("filter %r raised; the RPC to %s fails", one, self.path)
                 return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
+            if isinstance(respond, Status):
+                return respond
             if respond is not None:
                 self._responds.append(respond)
         if self._state.closed:

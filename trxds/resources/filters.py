@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import protos
 from .extension import Extension, extension, unpack
+from .fault import FAULT, FaultConfig
 from .filter_config import FilterConfig, HttpFilterType
 from .problems import Problems
 from .stateful_session import STATEFUL_SESSION, CookieConfig, StatefulSessionConfig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HTTP_FILTERS",
     "CookieConfig",
+    "FaultConfig",
     "FilterConfig",
     "HttpFilter",
     "HttpFilterType",
@@ -82,7 +84,7 @@ def registry(types: Iterable[HttpFilterType]) -> Mapping[str, HttpFilterType]:
     return MappingProxyType(found)
 
 
-HTTP_FILTERS = registry((ROUTER, STATEFUL_SESSION, RBAC))
+HTTP_FILTERS = registry((ROUTER, STATEFUL_SESSION, FAULT, RBAC))
 
 
 # -- the chain in the listener

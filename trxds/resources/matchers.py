@@ -87,19 +87,26 @@ _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
 _MOST = 2**63
 
 
+def integer(value: str) -> int | None:
+    """A decimal 64-bit integer; "+3" and " 09" are numbers, "1.5" is none."""
+    number = _INTEGER.match(value)
+    # Longer than any 64-bit number in whatever spelling: int() is quadratic in its digits.
+    if number is None or len(number[1].lstrip("+-0")) > 19:
+        return None
+    parsed = int(number[1])
+    return parsed if -_MOST <= parsed < _MOST else None
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A decimal 64-bit integer with `start` ≤ it < `end`; "+3" and " 09" are numbers, "1.5" is none."""
+    """An integer with `start` ≤ it < `end`."""
 
     start: int
     end: int
 
     def matches(self, value: str) -> bool:
-        number = _INTEGER.match(value)
-        # Longer than any 64-bit number in whatever spelling: int() is quadratic in its digits.
-        if number is None or len(number[1].lstrip("+-0")) > 19:
-            return False
-        return self.start <= (parsed := int(number[1])) < self.end and -_MOST <= parsed < _MOST
+        number = integer(value)
+        return number is not None and self.start <= number < self.end
 
 
 @dataclass(frozen=True, slots=True)

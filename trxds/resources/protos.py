@@ -18,6 +18,7 @@ from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_components_pb2 import FilterConfig
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
 from envoy.extensions.filters.http.router.v3.router_pb2 import Router
 from envoy.extensions.filters.http.stateful_session.v3.stateful_session_pb2 import (
     StatefulSession,
@@ -49,6 +50,7 @@ __all__ = [
     "DiscoveryRequest",
     "DiscoveryResponse",
     "FilterConfig",
+    "HTTPFault",
     "HttpConnectionManager",
     "HttpProtocolOptions",
     "Listener",

@@ -9,20 +9,8 @@ import base64
 import binascii
 
 from trxds.ground.metadata import Headers, decode_message, find
-from trxds.ground.status import Status, StatusCode
+from trxds.ground.status import Status, StatusCode, from_http
 from trxds.wire.http2 import ErrorCode, code_name
-
-# Only for answers without grpc-status: they come from a proxy or a server that is no gRPC server.
-_HTTP_CODES = {
-    b"400": StatusCode.INTERNAL,
-    b"401": StatusCode.UNAUTHENTICATED,
-    b"403": StatusCode.PERMISSION_DENIED,
-    b"404": StatusCode.UNIMPLEMENTED,
-    b"429": StatusCode.UNAVAILABLE,
-    b"502": StatusCode.UNAVAILABLE,
-    b"503": StatusCode.UNAVAILABLE,
-    b"504": StatusCode.UNAVAILABLE,
-}
 
 _RESET_CODES: dict[int, StatusCode] = {
     ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
@@ -72,7 +60,11 @@ def _status_without_code(headers: Headers) -> Status:
 def _http_status(http: bytes | None) -> Status:
     if http is None:
         return Status(StatusCode.INTERNAL, "the answer has no HTTP status")
-    return Status(_HTTP_CODES.get(http, StatusCode.UNKNOWN), f"the answer has HTTP status {http.decode('latin-1')}")
+    return Status(_http_code(http), f"the answer has HTTP status {http.decode('latin-1')}")
+
+
+def _http_code(text: bytes) -> StatusCode:
+    return from_http(int(text)) if text.isdigit() else StatusCode.UNKNOWN
 
 
 def _details(headers: Headers) -> bytes | None:

@@ -1,0 +1,108 @@
+"""The fault filter at work (A33): an RPC waits, or fails, or is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import trio
+
+from trxds.ground.metadata import Metadata
+from trxds.ground.status import Status, StatusCode
+from trxds.lb.pick import PickArgs
+from trxds.resources.fault import Abort, Delay, FaultConfig
+from trxds.resources.matchers import header_value, integer
+
+ABORT_CODE = "x-envoy-fault-abort-grpc-request"
+ABORT_SHARE = "x-envoy-fault-abort-percentage"  # not, as one would think, ...-abort-request-percentage
+DELAY_MILLISECONDS = "x-envoy-fault-delay-request"
+DELAY_SHARE = "x-envoy-fault-delay-request-percentage"
+
+INJECTED = "Fault injected"
+
+
+@dataclass(slots=True)
+class ActiveFaults:
+    """How many RPCs of a channel are being delayed just now."""
+
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What an RPC is in for: `delay` in seconds, `status` None if it is not to fail."""
+
+    delay: float = 0.0
+    status: Status | None = None
+
+
+class Fault:
+    """One configured instance, for every RPC of the routes that share the configuration."""
+
+    def __init__(self, config: FaultConfig, active: ActiveFaults, random: Random) -> None:
+        self._config = config
+        self._active = active
+        self._random = random
+
+    async def start(self, call: PickArgs) -> Status | None:
+        """Wait out the delay, if there is to be one; a status ends the RPC."""
+        injection = decide(self._config, call.metadata, self._random)
+        if injection.delay and self._may_begin():
+            await self._delay(injection.delay)
+        # An abort takes no time, so it is not counted; one that follows a delay was let in with that.
+        return injection.status if injection.delay or self._may_begin() else None
+
+    def _may_begin(self) -> bool:
+        most = self._config.most_active
+        return most is None or self._active.count < most
+
+    async def _delay(self, seconds: float) -> None:
+        self._active.count += 1
+        try:
+            await trio.sleep(seconds)
+        finally:
+            self._active.count -= 1
+
+
+def decide(config: FaultConfig, metadata: Metadata, random: Random) -> Injection:
+    """Draws for the delay and then for the abort, and for neither unless there is something to inject."""
+    return Injection(_delay(config.delay, metadata, random), _abort(config.abort, metadata, random))
+
+
+def _delay(delay: Delay | None, metadata: Metadata, random: Random) -> float:
+    if delay is None:
+        return 0.0
+    seconds = _milliseconds(metadata) / 1000 if delay.by_header else delay.seconds
+    return seconds if seconds and _drawn(delay, metadata, DELAY_SHARE, random) else 0.0
+
+
+def _milliseconds(metadata: Metadata) -> int:
+    return max(_number(metadata, DELAY_MILLISECONDS) or 0, 0)
+
+
+def _abort(abort: Abort | None, metadata: Metadata, random: Random) -> Status | None:
+    if abort is None:
+        return None
+    code = _code(abort, metadata)
+    return Status(code, INJECTED) if code and _drawn(abort, metadata, ABORT_SHARE, random) else None
+
+
+def _code(abort: Abort, metadata: Metadata) -> StatusCode:
+    value = header_value(metadata, ABORT_CODE) if abort.by_header else None
+    if value is None:
+        return abort.code
+    number = integer(value)
+    return StatusCode(number) if number is not None and 0 <= number <= max(StatusCode) else StatusCode.UNKNOWN
+
+
+def _drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
+    """Is the RPC one of the share? A header may make the share smaller and never greater."""
+    share = fault.share
+    asked = _number(metadata, header) if fault.by_header else None
+    numerator = share.numerator if asked is None or asked < 0 else min(asked, share.numerator)
+    return numerator >= share.denominator or random.randrange(share.denominator) < numerator
+
+
+def _number(metadata: Metadata, header: str) -> int | None:
+    value = header_value(metadata, header)
+    return None if value is None else integer(value)

@@ -1,0 +1,93 @@
+"""The fault filter: RPCs that are delayed or failed on purpose (A33)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trxds.ground.status import StatusCode, from_http
+
+from . import protos
+from .extension import Extension
+from .filter_config import FilterConfig, HttpFilterType
+from .problems import Problems
+from .units import optional_duration
+
+# By the number of FractionalPercent.DenominatorType; one that we do not know counts as a million.
+_DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many of `denominator` RPCs. Headers of an RPC count in the same denominator, so it is kept."""
+
+    numerator: int = 0
+    denominator: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """`seconds` for that share of the RPCs; with `by_header` an RPC says how long itself."""
+
+    seconds: float = 0.0
+    by_header: bool = False
+    share: Share = Share()
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """`code` for that share of the RPCs, none for OK; with `by_header` an RPC says which code itself."""
+
+    code: StatusCode = StatusCode.OK
+    by_header: bool = False
+    share: Share = Share()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultConfig(FilterConfig):
+    """`most_active`: how many RPCs of a channel may have a fault at a time; None is any number."""
+
+    delay: Delay | None = None
+    abort: Abort | None = None
+    most_active: int | None = None
+
+
+def _parse(config: Extension) -> FaultConfig | None:
+    """Envoy's other fields (which cluster, which headers, a rate limit of the response) are none of gRPC's."""
+    message = config.parse(protos.HTTPFault)
+    if message is None:
+        config.problems.add("could not parse fault injection filter config")
+        return None
+    return FaultConfig(
+        _delay(message.delay, config.problems.at("delay")) if message.HasField("delay") else None,
+        _abort(message.abort, config.problems.at("abort")) if message.HasField("abort") else None,
+        message.max_active_faults.value if message.HasField("max_active_faults") else None,
+    )
+
+
+def _delay(message: Any, problems: Problems) -> Delay:
+    seconds = optional_duration(message, "fixed_delay", problems) or 0.0
+    return Delay(seconds, message.HasField("header_delay"), _share(message.percentage))
+
+
+def _abort(message: Any, problems: Problems) -> Abort:
+    return Abort(_code(message, problems), message.HasField("header_abort"), _share(message.percentage))
+
+
+def _code(message: Any, problems: Problems) -> StatusCode:
+    if message.grpc_status > max(StatusCode):
+        problems.at("grpc_status").add(f"invalid gRPC status code: {message.grpc_status}")
+    elif message.grpc_status:
+        return StatusCode(message.grpc_status)
+    # An HTTP status of 200 is no abort either: nobody's RPC fails with OK.
+    return StatusCode.OK if message.http_status in (0, 200) else from_http(message.http_status)
+
+
+def _share(percent: Any) -> Share:
+    return Share(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
+
+
+_TYPE = protos.type_name(protos.HTTPFault)
+
+# An override is of the same type as the filter's own configuration.
+FAULT = HttpFilterType(config_type=_TYPE, parse=_parse, override_type=_TYPE, parse_override=_parse)
