@@ -27,7 +27,7 @@ from trxds.ground.metadata import (
     find,
 )
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.http2 import ErrorCode
+from trxds.wire.http2 import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Call(MessageStream):
         self._scope.cancel()
 
     def was_reset(self, code: int) -> None:
-        self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {ErrorCode(code).name}"))
+        self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
 
     def fail(self, status: Status) -> None:
         self._over(status)

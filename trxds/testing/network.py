@@ -110,6 +110,11 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self._outgoing = outgoing
         self._incoming = incoming
 
+    @property
+    def closed(self) -> bool:
+        """Whether this end was closed."""
+        return self._outgoing.sender_closed
+
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         with self._outgoing.one_sender:
             await self._outgoing.send(data)
@@ -147,7 +152,7 @@ class _Pipe:
         self._capacity = capacity
         self._data = bytearray()
         self._ended = False  # nothing follows the data
-        self._sender_closed = False
+        self.sender_closed = False
         self._receiver_closed = False
         self._cut = False
         self._changed = trio.lowlevel.ParkingLot()
@@ -173,7 +178,7 @@ class _Pipe:
             await self._changed.park()
 
     def _check_sender(self) -> bool:
-        if self._sender_closed:
+        if self.sender_closed:
             raise trio.ClosedResourceError("this end was closed")
         if self._cut or self._receiver_closed:
             raise trio.BrokenResourceError from _reset()
@@ -203,7 +208,7 @@ class _Pipe:
         self._changed.unpark_all()
 
     def close_sender(self) -> None:
-        self._sender_closed = self._ended = True
+        self.sender_closed = self._ended = True
         self._changed.unpark_all()
 
     def close_receiver(self) -> None:

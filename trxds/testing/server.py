@@ -6,9 +6,11 @@ It is built on the client's own engine, so it proves nothing about the wire by i
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
@@ -78,16 +80,17 @@ class Server:
         """Serve until cancelled; `address` is known once it has started."""
         try:
             async with trio.open_nursery() as self._nursery:
-                await self.restart()
+                await self._nursery.start(self._listen)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
             self._nursery = None
 
     async def restart(self) -> None:
-        """Listen, at the same address as before; call it after `stop()`."""
+        """Stop, and listen again at the same address."""
         if self._nursery is None:
             raise RuntimeError("the server is not running; use `async with serve(...)`")
+        self.stop()
         await self._deaf.wait()
         await self._nursery.start(self._listen)
 
@@ -126,8 +129,7 @@ class Server:
             return self._network.listen(self.address)
         host, port = split_address(self.address)
         (listener,) = await trio.open_tcp_listeners(port, host=host)
-        name = listener.socket.getsockname()
-        self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        self.address = _address(listener.socket.getsockname())
         return listener
 
     async def _serve(self, transport: trio.abc.Stream) -> None:
@@ -152,12 +154,17 @@ class Server:
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
-            name = transport.socket.getpeername()
-            return f"{name[0]}:{name[1]}"
+            with contextlib.suppress(OSError):  # it has gone again
+                return _address(transport.socket.getpeername())
         return f"client-{next(self._client_numbers)}"
 
     def _handler(self, path: str) -> Handler:
         return self.handlers.get(path) or self.fallback or _unimplemented
+
+
+def _address(name: Any) -> str:
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _unimplemented(call: Call) -> None:
