@@ -60,7 +60,12 @@ def test_only_servers_are_required() -> None:
 
 
 def test_unknown_fields_are_left_alone() -> None:
-    document = {"xds_servers": [{**SERVER, "new": 1}], "node": {"new": []}, "certificate_providers": {}, "new": None}
+    document: dict[str, Any] = {
+        "xds_servers": [{**SERVER, "new": 1}],
+        "node": {"new": []},
+        "certificate_providers": {},
+        "new": None,
+    }
     assert parse(document) == parse({"xds_servers": [SERVER]})
 
 

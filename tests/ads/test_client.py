@@ -294,7 +294,9 @@ async def test_a_server_without_ads_is_named(autojump_clock: MockClock) -> None:
     async with serve(address=PLANE, network=world.network), world.run(plane=False):
         world.watcher.watch(LDS, "shop")
         await wait_all_tasks_blocked()
-        assert world.error("shop").endswith(f"cannot reach the xDS server: UNIMPLEMENTED: no handler for {PATH}")
+        assert world.error("shop").endswith(
+            f"cannot reach the xDS server: the ADS stream ended with UNIMPLEMENTED: no handler for {PATH}"
+        )
 
 
 async def test_attempts_back_off_to_two_minutes(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,6 +432,35 @@ async def test_the_end_of_run_leaves_no_task_and_no_connection(autojump_clock: M
         await wait_all_tasks_blocked()
         assert world.plane.streams == 0
         assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+# -- what operators read in the log
+
+
+async def test_a_refused_resource_is_one_warning_however_often_it_comes(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    world.plane.put({**resources.cluster("bad"), "lb_policy": "MAGLEV"})
+    async with world.run():
+        world.watcher.watch(CDS, "bad")
+        await world.plane.wait_for_nack("CDS")
+        world.watcher.watch(CDS, "good")
+        world.plane.put(resources.cluster("good"))
+        await world.plane.wait_for_nack("CDS")
+    assert [record.getMessage() for record in caplog.records] == [world.error("bad")]
+
+
+async def test_an_outage_is_one_warning_however_long_it_lasts(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    async with world.run(plane=False):
+        for name in ("a", "b", "c"):
+            world.watcher.watch(CDS, name)
+        await trio.sleep(600)
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"xDS server {PLANE}: Connection refused; check that it runs, and server_uri in the")
 
 
 # -- authorities

@@ -168,10 +168,10 @@ async def test_our_management_server_and_a_grpcio_stub_agree_on_a_conversation()
             assert str(await plane.wait_for_ack("EDS")) == "ACK EDS v=1 cart,other"
             assert plane.requests[0].node.id == "peer"
 
-            big = [resources.locality(*(f"10.{n}.{m}.1:80" for m in range(200)), zone=f"z{n}") for n in range(100)]
+            big = [resources.locality(*(f"10.{n}.{m}.1:80" for m in range(200)), zone=f"z{n}") for n in range(20)]
             plane.put(resources.endpoints("other", *big))
             response = await stub.hears()
-            assert response.ByteSize() > 400_000
+            assert response.ByteSize() > 80_000
             stub.ends()
             assert await stub.hears() is END
             await plane.wait_for_streams(0)

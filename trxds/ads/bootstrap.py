@@ -223,7 +223,7 @@ def _server(place: _Place) -> ServerConfig:
 
 def _uri(place: _Place) -> str:
     uri = place.text()
-    if not uri and not isinstance(place.value, (bool, int, float, list, Mapping)):
+    if place.value is None or place.value == "":
         place.wrong("is missing; write the control plane's host:port")
     elif uri:
         try:

@@ -37,6 +37,8 @@ USER_AGENT_VERSION = "0.1.0"  # a test holds it to pyproject.toml
 CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
 DOES_NOT_EXIST_AFTER = 15.0  # seconds from the request that asked for it
 
+_NOTHING: Raw = ("", b"")
+
 Key: TypeAlias = tuple[ResourceType, str]
 Changes: TypeAlias = dict[Key, ResourceState]
 
@@ -47,8 +49,9 @@ class _Resource:
 
     type: ResourceType
     name: str
-    raw: Raw = ("", b"")  # what it last came as, good or bad
-    value: object | None = None
+    raw: Raw = _NOTHING  # what it last came as, good or bad
+    parsed: Parsed | None = None  # and what that was parsed to
+    value: object | None = None  # the last good one
     invalid: str | None = None  # what is wrong with the last update
     absent: str | None = None  # why it is known not to be there
     told: ResourceState | None = None
@@ -86,8 +89,9 @@ class _Stream:
     heard: bool = False  # the end of a stream that answered is no failure
     nonces: dict[ResourceType, str] = field(default_factory=dict)
     answers: dict[ResourceType, tuple[str, ...]] = field(default_factory=dict)  # errors; none: an ACK
+    asking: frozenset[str] = frozenset()  # the names in the request that is being sent
     asked: dict[ResourceType, frozenset[str]] = field(default_factory=dict)
-    deadlines: dict[Key, float] = field(default_factory=dict)  # all as long, so the first is the earliest
+    deadlines: dict[_Resource, float] = field(default_factory=dict)  # all as long: the first is the earliest
 
 
 class Conversation:
@@ -153,12 +157,11 @@ class Conversation:
         stream, type = self._stream, RESOURCE_TYPES[request.type_url]
         if stream is None:
             return
-        before = stream.asked.get(type, frozenset())
-        stream.asked[type] = frozenset(request.resource_names)
+        before, stream.asked[type] = stream.asked.get(type, frozenset()), stream.asking
         resources = self._subscriptions[type].resources
-        for name in request.resource_names:
-            if name not in before and name in resources and resources[name].awaited:
-                stream.deadlines[type, name] = now + DOES_NOT_EXIST_AFTER
+        for name in stream.asking - before:
+            if name in resources and resources[name].awaited:
+                stream.deadlines[resources[name]] = now + DOES_NOT_EXIST_AFTER
 
     def _mention(self, type: ResourceType) -> None:
         if self._stream is not None:
@@ -174,6 +177,7 @@ class Conversation:
         errors = stream.answers.pop(type, None)
         if errors is None and names == asked:
             return None
+        stream.asking = frozenset(names)
         request = DiscoveryRequest(
             type_url=type.type_url,
             version_info=subscription.version,
@@ -192,7 +196,7 @@ class Conversation:
         subscription = self._subscriptions[type]
         if self._stream is not None:
             for name in subscription.unwanted:
-                self._stream.deadlines.pop((type, name), None)
+                self._stream.deadlines.pop(subscription.resources[name], None)
         subscription.forget_unwanted()
 
     # -- what we hear
@@ -206,30 +210,34 @@ class Conversation:
 
         What nobody asked for is ignored, but its errors are reported like all others.
         """
-        stream, subscription = self._stream, self._subscriptions[reading.type]
+        stream, subscription, errors = self._stream, self._subscriptions[reading.type], reading.errors
         assert stream is not None, "a response without a stream"
         stream.heard = True
         stream.nonces[reading.type] = reading.nonce
-        stream.answers[reading.type] = reading.errors
+        stream.answers[reading.type] = errors
         stream.to_say[reading.type] = None
-        if not reading.errors:
+        if not errors:
             subscription.version = reading.version
-        touched = [resource for item in reading.items if (resource := self._take(item, reading.type, stream))]
-        touched += self._delete_missing(reading, subscription) if reading.type.full_state else ()
+        touched = [resource for item in reading.items if (resource := self._take(item, subscription, stream))]
+        if reading.type.full_state:
+            touched += self._delete_missing(reading, subscription)
         healed, self._failure = self._failure, None
         return self._changes(self._everything() if healed else touched)
 
-    def _take(self, item: Item, type: ResourceType, stream: _Stream) -> _Resource | None:
-        subscription, parsed = self._subscriptions[type], item.parsed
+    def _take(self, item: Item, subscription: _Subscription, stream: _Stream) -> _Resource | None:
+        """The resource of that name, if it is wanted and came as anything else than last time."""
+        parsed = item.parsed
         resource = subscription.resources.get(parsed.name) if parsed.name is not None else None
         if resource is None:
             return None
-        stream.deadlines.pop((type, resource.name), None)
+        stream.deadlines.pop(resource, None)
+        if parsed is resource.parsed:
+            return None
         subscription.parsed.pop(resource.raw, None)
         subscription.parsed[item.raw] = parsed
-        resource.raw = item.raw
+        resource.raw, resource.parsed = item.raw, parsed
         resource.absent = None
-        resource.invalid = invalid(parsed.errors, type) if parsed.errors else None
+        resource.invalid = f"invalid resource: {invalid(parsed.errors, resource.type)}" if parsed.errors else None
         if not parsed.errors:
             resource.value = parsed.value
         return resource
@@ -243,7 +251,8 @@ class Conversation:
         names = {item.parsed.name for item in reading.items}
         if None in names:
             return []
-        missing = [resource for name, resource in subscription.resources.items() if resource.seen and name not in names]
+        left_out = (subscription.resources[name] for name in subscription.resources.keys() - names)
+        missing = [resource for resource in left_out if resource.seen]
         for resource in missing:
             self._delete(resource)
         return missing
@@ -252,10 +261,13 @@ class Conversation:
         if "ignore_resource_deletion" in self._server.features and resource.value is not None:  # A53
             log.warning("%s", self._text(resource, "deleted by the server, kept as ignore_resource_deletion says"))
             return
+        self._give_up(resource, "does not exist, deleted by the server")
+
+    def _give_up(self, resource: _Resource, reason: str) -> None:
         self._subscriptions[resource.type].parsed.pop(resource.raw, None)
-        resource.raw = ("", b"")
+        resource.raw, resource.parsed = _NOTHING, None
         resource.value = resource.invalid = None
-        resource.absent = "does not exist, deleted by the server"
+        resource.absent = reason
 
     # -- what time tells
 
@@ -269,11 +281,9 @@ class Conversation:
         """The resources that the server did not send in time: they do not exist."""
         late: list[_Resource] = []
         while self._stream is not None and self.next_deadline <= now:
-            type, name = next(iter(self._stream.deadlines))
-            del self._stream.deadlines[type, name]
-            resource = self._subscriptions[type].resources[name]
-            resource.invalid = None
-            resource.absent = f"does not exist, asked {DOES_NOT_EXIST_AFTER:g} s ago"
+            resource = next(iter(self._stream.deadlines))
+            del self._stream.deadlines[resource]
+            self._give_up(resource, f"does not exist, asked {DOES_NOT_EXIST_AFTER:g} s ago")
             late.append(resource)
         return self._changes(late)
 
@@ -304,15 +314,12 @@ class Conversation:
     def _state(self, resource: _Resource) -> ResourceState | None:
         """What a watcher should know, or None while the server has still to answer.
 
-        What the server said goes before what the network did.
+        Without a value, what the server said goes before what the network did.
         """
-        invalid = f"invalid resource: {resource.invalid}" if resource.invalid is not None else None
         if resource.value is not None:
-            ambient = self._failure or invalid
-            return ResourceState(
-                resource.value, ambient=unavailable(self._text(resource, ambient)) if ambient else None
-            )
-        reason = resource.absent or invalid or self._failure
+            trouble = self._failure or resource.invalid
+            return ResourceState(resource.value, ambient=self._status(resource, trouble) if trouble else None)
+        reason = resource.absent or resource.invalid or self._failure
         if reason is None:
             return None
         return ResourceState(error=self._status(resource, reason), absent=resource.absent is not None)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.protocol import Conversation
+from trxds.ads.protocol import Changes, Conversation
 from trxds.ads.response import Reading, known_type, read
 from trxds.ads.watches import Watches
 from trxds.ground.backoff import Backoff
@@ -66,9 +66,13 @@ class AdsStream:
         while True:
             await self._something_is_wanted()
             reason = await self._connect_and_converse()
-            self._watches.publish(self._conversation.stream_ended(reason))
-            log.info("ADS stream to %s ended: %s", self._server.uri, reason)
-            await trio.sleep(self._backoff.next())
+            changes = self._conversation.stream_ended(reason)
+            self._watches.publish(changes)
+            delay = self._backoff.next()
+            # Not a warning for each resource, and none while there is no news of the same outage.
+            level = logging.WARNING if changes else logging.INFO
+            log.log(level, "xDS server %s: %s; trying again in %.1f s", self._server.uri, reason, delay)
+            await trio.sleep(delay)
 
     async def _something_is_wanted(self) -> None:
         """A stream without a subscription has nothing to say: its first request would mean everything."""
@@ -103,7 +107,7 @@ class AdsStream:
             await self._converse(stream)
         finally:
             stream.cancel()
-        return str(stream.status)
+        return f"the ADS stream ended with {stream.status}"
 
     async def _converse(self, stream: ClientStream) -> None:
         self._conversation.stream_opened()
@@ -125,7 +129,7 @@ class AdsStream:
     async def _watch_the_clock(self) -> None:
         while True:
             await self._to_wait.next(self._conversation.next_deadline)
-            self._watches.publish(self._conversation.due(trio.current_time()))
+            self._tell(self._conversation.due(trio.current_time()))
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
@@ -134,9 +138,15 @@ class AdsStream:
                 continue
             self._backoff.reset()
             changes = self._conversation.received(reading)
-            self._watches.publish(changes)
+            self._tell(changes)
             self._to_say.put("answer", None)
             await self._watches.all_seen(changes)
+
+    def _tell(self, changes: Changes) -> None:
+        for state in changes.values():
+            if problem := state.error or state.ambient:
+                log.warning("%s", problem.message)
+        self._watches.publish(changes)
 
     async def _understand(self, message: bytes) -> Reading | None:
         """None for what is to be ignored: bytes that are no response, and types that we do not know."""
