@@ -8,6 +8,7 @@
 from trxds.channel.call import Call
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.stub import Method, Stub
+from trxds.config.explain import Explanation
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 
@@ -17,6 +18,7 @@ __all__ = [
     "BootstrapError",
     "Call",
     "Channel",
+    "Explanation",
     "Metadata",
     "Method",
     "RpcError",

@@ -18,9 +18,11 @@ from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
 from trxds.affinity.override_host import OverrideHost
 from trxds.affinity.session import SessionCookies
+from trxds.config.explain import Explanation
 from trxds.config.limits import Limits, early_limit, final_limit
 from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
 from trxds.config.resolver import Downstream, Resolver
+from trxds.ground import metadata as md
 from trxds.ground.channels import Mailbox
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
@@ -33,7 +35,8 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .dataplane import ChannelState
 from .filters import Shared, make_chain
-from .stub import Caller
+from .rpc import Rpc
+from .stub import Caller, Pairs
 
 _log = logging.getLogger("trxds.channel")
 
@@ -57,6 +60,20 @@ class Channel(Caller):
         `wait_for_first=False` switches that off.
         """
         yield Session(self._state, SessionCookies(wait_for_first))
+
+    async def explain(self, method: str, metadata: Pairs = ()) -> Explanation:
+        """Which route, cluster, time limit and filters a call of `method` would get now, and why.
+
+        Waits for a configuration as a call does, and goes no further. Of a session's cookies it
+        knows what `metadata` says. Raises `RpcError` if the channel closes meanwhile.
+        """
+        pairs = md.check(metadata)
+        rpc = Rpc(self._state, method, pairs, None, False, None)
+        try:
+            plane = await rpc.within(partial(self._state.other_than, None))
+            return plane.selector.explain(method, pairs)
+        finally:
+            rpc.finish()
 
     def __repr__(self) -> str:
         return f"<Channel {self.target} {'closed' if self._state.closed else 'open'}, {len(self._state.rpcs)} calls>"

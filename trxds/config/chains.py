@@ -30,22 +30,36 @@ class FilterUse:
         return f"{self.name} (from the {self.scope}): {self.config!r}"
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterSelection(FilterConfig):
+    """Internal, just before the router: keeps the cluster and lets the route table go (A60)."""
+
+
+_CLUSTER_SELECTION = FilterUse("cluster selection", ClusterSelection(), "client itself")
+
+
 class Chains:
     """The filters of a virtual host's routes; routes that configure alike share one chain."""
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
         self._filters = tuple(each for each in listener.http_filters if not isinstance(each.config, RouterConfig))
+        self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make
         self._made: dict[tuple[FilterConfig, ...], Chain] = {}
 
     def chain(self, route: Route, cluster: WeightedCluster) -> Chain:
-        configs = tuple(use.config for use in self.uses(route, cluster))
+        configs = tuple(use.config for use in self._uses(route, cluster))
         if configs not in self._made:
             self._made[configs] = self._make(configs)
         return self._made[configs]
 
-    def uses(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
+    def whole(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
+        """With the two at the end that every chain has: what `explain` shows."""
+        router = (FilterUse(each.name, each.config, "listener") for each in self._router)
+        return (*self._uses(route, cluster), _CLUSTER_SELECTION, *router)
+
+    def _uses(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
         """In the listener's order, without those that are disabled there and configured nowhere."""
         scopes = (
             ("weighted cluster", cluster.filter_overrides),

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
+from trxds.ground.status import Status, unavailable
 from trxds.resources.listener import Listener
-from trxds.resources.route import HashPolicy, Route, VirtualHost, WeightedCluster
+from trxds.resources.route import HashPolicy, Route, VirtualHost
 
 from .chains import Chain, Chains, FilterUse, MakeChain
 from .index import RouteIndex
@@ -93,5 +94,14 @@ class BoundRoutes:
     def limit(self, route: Route) -> Limit:
         return NO_LIMIT if route.action is None else self._limits(route.action, self._listener_limit)
 
-    def filters(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
-        return self._chains.uses(route, cluster)
+    def filters(self, route: Route, cluster: int) -> tuple[FilterUse, ...]:
+        """As they are configured for that entry of the route's clusters."""
+        assert route.action is not None
+        return self._chains.whole(route, route.action.clusters[cluster])
+
+    def no_route(self, path: str) -> Status:
+        return unavailable(f'no route matches {path} in virtual host "{self.virtual_host}"')
+
+    def no_action(self, path: str) -> Status:
+        where = f'{path} in virtual host "{self.virtual_host}"'
+        return unavailable(f"the route that matches {where} has an action unknown to gRPC")

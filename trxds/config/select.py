@@ -7,11 +7,12 @@ from random import Random
 from typing import TypeAlias
 
 from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status, unavailable
+from trxds.ground.status import Status
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.units import MILLION
 
 from .clusters import RouteTable
+from .explain import Explanation, explain
 from .request_hash import request_hash
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
@@ -52,7 +53,7 @@ class ConfigSelector:
             match = routes.routes[position].match
             if (not match.headers and match.fraction is None) or self._accepts(match, metadata):
                 return self._select(routes.bound(position), path, metadata)
-        return Refusal(no_route(path, routes.virtual_host), False)
+        return Refusal(routes.no_route(path), False)
 
     def _accepts(self, match: RouteMatch, metadata: Metadata) -> bool:
         """The path matches; do the headers, and is the RPC among the share that is to go here?"""
@@ -62,17 +63,12 @@ class ConfigSelector:
 
     def _select(self, bound: BoundRoute, path: str, metadata: Metadata) -> Selection | Refusal:
         if not bound.clusters:
-            return Refusal(no_action(path, self.routes.virtual_host), False)
+            return Refusal(self.routes.no_action(path), False)
         hashed = request_hash(bound.hash_policies, metadata, self.channel_id) if bound.hash_policies else None
         return Selection(bound, bound.draw(self.random), self.table, hashed)
 
-
-def no_route(path: str, virtual_host: str) -> Status:
-    return unavailable(f'no route matches {path} in virtual host "{virtual_host}"')
-
-
-def no_action(path: str, virtual_host: str) -> Status:
-    return unavailable(f'the route that matches {path} in virtual host "{virtual_host}" has an action unknown to gRPC')
+    def explain(self, path: str, metadata: Metadata) -> Explanation:
+        return explain(self.routes, path, metadata, self.random, self.channel_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +79,9 @@ class ErrorSelector:
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         return Refusal(self.status, True)
+
+    def explain(self, path: str, metadata: Metadata) -> Explanation:
+        return Explanation(path, refusal=self.status)
 
 
 Selector: TypeAlias = ConfigSelector | ErrorSelector

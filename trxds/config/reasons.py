@@ -1,0 +1,79 @@
+"""What a route asks of an RPC and how the RPC meets it, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import assert_never
+
+from trxds.ground.metadata import Metadata
+from trxds.resources.matchers import (
+    Contains,
+    Exact,
+    HeaderMatch,
+    Pattern,
+    Prefix,
+    Present,
+    Range,
+    Suffix,
+    TextMatch,
+    header_value,
+)
+from trxds.resources.route_match import RouteMatch
+from trxds.resources.units import MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    matches: bool
+    reason: str
+
+
+def judge(match: RouteMatch, path: str, metadata: Metadata, random: Random) -> Verdict:
+    """Why the route matches, or the first thing that keeps it from matching."""
+    if not match.path.matches(path):
+        return Verdict(False, f"the path is not {in_words(match.path)}")
+    reasons = [f"the path is {in_words(match.path)}"]
+    for header in match.headers:
+        verdict = _header(header, metadata)
+        if not verdict.matches:
+            return verdict
+        reasons.append(verdict.reason)
+    if match.fraction is not None:
+        verdict = _fraction(match.fraction, random.randrange(MILLION))
+        if not verdict.matches:
+            return verdict
+        reasons.append(verdict.reason)
+    return Verdict(True, ", ".join(reasons))
+
+
+def _header(header: HeaderMatch, metadata: Metadata) -> Verdict:
+    value = header_value(metadata, header.name)
+    there = f"header {header.name} is " + ("absent" if value is None else f'"{value}"')
+    wanted = ("not " if header.invert else "") + in_words(header.test)
+    return Verdict(header.accepts(value), f"{there} (wanted: {wanted})")
+
+
+def _fraction(fraction: int, drawn: int) -> Verdict:
+    return Verdict(drawn < fraction, f"drew {drawn} of a million (wanted: below {fraction})")
+
+
+def in_words(test: TextMatch | Range | Present) -> str:
+    match test:
+        case Exact(text):
+            words = f'"{text}"'
+        case Prefix(text):
+            words = f'"{text}" and anything after it' if text else "any"
+        case Suffix(text):
+            words = f'anything that ends in "{text}"'
+        case Contains(text):
+            words = f'anything that contains "{text}"'
+        case Pattern(regex):
+            return f"a match of {regex.pattern!r}"
+        case Range(start, end):
+            return f"a number from {start} to below {end}"
+        case Present(present):
+            return "any" if present else "absent"
+        case _ as never:
+            assert_never(never)
+    return f"{words}, in any case" if test.ignore_case else words
