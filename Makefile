@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 CONFORMANCE := ../shared/conformance
-STAGE := 1
+STAGE := 2
 
 .PHONY: demo test lint bench conformance clean
 
