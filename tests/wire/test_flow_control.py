@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trxds.ground.status import OK
+from trxds.ground.status import OK, StatusCode
 from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve, unary
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
@@ -315,3 +315,35 @@ async def unary_calls(connection: Connection, sizes: list[int], number: int) -> 
         assert await stream.receive_only() == bytes([number]) * size
 
 
+
+
+# -- one read brings news of a stream and its end: h2 knows the end before we handle the news
+
+
+async def test_window_is_not_given_back_to_a_stream_that_ends_in_the_same_read(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(options=SMALL)
+    stream = connection.open_stream(request_())
+    stream.send_nowait(b"x", end=True)
+    stream_id = await server.request()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.receive_only)
+        await wait_all_tasks_blocked()
+        server.h2.send_headers(stream_id, HEADERS)
+        server.h2.send_data(stream_id, prefixed(9000))
+        server.h2.send_headers(stream_id, [("grpc-status", "0")], end_stream=True)
+        await server.flush()
+    assert stream.status == OK
+
+
+async def test_a_window_that_opens_for_a_stream_reset_in_the_same_read(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream.send_nowait(bytes(100_000))
+    stream_id = await server.request()
+    await wait_all_tasks_blocked()
+    server.h2.increment_flow_control_window(100_000)
+    server.h2.increment_flow_control_window(100_000, stream_id)
+    server.h2.reset_stream(stream_id, 8)
+    await server.flush()
+    assert await stream.receive() is None and stream.status.code is StatusCode.CANCELLED
+    assert connection.over is None

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.wire.http2 import (
+from trxds.wire.events import (
     Broken,
     DataReceived,
-    Engine,
     ErrorCode,
     Event,
     GoAwayReceived,
@@ -17,6 +16,7 @@ from trxds.wire.http2 import (
     StreamReset,
     WindowOpened,
 )
+from trxds.wire.http2 import Engine
 from trxds.wire.options import WireOptions
 
 REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a")]

@@ -27,7 +27,7 @@ from trxds.ground.metadata import (
     find,
 )
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.http2 import ErrorCode, code_name
+from trxds.wire.events import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from trxds.ground.status import StatusCode
 from trxds.wire.connect import split_address
-from trxds.wire.http2 import ErrorCode
+from trxds.wire.events import ErrorCode
 from trxds.wire.options import WireOptions
 from trxds.wire.request import MAX_RECEIVE_SIZE
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from trxds.ground.status import unavailable
-from trxds.wire.http2 import ErrorCode, GoAwayReceived, HeadersReceived
+from trxds.wire.events import ErrorCode, GoAwayReceived, HeadersReceived
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import trio
 
 from trxds.ground.status import Status, unavailable
-from trxds.wire.http2 import GoAwayReceived, HeadersReceived, code_name
+from trxds.wire.events import GoAwayReceived, HeadersReceived, code_name
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 from trxds.wire.request import Request

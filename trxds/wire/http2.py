@@ -11,9 +11,8 @@ Three of its ways do not suit a gRPC connection and are changed here:
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import h2.config
 import h2.connection
@@ -23,90 +22,19 @@ import h2.settings
 from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.ground.metadata import Headers
-from trxds.wire.options import WireOptions
-
-
-class ErrorCode(enum.IntEnum):
-    """Why a stream or a connection was ended (RFC 9113 §7)."""
-
-    NO_ERROR = 0
-    PROTOCOL_ERROR = 1
-    INTERNAL_ERROR = 2
-    FLOW_CONTROL_ERROR = 3
-    SETTINGS_TIMEOUT = 4
-    STREAM_CLOSED = 5
-    FRAME_SIZE_ERROR = 6
-    REFUSED_STREAM = 7
-    CANCEL = 8
-    COMPRESSION_ERROR = 9
-    CONNECT_ERROR = 10
-    ENHANCE_YOUR_CALM = 11
-    INADEQUATE_SECURITY = 12
-    HTTP_1_1_REQUIRED = 13
-
-
-def code_name(code: int) -> str:
-    """The RFC's name of an error code; a peer may also send one that nobody knows."""
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error code {code}"
-
-
-# -- events; tuples because they are made several times per RPC
-
-
-class HeadersReceived(NamedTuple):
-    """A request, a response or trailers; `end` when the peer's half of the stream ends with it."""
-
-    stream_id: int
-    headers: Headers
-    end: bool
-
-
-class DataReceived(NamedTuple):
-    """`flow_length` is what the windows were charged: the data and its padding."""
-
-    stream_id: int
-    data: bytes
-    flow_length: int
-    end: bool
-
-
-class StreamReset(NamedTuple):
-    stream_id: int
-    code: int
-
-
-class WindowOpened(NamedTuple):
-    """More may be sent on this stream; on the connection if `stream_id` is 0."""
-
-    stream_id: int
-
-
-class SettingsReceived(NamedTuple):
-    """The peer's limits changed; the windows of all streams may have."""
-
-
-class GoAwayReceived(NamedTuple):
-    """No new streams; those above `last_stream_id` were not processed."""
-
-    last_stream_id: int
-    code: int
-    debug: bytes
-
-
-class PingAcked(NamedTuple):
-    payload: bytes
-
-
-class Broken(NamedTuple):
-    """The peer violated the protocol. Our GOAWAY is queued and nothing further is read."""
-
-    code: int
-    message: str
-
-
-Event: TypeAlias = (
-    HeadersReceived | DataReceived | StreamReset | WindowOpened | SettingsReceived | GoAwayReceived | PingAcked | Broken
+from trxds.wire.events import (
+    Broken,
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    PingAcked,
+    SettingsReceived,
+    StreamReset,
+    WindowOpened,
 )
+from trxds.wire.options import WireOptions
 
 _PREFACE_SIZE = 24
 _FRAME_HEADER_SIZE = 9
@@ -189,25 +117,33 @@ class Engine:
         """
         stream_id = self._next_id
         self._next_id += 2
-        self.send_headers(stream_id, [*headers, *(NeverIndexedHeaderTuple(*field) for field in passing)])
+        self._h2.send_headers(stream_id, [*headers, *(NeverIndexedHeaderTuple(*field) for field in passing)])
+        self._collect(control=False)
         return stream_id
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        self._h2.send_headers(stream_id, headers, end)
-        self._collect(control=False)
+        """Headers or trailers of a stream that is open."""
+        if self._is_open(stream_id):
+            self._h2.send_headers(stream_id, headers, end)
+            self._collect(control=False)
+
+    def _is_open(self, stream_id: int) -> bool:
+        """Whether h2 lets us speak of this stream.
+
+        It reads ahead of us: when an event is handled, the stream may have ended by a later one of
+        the same read. Its news is then about to come, and nothing need be said any more.
+        """
+        stream = self._h2.streams.get(stream_id)
+        return stream is not None and not stream.closed
 
     def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
         """Append as much of `data` as the windows and `limit` allow; returns how much that was.
 
         When all of it went and `end` is true, our half of the stream ends with it. The end alone,
-        without data, needs no window. Nothing goes to a stream that the peer has ended.
+        without data, needs no window. Nothing goes to a stream that has ended.
         """
-        try:
-            return self._write(stream_id, data, end, limit)
-        except h2.exceptions.StreamClosedError:
-            return 0  # h2 has read further than the event that is being handled
-
-    def _write(self, stream_id: int, data: memoryview, end: bool, limit: int) -> int:
+        if not self._is_open(stream_id):
+            return 0
         size = len(data)
         room = min(size, limit, self._h2.local_flow_control_window(stream_id))
         if not size and end:
@@ -223,8 +159,7 @@ class Engine:
 
     def stream_window(self, stream_id: int) -> int:
         """How much this stream may send now, its connection's window apart; may be negative."""
-        stream = self._h2.streams.get(stream_id)
-        return stream.outbound_flow_control_window if stream is not None else 0
+        return self._h2.streams[stream_id].outbound_flow_control_window if self._is_open(stream_id) else 0
 
     @property
     def connection_window(self) -> int:
@@ -232,15 +167,10 @@ class Engine:
         return self._h2.outbound_flow_control_window
 
     def credit(self, stream_id: int, size: int) -> None:
-        """Give window back to the peer: a stream's, or the connection's if `stream_id` is 0.
-
-        Nothing happens if the stream has ended: its end may be an event further on in the same read.
-        """
-        try:
+        """Give window back to the peer: a stream's while it is open, the connection's if `stream_id` is 0."""
+        if stream_id == 0 or self._is_open(stream_id):
             self._h2.increment_flow_control_window(size, stream_id or None)
-        except h2.exceptions.StreamClosedError:
-            return
-        self._collect(control=True)
+            self._collect(control=True)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream at once; nothing happens if it has ended."""

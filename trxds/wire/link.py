@@ -19,10 +19,9 @@ import trio
 
 from trxds.ground.metadata import Headers
 from trxds.ground.status import Status, unavailable
-from trxds.wire.http2 import (
+from trxds.wire.events import (
     Broken,
     DataReceived,
-    Engine,
     ErrorCode,
     Event,
     GoAwayReceived,
@@ -33,6 +32,7 @@ from trxds.wire.http2 import (
     WindowOpened,
     code_name,
 )
+from trxds.wire.http2 import Engine
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.options import WireOptions
 from trxds.wire.seat import Seat

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trxds.ground.status import Status
+from trxds.wire.events import DataReceived
 from trxds.wire.framing import Deframer, frame
-from trxds.wire.http2 import DataReceived
 from trxds.wire.seat import Seat
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import binascii
 
 from trxds.ground.metadata import Headers, decode_message, find
 from trxds.ground.status import Status, StatusCode, from_http
-from trxds.wire.http2 import ErrorCode, code_name
+from trxds.wire.events import ErrorCode, code_name
 
 _RESET_CODES: dict[int, StatusCode] = {
     ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
@@ -64,7 +64,7 @@ def _http_status(http: bytes | None) -> Status:
 
 
 def _http_code(text: bytes) -> StatusCode:
-    return from_http(int(text)) if text.isdigit() else StatusCode.UNKNOWN
+    return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.UNKNOWN
 
 
 def _details(headers: Headers) -> bytes | None:

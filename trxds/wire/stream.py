@@ -8,8 +8,8 @@ import trio
 
 from trxds.ground.metadata import EMPTY, Headers, Metadata, decode
 from trxds.ground.status import Status, StatusCode
+from trxds.wire.events import DataReceived, ErrorCode, HeadersReceived
 from trxds.wire.framing import PREFIX_SIZE
-from trxds.wire.http2 import DataReceived, ErrorCode, HeadersReceived
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.request import Request
 from trxds.wire.response import headers_problem, reset_status, trailers_status

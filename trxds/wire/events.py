@@ -1,0 +1,91 @@
+"""What happens on an HTTP/2 connection, in the words of the RFC, whichever engine reads it.
+
+The events are tuples because several are made for each RPC, and a tuple is the cheapest value.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, TypeAlias
+
+from trxds.ground.metadata import Headers
+
+
+class ErrorCode(enum.IntEnum):
+    """Why a stream or a connection was ended (RFC 9113 §7)."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
+
+def code_name(code: int) -> str:
+    """The RFC's name of an error code; a peer may also send one that nobody knows."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error code {code}"
+
+
+class HeadersReceived(NamedTuple):
+    """A request, a response or trailers; `end` when the peer's half of the stream ends with it."""
+
+    stream_id: int
+    headers: Headers
+    end: bool
+
+
+class DataReceived(NamedTuple):
+    """`flow_length` is what the windows were charged: the data and its padding."""
+
+    stream_id: int
+    data: bytes
+    flow_length: int
+    end: bool
+
+
+class StreamReset(NamedTuple):
+    stream_id: int
+    code: int
+
+
+class WindowOpened(NamedTuple):
+    """More may be sent on this stream; on the connection if `stream_id` is 0."""
+
+    stream_id: int
+
+
+class SettingsReceived(NamedTuple):
+    """The peer's limits changed; the windows of all streams may have."""
+
+
+class GoAwayReceived(NamedTuple):
+    """No new streams; those above `last_stream_id` were not processed."""
+
+    last_stream_id: int
+    code: int
+    debug: bytes
+
+
+class PingAcked(NamedTuple):
+    payload: bytes
+
+
+class Broken(NamedTuple):
+    """The peer violated the protocol. Our GOAWAY is queued and nothing further is read."""
+
+    code: int
+    message: str
+
+
+Event: TypeAlias = (
+    HeadersReceived | DataReceived | StreamReset | WindowOpened | SettingsReceived | GoAwayReceived | PingAcked | Broken
+)
