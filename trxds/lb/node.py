@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -24,7 +25,7 @@ from .edge import Child, Configure
 from .health import Health
 from .limits import Limits
 from .pick import failing
-from .policy import Decision, Inputs, LbConfig, Report, Surroundings
+from .policy import Decision, Inputs, LbConfig, Policy, Report, Surroundings
 from .ports import Host, Hosts, Lease
 from .registry import Registry
 
@@ -76,7 +77,8 @@ class Node:
         self._held: dict[str, Lease] = {}  # leased by its picks
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
         surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random, tree.limits)
-        self._policy = tree.registry.make(policy, surroundings)
+        self._make = partial(tree.registry.make, policy, surroundings)
+        self._policy: Policy | None = None  # made by the first decision
         self._last: Report | None = None
 
     async def run(self) -> None:
@@ -127,6 +129,8 @@ class Node:
         reports = {name: report for name, child in self._children.items() if (report := child.heard) is not None}
         hosts = {address: lease.subchannel for address, lease in self._hosts.items()}
         try:
+            if self._policy is None:
+                self._policy = self._make()
             return self._policy.decide(Inputs(self._config, reports, hosts, wishes, self._health.ejected), now)
         except Exception:
             # A policy may be the user's own: its bug fails this subtree, not the whole channel.

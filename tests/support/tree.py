@@ -1,0 +1,149 @@
+"""A policy tree whose policies do what their configuration says, over hosts that are where the test puts them.
+
+tree = Tree(nursery)
+await tree.configure(Wants("root", children={"a": Wants("leaf")}))
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+
+from support.policies import CONNECTING, FakeHost
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.ground.channels import Mailbox
+from trxds.lb import node
+from trxds.lb.node import Configure, Node
+from trxds.lb.policy import Decision
+from trxds.lb.registry import Registry
+
+
+@dataclass(frozen=True)
+class Wants:
+    """The configuration of a `Scripted` policy: what it decides, whatever happens."""
+
+    text: str
+    children: Mapping[str, "Wants"] = field(default_factory=dict)
+    keep: frozenset = frozenset()
+    hosts: tuple = ()
+    connect: tuple = ()
+    tasks: Mapping = field(default_factory=dict)
+    wake_at: float = inf
+    raises: bool = False
+    policy: str = "scripted"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A picker one can look into: the policy's text, and those of its children."""
+
+    text: str
+    below: tuple = ()
+
+    def pick(self, call):
+        raise AssertionError("nobody picks here")
+
+
+class Scripted:
+    def __init__(self, surroundings):
+        self.surroundings = surroundings
+        self.decisions = []  # (inputs, now) of each
+
+    @property
+    def text(self):
+        return self.decisions[-1][0].config.text if self.decisions else ""
+
+    def decide(self, inputs, now):
+        self.decisions.append((inputs, now))
+        wants = inputs.config
+        if wants.raises:
+            raise ZeroDivisionError(wants.text)
+        below = tuple(inputs.children[name].picker for name in wants.children if name in inputs.children)
+        return Decision(
+            CONNECTING,
+            Texts(wants.text, below),
+            wants.children,
+            wants.keep,
+            wants.hosts,
+            wants.connect,
+            wants.wake_at if wants.wake_at > now else inf,
+            wants.tasks,
+        )
+
+
+class FakeHosts:
+    """The pool: who leases what, and letters when the test changes a host."""
+
+    def __init__(self):
+        self.known = {}
+        self.leases = Counter()
+        self.history = []
+        self._mailboxes = {}
+
+    def find(self, address):
+        return self.known.get(address)
+
+    def lease(self, address, mailbox):
+        host = self.known.setdefault(address, FakeHost(address))
+        self.leases[address] += 1
+        self.history.append(f"+{address}")
+        self._mailboxes[address] = mailbox
+        return FakeLease(self, host)
+
+    def change(self, address, state):
+        self.known[address].state = state
+        self._mailboxes[address].put(("host", address), self.known[address])
+
+    @property
+    def leased(self):
+        return {address for address, count in self.leases.items() if count}
+
+
+class FakeLease:
+    def __init__(self, hosts, host):
+        self._hosts = hosts
+        self.subchannel = host
+
+    def release(self):
+        if self._hosts is not None:
+            self._hosts.leases[self.subchannel.address] -= 1
+            self._hosts.history.append(f"-{self.subchannel.address}")
+            self._hosts = None
+
+
+class Tree:
+    """A running root. `reports` are all it told; `made` all policies there ever were, in order."""
+
+    def __init__(self, nursery, **more):
+        self.made = []
+        self.hosts = FakeHosts()
+        self.reports = []
+        self.mailbox = Mailbox()
+        self.generation = 0
+        registry = Registry({"scripted": self._make, "other": self._make, **more})
+        self.root = Node(
+            "root", "scripted", node.Tree(registry, self.hosts, Random(1)), self.mailbox, self.reports.append
+        )
+        nursery.start_soon(self.root.run, name="lb/root")
+
+    def _make(self, surroundings):
+        self.made.append(Scripted(surroundings))
+        return self.made[-1]
+
+    def send(self, wants):
+        self.generation += 1
+        self.mailbox.put("config", Configure(wants, self.generation))
+
+    async def configure(self, wants):
+        self.send(wants)
+        await wait_all_tasks_blocked()
+
+    def policy(self, text):
+        """The newest policy with that configuration."""
+        return next(policy for policy in reversed(self.made) if policy.text == text)
+
+    @property
+    def generations(self):
+        return [report.generation for report in self.reports]
