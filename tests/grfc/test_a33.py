@@ -1,4 +1,4 @@
-"""Faults as RPCs meet them: ADS bytes in, RPCs out."""
+"""Fault injection as RPCs meet it (A33): ADS bytes in, RPCs out."""
 
 import pytest
 import trio

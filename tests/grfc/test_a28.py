@@ -1,0 +1,227 @@
+"""Traffic splitting and routing (A28, A63), rule by rule: ADS bytes in, RPCs out.
+
+What a resource is refused for, and every matcher by values, is in tests/resources.
+"""
+
+import pytest
+import trio
+from support.mesh import Mesh, ask
+from support.routing import routed, to
+
+from trxds import RpcError, StatusCode
+from trxds.testing import resources as xds
+
+# -- virtual hosts
+
+
+async def test_the_most_specific_domain_wins(autojump_clock):
+    async with routed(to("a")) as rpcs:
+        hosts = [
+            {"name": str(number), "domains": [domain], "routes": [to(cluster)]}
+            for number, (domain, cluster) in enumerate([("*", "a"), ("sh*", "a"), ("*op", "b"), ("*hop", "c")])
+        ]
+        rpcs.mesh.plane.put({**xds.routes("routes"), "virtual_hosts": hosts})
+        await trio.sleep(1)
+        assert await rpcs.cluster() == "c"
+
+
+async def test_without_a_virtual_host_rpcs_fail_and_those_that_wait_for_ready_wait(autojump_clock):
+    async with routed(to("a")) as rpcs:
+        rpcs.mesh.plane.put(xds.routes("routes", to("a"), domains=["other"]))
+        await trio.sleep(1)
+        refusal = await rpcs.refusal()
+        assert refusal.code is StatusCode.UNAVAILABLE
+        assert 'no virtual host for "shop"' in refusal.message
+        with trio.move_on_after(60) as scope:
+            await rpcs.cluster(wait_for_ready=True)
+        assert scope.cancelled_caught
+
+
+# -- which route
+
+
+async def test_the_first_match_wins_however_exact_a_later_one_is(autojump_clock):
+    async with routed(to("a", prefix="/s/"), to("b", path="/s/m")) as rpcs:
+        assert await rpcs.cluster("/s/m") == "a"
+
+
+async def test_path_prefix_and_expression(autojump_clock):
+    expression = {"regex": "/[x-z]/.*"}
+    async with routed(to("a", path="/s/m"), to("b", prefix="/s/"), to("c", safe_regex=expression)) as rpcs:
+        assert [await rpcs.cluster(path) for path in ("/s/m", "/s/mm", "/y/m")] == ["a", "b", "c"]
+
+
+async def test_an_expression_matches_the_whole_path(autojump_clock):
+    async with routed(to("a", safe_regex={"regex": "/s/"}), to("b", safe_regex={"regex": "m"}), to("c")) as rpcs:
+        assert await rpcs.cluster("/s/m") == "c"
+
+
+async def test_case_may_be_ignored_in_paths_and_prefixes(autojump_clock):
+    async with routed(
+        to("a", path="/S/M", case_sensitive=False), to("b", prefix="/S/", case_sensitive=False), to("c")
+    ) as rpcs:
+        assert [await rpcs.cluster(path) for path in ("/s/m", "/s/n", "/t/m")] == ["a", "b", "c"]
+
+
+async def test_case_counts_unless_the_route_says_otherwise(autojump_clock):
+    async with routed(to("a", path="/S/M"), to("b", prefix="/S/", case_sensitive=True), to("c")) as rpcs:
+        assert await rpcs.cluster("/s/m") == "c"
+
+
+SKIPPED = {
+    "query parameters": to("a", query_parameters=[{"name": "q", "present_match": True}]),
+    "a cluster_header": {"match": {"prefix": ""}, "route": {"cluster_header": "h"}},
+    "an unknown cluster specifier": {"match": {"prefix": ""}, "route": {}},
+}
+
+
+@pytest.mark.parametrize("entry", SKIPPED.values(), ids=SKIPPED)
+async def test_a_route_that_grpc_cannot_do_is_skipped(autojump_clock, entry):
+    async with routed(entry, to("b")) as rpcs:
+        assert await rpcs.cluster() == "b"
+
+
+async def test_the_grpc_matcher_is_ignored_and_the_others_of_its_route_are_not(autojump_clock):
+    user = {"name": "user", "exact_match": "7"}
+    async with routed(to("a", grpc={}, headers=[user]), to("b")) as rpcs:
+        assert [await rpcs.cluster(user="7"), await rpcs.cluster()] == ["a", "b"]
+
+
+async def test_without_a_route_the_rpc_fails_also_if_it_waits_for_ready(autojump_clock):
+    async with routed(to("a", prefix="/t/")) as rpcs:
+        for wait in (False, True):
+            refusal = await rpcs.refusal("/s/m", wait_for_ready=wait)
+            assert refusal.code is StatusCode.UNAVAILABLE
+            assert refusal.message == 'no route matches /s/m in virtual host "routes"'
+
+
+ACTIONS = {
+    "redirect": {"redirect": {"host_redirect": "other"}},
+    "direct response": {"direct_response": {"status": 204}},
+    "non-forwarding": {"non_forwarding_action": {}},
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+async def test_a_route_to_anything_but_clusters_fails_its_rpcs(autojump_clock, action):
+    async with routed({"match": {"path": "/s/m"}, **action}, to("b")) as rpcs:
+        for wait in (False, True):
+            assert (await rpcs.refusal("/s/m", wait_for_ready=wait)).code is StatusCode.UNAVAILABLE
+        assert await rpcs.cluster("/s/n") == "b"
+
+
+# -- headers
+
+EXACT_A = {"name": "x", "exact_match": "a"}
+MATCHERS = {  # the matcher; values that it takes; values that it leaves
+    "exact": (EXACT_A, ["a"], ["A", "aa", ""]),
+    "prefix": ({"name": "x", "prefix_match": "a"}, ["a", "ab"], ["ba"]),
+    "suffix": ({"name": "x", "suffix_match": "a"}, ["a", "ba"], ["ab"]),
+    "contains": ({"name": "x", "contains_match": "a"}, ["bab"], ["A"]),
+    "regex": ({"name": "x", "safe_regex_match": {"regex": "a+"}}, ["aa"], ["ab"]),
+    "range": (
+        {"name": "x", "range_match": {"start": 3, "end": 9}},
+        ["3", "+3", " 8", "08"],
+        ["9", "-3", "3.5", "x", ""],
+    ),
+    "present": ({"name": "x", "present_match": True}, ["", "a"], [None]),
+    "absent": ({"name": "x", "present_match": False}, [None], ["", "a"]),
+    "inverted": ({**EXACT_A, "invert_match": True}, ["b"], ["a", None]),
+    "inverted presence": ({"name": "x", "present_match": True, "invert_match": True}, [None], ["a"]),
+    "string": ({"name": "x", "string_match": {"exact": "aB", "ignore_case": True}}, ["Ab"], ["abc"]),
+    "several values": ({"name": "x", "exact_match": "a,b"}, [("a", "b"), "a,b"], [("b", "a"), "a"]),
+}
+
+
+def pairs(value):
+    """None is no header, a tuple is one header for each value."""
+    values = value if isinstance(value, tuple) else (value,)
+    return [("x", each) for each in values if each is not None]
+
+
+@pytest.mark.parametrize("matcher, takes, leaves", MATCHERS.values(), ids=MATCHERS)
+async def test_header_matchers(autojump_clock, matcher, takes, leaves):
+    async with routed(to("a", headers=[matcher]), to("b")) as rpcs:
+        assert [await rpcs.with_metadata(pairs(value)) for value in takes] == ["a"] * len(takes)
+        assert [await rpcs.with_metadata(pairs(value)) for value in leaves] == ["b"] * len(leaves)
+
+
+async def test_all_headers_of_a_route_must_match(autojump_clock):
+    async with routed(to("a", headers=[EXACT_A, {"name": "y", "exact_match": "b"}]), to("b")) as rpcs:
+        assert [await rpcs.cluster(x="a", y="b"), await rpcs.cluster(x="a")] == ["a", "b"]
+
+
+async def test_the_content_type_is_grpcs(autojump_clock):
+    async with routed(to("a", headers=[{"name": "content-type", "exact_match": "application/grpc"}]), to("b")) as rpcs:
+        assert await rpcs.cluster() == "a"
+
+
+async def test_a_binary_header_is_as_if_it_were_not_there(autojump_clock):
+    there = {"name": "x-bin", "present_match": True}
+    absent = {"name": "x-bin", "present_match": False}
+    async with routed(to("a", headers=[there]), to("b", headers=[absent]), to("c")) as rpcs:
+        assert await rpcs.with_metadata([("x-bin", b"1")]) == "b"
+
+
+@pytest.mark.parametrize("name", [":method", ":authority", "te", "user-agent", "grpc-accept-encoding"])
+async def test_transport_headers_are_never_seen(autojump_clock, name):
+    async with routed(to("a", headers=[{"name": name, "present_match": True}]), to("b")) as rpcs:
+        assert await rpcs.cluster() == "b"
+
+
+# -- shares
+
+
+def fraction(numerator, denominator="MILLION"):
+    return {"runtime_fraction": {"default_value": {"numerator": numerator, "denominator": denominator}}}
+
+
+async def test_a_fraction_of_nothing_never_matches_and_one_of_everything_always(autojump_clock):
+    async with routed(to("a", **fraction(0)), to("b", **fraction(100, "HUNDRED")), to("c")) as rpcs:
+        assert {await rpcs.cluster() for _ in range(200)} == {"b"}
+
+
+async def test_a_fraction_takes_its_share(autojump_clock):
+    async with routed(to("a", **fraction(2_500, "TEN_THOUSAND")), to("b")) as rpcs:
+        taken = [await rpcs.cluster() for _ in range(400)].count("a")
+        assert 60 < taken < 140
+
+
+async def test_clusters_are_drawn_by_weight(autojump_clock):
+    async with routed(to({"a": 1, "b": 3, "c": 0})) as rpcs:
+        drawn = [await rpcs.cluster() for _ in range(400)]
+        assert set(drawn) == {"a", "b"}
+        assert 60 < drawn.count("a") < 140
+
+
+async def test_the_total_weight_is_not_looked_at(autojump_clock):
+    shares = [{"name": "a", "weight": 1}, {"name": "b", "weight": 1}]
+    entry = {"match": {"prefix": ""}, "route": {"weighted_clusters": {"clusters": shares, "total_weight": 77}}}
+    async with routed(entry) as rpcs:
+        assert {await rpcs.cluster() for _ in range(50)} == {"a", "b"}
+
+
+# -- clusters that cannot be reached
+
+
+async def test_the_draw_does_not_look_at_who_can_be_reached(autojump_clock):
+    async with routed(to({"a": 1, "b": 1})) as rpcs:
+        rpcs.mesh.network.refuse(rpcs.hosts["a"])
+        rpcs.mesh.network.cut(rpcs.hosts["a"])
+        await trio.sleep(1)
+        failed = 0
+        for _ in range(40):
+            try:
+                await rpcs.cluster()
+            except RpcError:
+                failed += 1
+        assert 5 < failed < 35
+
+
+async def test_a_route_whose_cluster_still_connects_keeps_its_rpcs_queued(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.network.black_hole(mesh.hosts[0])
+        async with mesh.channel() as channel:
+            with trio.move_on_after(5) as scope:
+                await ask(channel)
+            assert scope.cancelled_caught
