@@ -6,37 +6,44 @@ async with Mesh.run(hosts=3) as mesh, mesh.channel() as channel: ...
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+
+import trio
 
 import trxds
-from trxds.testing import MemoryNetwork, serve
+from trxds.testing import MemoryNetwork, Server
 from trxds.testing import resources as xds
-from trxds.testing.management import ManagementServer
+from trxds.testing.management import PATH, ManagementServer
 
 PLANE = "10.0.0.1:18000"
 METHOD = "/shop.Cart/Add"
 
 
 class Mesh:
-    def __init__(self, network):
+    def __init__(self, network, nursery):
         self.network = network
         self.plane = ManagementServer()
         self.servers = {}
-        self._stack = AsyncExitStack()
+        self._nursery = nursery
 
     @classmethod
     @asynccontextmanager
     async def run(cls, hosts=3, *, sessions=True, cluster="cart"):
         """One cluster of so many hosts, routed to by the service "shop"."""
-        mesh = cls(MemoryNetwork())
-        async with mesh._stack:
-            await mesh._stack.enter_async_context(mesh.plane.serve(PLANE, mesh.network))
+        async with trio.open_nursery() as nursery:
+            mesh = cls(MemoryNetwork(), nursery)
+            await mesh._serve(Server({PATH: mesh.plane.handle}, address=PLANE, network=mesh.network))
             names = [await mesh.add_host() for _ in range(hosts)]
             mesh.listen(sessions=sessions)
             mesh.route(cluster)
             mesh.cluster(cluster)
             mesh.endpoints(cluster, names)
             yield mesh
+            nursery.cancel_scope.cancel()
+
+    async def _serve(self, server):
+        await self._nursery.start(server.run)
+        return server
 
     # -- hosts
 
@@ -47,10 +54,8 @@ class Mesh:
             async for message in call:
                 await call.send(f"{address} {message.decode()}".strip().encode())
 
-        server = await self._stack.enter_async_context(
-            serve(fallback=echo, address=address, network=self.network, **knobs)
-        )
-        self.servers[address] = server
+        server = Server(fallback=echo, address=address, network=self.network, **knobs)
+        self.servers[address] = await self._serve(server)
         return address
 
     @property

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from trxds.ground.metadata import Metadata
-from trxds.ground.status import RpcError, Status, StatusCode
+from trxds.ground.status import Status
 from trxds.wire.stream import ClientStream
 
 from .rpc import Rpc
@@ -27,7 +27,8 @@ class Call(Generic[Req, Res]):
         self._rpc = rpc
         self._serialize = serialize
         self._deserialize = deserialize
-        self._sent: list[bytes] = []  # what another attempt would have to say again
+        self._sends = 0
+        self._opening: bytes | None = None  # the first message, for another attempt
         self._done = False
         self._status: Status | None = None
 
@@ -38,15 +39,13 @@ class Call(Generic[Req, Res]):
         """
         payload = self._serialize(request)
         stream = self._stream
-        if not self._sent:
-            self._sent.append(payload)
-        else:
-            self._sent = [b"", b""]  # more than one: this call cannot be said again
-        if await self._rpc.within(partial(stream.send, payload)):
-            return True
-        if stream.refused:
-            return True  # `receive` says it again elsewhere, or raises
-        await self._check(self._settle())
+        self._sends += 1
+        self._opening = payload if self._sends == 1 else None
+        if await self._rpc.within(partial(stream.send, payload)) or stream.refused:
+            return True  # refused: `receive` says it again elsewhere, or raises
+        assert stream.status is not None
+        if not stream.status.ok:
+            await self._check(self._settle())
         return False
 
     def done_sending(self) -> None:
@@ -56,12 +55,11 @@ class Call(Generic[Req, Res]):
 
     async def receive(self) -> Res | None:
         """The next message; None when the server has ended the call with OK."""
-        if self._status is None:
-            payload = self._stream.receive_nowait()
-            if payload is None:
-                payload = await self._rpc.within(self._receive)
-            if payload is not None:
-                return self._parse(payload)
+        payload = self._stream.receive_nowait()
+        if payload is None and self._status is None:
+            payload = await self._rpc.within(self._receive)
+        if payload is not None:
+            return self._rpc.parse(payload, self._deserialize)
         await self._check(self._settle())
         return None
 
@@ -116,14 +114,14 @@ class Call(Generic[Req, Res]):
             problem = await self._rpc.open()
             if problem is not None:
                 raise await self._rpc.failure(problem)
-            for message in self._sent:
-                await self._stream.send(message)
+            if self._opening is not None:
+                await self._stream.send(self._opening)
             if self._done:
                 self._stream.end()
 
     @property
     def _repeatable(self) -> bool:
-        return len(self._sent) < 2
+        return self._sends <= 1
 
     def _settle(self) -> Status:
         if self._status is None:
@@ -133,14 +131,6 @@ class Call(Generic[Req, Res]):
     async def _check(self, status: Status) -> None:
         if not status.ok:
             raise await self._rpc.failure(status)
-
-    def _parse(self, payload: bytes) -> Res:
-        try:
-            return self._deserialize(payload)
-        except Exception as error:
-            self._stream.cancel()
-            message = f"{self._rpc.path}: a reply of {len(payload)} bytes from {self.peer} cannot be parsed: {error}"
-            raise RpcError(Status(StatusCode.INTERNAL, message), self._rpc.initial) from error
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"

@@ -282,6 +282,16 @@ class Rpc:
         self._end_attempt()
         return stream.status
 
+    def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
+        """A message from its bytes; bytes that are none end the call."""
+        assert self.stream is not None
+        try:
+            return deserialize(payload)
+        except Exception as error:
+            self.stream.cancel()
+            message = f"{self.path}: a reply of {len(payload)} bytes from {self.stream.peer} cannot be parsed: {error}"
+            raise RpcError(Status(StatusCode.INTERNAL, message), self.initial, self.trailing) from error
+
     async def failure(self, status: Status) -> RpcError:
         """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
         await trio.lowlevel.checkpoint()

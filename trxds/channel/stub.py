@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -70,7 +70,7 @@ class Method(Generic[Req, Res]):
             reply = await rpc.within(partial(rpc.ask, payload))
             if isinstance(reply, Status):
                 raise await rpc.failure(reply)
-            return self._parse(reply, rpc)
+            return rpc.parse(reply, self._deserialize)
         finally:
             rpc.finish()
 
@@ -107,12 +107,8 @@ class Method(Generic[Req, Res]):
 
     async def _collect(self, requests: Any, timeout: float | None, metadata: Pairs, wait_for_ready: bool) -> Res:
         async with self.open(timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready) as call:
-            if isinstance(requests, AsyncIterable):
-                async for request in requests:
-                    if not await call.send(request):
-                        break
-            else:
-                for request in requests:
+            async with aclosing(_each(requests)) as each:
+                async for request in each:
                     if not await call.send(request):
                         break
             call.done_sending()
@@ -122,15 +118,17 @@ class Method(Generic[Req, Res]):
             await call.receive()
             return reply
 
-    def _parse(self, payload: bytes, rpc: Rpc) -> Res:
-        try:
-            return self._deserialize(payload)
-        except Exception as error:
-            message = f"{self.path}: a reply of {len(payload)} bytes cannot be parsed: {error}"
-            raise RpcError(Status(StatusCode.INTERNAL, message), rpc.initial, rpc.trailing) from error
-
     def __repr__(self) -> str:
         return f"<Method {self.path}>"
+
+
+async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
+    if isinstance(requests, AsyncIterable):
+        async for request in requests:
+            yield request
+    else:
+        for request in requests:
+            yield request
 
 
 class Stub:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import trio
@@ -80,6 +81,8 @@ class Call(MessageStream):
     async def __anext__(self) -> bytes:
         message = await self.receive()
         if message is None:
+            # A call that was reset has no end of requests: its handler is cancelled here.
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise StopAsyncIteration
         return message
 
@@ -200,8 +203,7 @@ def server_streaming(
     """`async def function(request, call)` that yields replies"""
 
     async def handler(call: Call) -> None:
-        async for reply in function(parse(await _only(call)), call):
-            await call.send(serialize(reply))
+        await _send_all(call, function(parse(await _only(call)), call), serialize)
 
     return handler
 
@@ -212,7 +214,9 @@ def client_streaming(
     """`async def function(requests, call) -> reply`"""
 
     async def handler(call: Call) -> None:
-        await call.send(serialize(await function(_parsed(call, parse), call)))
+        async with aclosing(_parsed(call, parse)) as requests:
+            reply = await function(requests, call)
+        await call.send(serialize(reply))
 
     return handler
 
@@ -225,8 +229,8 @@ def bidi_streaming(
     """`async def function(requests, call)` that yields replies"""
 
     async def handler(call: Call) -> None:
-        async for reply in function(_parsed(call, parse), call):
-            await call.send(serialize(reply))
+        async with aclosing(_parsed(call, parse)) as requests:
+            await _send_all(call, function(requests, call), serialize)
 
     return handler
 
@@ -238,6 +242,11 @@ async def _only(call: Call) -> bytes:
     return message
 
 
-async def _parsed(call: Call, parse: Parse) -> AsyncIterator[Any]:
+async def _send_all(call: Call, replies: AsyncIterator[Any], serialize: Serialize) -> None:
+    async for reply in replies:
+        await call.send(serialize(reply))
+
+
+async def _parsed(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
     async for message in call:
         yield parse(message)

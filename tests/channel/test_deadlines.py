@@ -1,0 +1,143 @@
+"""Deadlines: `timeout=`, the caller's own scope, and the route's limit; whichever is nearest (DESIGN §5)."""
+
+import pytest
+import trio
+from support.mesh import Mesh, bidi, method
+from trio.testing import wait_all_tasks_blocked
+
+from trxds import RpcError, StatusCode
+from trxds.testing import resources as xds
+
+SILENT = "/shop.Cart/Silent"
+
+
+class Silent:
+    """A handler that never answers and notes what it was told."""
+
+    def __init__(self):
+        self.timeouts = []
+        self.ended = []
+
+    async def __call__(self, call):
+        self.timeouts.append(call.deadline - trio.current_time())
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.ended.append(trio.current_time())
+
+
+@pytest.fixture
+async def silent(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        handler = mesh.servers[mesh.hosts[0]].handlers[SILENT] = Silent()
+        async with mesh.channel() as channel:
+            await method(channel)(b"")
+            handler.mesh, handler.call, handler.open = mesh, method(channel, SILENT), bidi(channel, SILENT).open
+            yield handler
+
+
+async def test_a_timeout_raises_deadline_exceeded_and_says_what_was_waited_for(silent, autojump_clock):
+    began = trio.current_time()
+    with pytest.raises(RpcError) as caught:
+        await silent.call(b"", timeout=2)
+    assert trio.current_time() - began == pytest.approx(2)
+    assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
+    assert f"the response of {silent.mesh.hosts[0]}" in caught.value.status.message
+
+
+async def test_the_timeout_goes_to_the_server(silent, autojump_clock):
+    with pytest.raises(RpcError):
+        await silent.call(b"", timeout=2)
+    assert silent.timeouts == [pytest.approx(2)]
+
+
+async def test_the_callers_scope_goes_to_the_server_too(silent, autojump_clock):
+    with trio.move_on_after(3):
+        await silent.call(b"", timeout=5)
+    assert silent.timeouts == [pytest.approx(3)]
+
+
+async def test_the_callers_scope_ends_the_call_by_cancellation(silent, autojump_clock):
+    with trio.move_on_after(3) as scope:
+        await silent.call(b"", timeout=5)
+    assert scope.cancelled_caught
+
+
+async def test_a_server_that_is_first_to_see_the_deadline_leaves_the_end_to_the_scope(silent, autojump_clock):
+    async def hasty(call):
+        await trio.sleep(2.95)
+        call.abort(StatusCode.DEADLINE_EXCEEDED, "too late")
+
+    silent.mesh.servers[silent.mesh.hosts[0]].handlers[SILENT] = hasty
+    with trio.move_on_after(3) as scope:
+        await silent.call(b"")
+    assert scope.cancelled_caught
+
+
+async def test_a_server_that_is_much_too_early_is_believed(silent, autojump_clock):
+    async def hasty(call):
+        await trio.sleep(1)
+        call.abort(StatusCode.DEADLINE_EXCEEDED, "mine was shorter")
+
+    silent.mesh.servers[silent.mesh.hosts[0]].handlers[SILENT] = hasty
+    with trio.fail_after(3), pytest.raises(RpcError, match="mine was shorter"):
+        await silent.call(b"")
+
+
+async def test_a_cancelled_call_is_reset_at_the_server(silent, autojump_clock):
+    with trio.move_on_after(1):
+        await silent.call(b"")
+    await wait_all_tasks_blocked()
+    assert len(silent.ended) == 1
+
+
+async def test_in_a_scope_already_cancelled_nothing_is_sent(silent, autojump_clock):
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await silent.call(b"")
+    await wait_all_tasks_blocked()
+    assert silent.timeouts == []
+
+
+async def test_the_routes_limit_counts_from_the_calls_start_and_goes_to_the_server(silent, autojump_clock):
+    limited = xds.route("cart")
+    limited["route"]["max_stream_duration"] = {"max_stream_duration": "4s"}
+    silent.mesh.plane.put(xds.routes("routes", limited))
+    await trio.sleep(1)
+    began = trio.current_time()
+    with pytest.raises(RpcError) as caught:
+        await silent.call(b"", timeout=10)
+    assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
+    assert trio.current_time() - began == pytest.approx(4)
+    assert silent.timeouts == [pytest.approx(4)]
+
+
+async def test_the_timeout_runs_while_there_is_no_host(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.network.black_hole(mesh.hosts[0])
+        async with mesh.channel() as channel:
+            with pytest.raises(RpcError, match="a host of cluster cart to connect"):
+                await method(channel)(b"", timeout=2)
+
+
+async def test_the_timeout_runs_while_there_is_no_configuration(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.plane.withhold("LDS")
+        async with mesh.channel() as channel:
+            with pytest.raises(RpcError, match="a configuration from the control plane"):
+                await method(channel)(b"", timeout=2)
+
+
+async def test_a_stream_may_be_idle_past_its_deadline_and_hears_of_it_at_the_next_wait(silent, autojump_clock):
+    async with silent.open(timeout=2) as call:
+        await trio.sleep(3)
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+    assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_timeout_of_nothing_sends_nothing(silent, autojump_clock):
+    with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+        await silent.call(b"", timeout=0)
+    await wait_all_tasks_blocked()
+    assert silent.timeouts == []
