@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from selection import print_selection
+
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
 
 HERE = Path(__file__).parent
@@ -138,6 +140,7 @@ def main() -> None:
                     for column in columns(address):
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
                 print_table(concurrency, runs, {column.name: YARDSTICK[column.cookie] for column in columns(address)})
+    print_selection(options.rounds)
 
 
 if __name__ == "__main__":
