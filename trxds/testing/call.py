@@ -198,7 +198,7 @@ def unary(
 
 
 def server_streaming(
-    function: Callable[[Any, Call], AsyncIterator[Any]], parse: Parse = bytes, serialize: Serialize = bytes
+    function: Callable[[Any, Call], AsyncGenerator[Any, None]], parse: Parse = bytes, serialize: Serialize = bytes
 ) -> Handler:
     """`async def function(request, call)` that yields replies"""
 
@@ -222,7 +222,7 @@ def client_streaming(
 
 
 def bidi_streaming(
-    function: Callable[[AsyncIterator[Any], Call], AsyncIterator[Any]],
+    function: Callable[[AsyncIterator[Any], Call], AsyncGenerator[Any, None]],
     parse: Parse = bytes,
     serialize: Serialize = bytes,
 ) -> Handler:
