@@ -1,0 +1,164 @@
+"""The whole tree against a model: random endpoints and failures, and what must hold after each change.
+
+- A session whose host is usable meets it, always.
+- No RPC reaches a host that is not in the endpoints in force.
+- No lease and no connection outlives its reasons.
+- When the channel is left, no task is.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.mesh import METHOD, Mesh
+from support.tasks import all_tasks
+from trio.testing import MockClock
+
+import trxds
+from trxds.testing import resources as xds
+
+HOSTS = 5
+STATUSES = ["UNKNOWN", "HEALTHY", "DRAINING"]
+IDLE_TIMEOUT = 60.0
+SETTLED = 150.0  # seconds: longer than any backoff
+COLD = 20 * 60.0  # seconds: longer than anything is kept warm
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the endpoints have a host, if at all."""
+
+    priority: int
+    zone: str
+    health: str
+
+
+PLACES = st.none() | st.builds(
+    Place, st.integers(0, 1), st.sampled_from("ab"), st.sampled_from([*STATUSES, "UNHEALTHY", "HEALTHY"])
+)
+CHANGES = st.one_of(
+    st.tuples(st.just("endpoints"), st.lists(PLACES, min_size=HOSTS, max_size=HOSTS)),
+    st.tuples(st.just("fall"), st.integers(0, HOSTS - 1)),
+    st.tuples(st.just("rise"), st.integers(0, HOSTS - 1)),
+    st.tuples(st.just("sleep"), st.sampled_from([0.1, 7.0, 100.0])),
+)
+
+
+class Model:
+    """The mesh as it should be, beside the mesh as it is."""
+
+    def __init__(self, mesh):
+        self.mesh = mesh
+        self.places = dict.fromkeys(mesh.hosts, Place(0, "a", "HEALTHY"))
+        self.down = set()
+
+    def apply(self, change, value):
+        if change == "endpoints":
+            self.places = dict(zip(self.mesh.hosts, value, strict=True))
+            self.push()
+        elif change == "fall":
+            host = self.mesh.hosts[value]
+            self.down.add(host)
+            self.mesh.network.refuse(host)
+            self.mesh.network.cut(host)
+        elif change == "rise":
+            self.down.discard(self.mesh.hosts[value])
+            self.mesh.network.restore(self.mesh.hosts[value])
+
+    def push(self):
+        """Priorities have to be without gaps, so the lowest one in use is called 0."""
+        placed = {host: place for host, place in self.places.items() if place}
+        ranks = sorted({place.priority for place in placed.values()})
+        groups = {}
+        for host, place in placed.items():
+            groups.setdefault((ranks.index(place.priority), place.zone), {})[host] = place.health
+        self.mesh.endpoints(
+            "cart",
+            *(
+                xds.locality(*health, zone=zone, priority=priority, health=health)
+                for (priority, zone), health in groups.items()
+            ),
+        )
+
+    def usable(self, host):
+        place = self.places.get(host)
+        return place is not None and place.health in STATUSES and host not in self.down
+
+    @property
+    def listed(self):
+        return {host for host, place in self.places.items() if place and place.health in STATUSES}
+
+    @property
+    def serving(self):
+        return {host for host in self.listed if self.places[host].health != "DRAINING" and host not in self.down}
+
+
+async def play(changes):
+    async with Mesh.run(HOSTS) as mesh:
+        mesh.cluster("cart", override_statuses=STATUSES, idle_timeout=IDLE_TIMEOUT)
+        model = Model(mesh)
+        before = len(list(all_tasks()))
+        async with mesh.channel() as channel:
+            sessions = [await begin(channel) for _ in range(3)]
+            for change in changes:
+                model.apply(*change)
+                await trio.sleep(change[1] if change[0] == "sleep" else SETTLED)
+                for session in sessions:
+                    await check(model, channel, session)
+            await trio.sleep(COLD)
+            check_leases(model, channel)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(list(all_tasks())) == before
+
+
+async def begin(channel):
+    """A session by hand, as [cookie, host]."""
+    session = [None, None]
+    await ask(channel, session)
+    return session
+
+
+async def ask(channel, session):
+    cookie = [("cookie", session[0])] if session[0] else []
+    async with channel.method(METHOD, client_streaming=True, server_streaming=True).open(b"", metadata=cookie) as call:
+        call.done_sending()
+        host = (await call.receive()).decode()
+        await call.receive()
+        new = call.initial_metadata.first("set-cookie")
+    session[:] = [new or session[0], host]
+    return host
+
+
+async def check(model, channel, session):
+    old = session[1]
+    try:
+        host = await ask(channel, session)
+    except trxds.RpcError:
+        assert not model.serving, "there is a host that serves everybody"
+        assert not model.usable(old), f"the session's host {old} could be reached"
+        return
+    assert host in model.listed, f"{host} is not in the endpoints"
+    if model.usable(old):
+        assert host == old, "the session has moved although its host is usable"
+
+
+def check_leases(model, channel):
+    """Nobody has used a session for a long time: only what the policies want is leased and connected."""
+    open_to = {host for host, server in model.mesh.servers.items() if server.connections}
+    wanted = {host for host in model.listed if model.places[host].health != "DRAINING"}
+    assert open_to <= wanted - model.down
+
+
+@given(st.lists(CHANGES, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_whatever_changes_sessions_stay_and_nothing_is_left(changes):
+    trio.run(play, changes, clock=MockClock(autojump_threshold=0))
+
+
+def test_the_model_would_notice_a_session_that_moves(monkeypatch):
+    monkeypatch.setattr("trxds.affinity.override_host.OverridePicker._session_host", lambda *args: None)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        trio.run(play, [("sleep", 7.0)] * 5, clock=MockClock(autojump_threshold=0))
+    assert caught.group_contains(AssertionError, match="moved although")
