@@ -1,0 +1,187 @@
+"""From a cluster to its subtree, and priority names that survive updates (A75, SPEC 6.4)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.config.plan import PriorityNames, subtree
+from trxds.config.snapshot import ClusterConfig
+from trxds.resources.cluster import Cluster, Eds
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus, Locality, LocalityId
+from trxds.resources.lb_policy import RoundRobin
+
+
+def names_over(*updates):
+    """Each update as the localities of its priorities, one letter each: ["ab", "c"]."""
+    names = PriorityNames()
+    return [names.assign(update) for update in updates][-1]
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("before", "after", "expected"),
+        [
+            (["a", "b"], ["a", "b"], [0, 1]),
+            (["a", "b"], ["b", "a"], [1, 0]),
+            (["a", "b"], ["b"], [1]),
+            (["a", "b"], ["x", "a", "b"], [2, 0, 1]),
+            (["a", "b", "c"], ["b", "c"], [1, 2]),
+        ],
+        ids=["nothing changes", "a swap", "the first goes", "one before", "the rest moves up"],
+    )
+    def test_a_name_follows_its_locality(self, before, after, expected):
+        assert names_over(before, after) == expected
+
+    @pytest.mark.parametrize("after", [["a", "b"], ["b", "a"]])
+    def test_of_a_split_the_first_half_keeps_the_name(self, after):
+        assert names_over(["ab"], after) == [0, 1]
+
+    @pytest.mark.parametrize(("after", "expected"), [(["ab"], [0]), (["ba"], [1])])
+    def test_a_merged_priority_has_the_name_of_its_first_locality(self, after, expected):
+        assert names_over(["a", "b"], after) == expected
+
+    def test_what_was_merged_away_does_not_name_another_priority(self):
+        assert names_over(["a", "b"], ["ab", "b"]) == [0, 2]
+
+    def test_a_locality_that_returns_after_an_update_without_it_is_new(self):
+        assert names_over(["a", "b"], ["a"], ["a", "b"]) == [0, 2]
+
+    def test_numbers_are_never_used_again(self):
+        assert names_over(["a"], ["b"], ["c"], ["a"]) == [3]
+
+    def test_an_empty_priority_has_a_name(self):
+        assert names_over([""]) == [0]
+
+
+PLACES = st.sampled_from("abcdef")
+# A locality may stand in several priorities: only within one is that invalid.
+HISTORIES = st.lists(st.lists(st.lists(PLACES, unique=True, max_size=4), max_size=5), min_size=1, max_size=6)
+SINGLES = st.lists(st.lists(PLACES, unique=True, max_size=6), min_size=2, max_size=6)
+
+
+@given(HISTORIES)
+def test_names_are_unique_within_an_update(history):
+    names = PriorityNames()
+    for update in history:
+        assigned = names.assign(update)
+        assert len(set(assigned)) == len(assigned) == len(update)
+
+
+@given(SINGLES)
+def test_a_locality_alone_in_its_priority_keeps_its_name_while_it_stays(history):
+    names = PriorityNames()
+    before = {}
+    for update in history:
+        now = dict(zip(update, names.assign(update), strict=True))
+        assert {place: now[place] for place in now.keys() & before.keys()} == {
+            place: before[place] for place in now.keys() & before.keys()
+        }
+        before = now
+
+
+@given(SINGLES)
+def test_localities_that_merge_and_part_again_have_unique_names_throughout(history):
+    names = PriorityNames()
+    for update in history:
+        for shape in (update, [update], update):
+            assigned = names.assign(shape)
+            assert len(set(assigned)) == len(shape)
+
+
+# -- the subtree
+
+UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING
+
+
+def locality(zone, *endpoints, weight=1):
+    return Locality(LocalityId(zone=zone), weight, endpoints)
+
+
+def endpoint(address, health=HEALTHY):
+    return Endpoint((address,), health)
+
+
+def planned(*priorities, names=None, note="", **fields):
+    assignment = ClusterLoadAssignment("hosts", priorities)
+    return subtree(ClusterConfig(Cluster("cart", Eds("hosts"), **fields), assignment, note), names or PriorityNames())
+
+
+def priorities_of(tree):
+    return list(tree.child.child.children.values())
+
+
+class TestSubtree:
+    def test_the_order_is_cluster_impl_override_host_priority_localities_endpoints(self):
+        tree = planned((locality("z", endpoint("a")),))
+        chain = [tree, tree.child, tree.child.child]
+        (priority,) = priorities_of(tree)
+        (target,) = priority.targets.values()
+        assert [config.policy for config in (*chain, priority, target.config)] == [
+            "xds_cluster_impl_experimental",
+            "xds_override_host_experimental",
+            "priority_experimental",
+            "weighted_target_experimental",
+            "round_robin",
+        ]
+
+    def test_priorities_are_named_after_the_cluster(self):
+        tree = planned((locality("a", endpoint("a")),), (locality("b", endpoint("b")),))
+        assert list(tree.child.child.children) == [
+            "{cluster=cart, child_number=0}",
+            "{cluster=cart, child_number=1}",
+        ]
+
+    def test_localities_become_targets_with_their_weights(self):
+        tree = planned((locality("a", endpoint("a"), weight=3), locality("b", endpoint("b"))))
+        (priority,) = priorities_of(tree)
+        assert {name: target.weight for name, target in priority.targets.items()} == {
+            '{region="", zone="a", sub_zone=""}': 3,
+            '{region="", zone="b", sub_zone=""}': 1,
+        }
+
+    def test_without_localities_of_its_own_the_policy_has_all_endpoints(self):
+        tree = planned((locality("a", endpoint("a")), locality("b", endpoint("b"))), lb_policy=RoundRobin())
+        (leaf,) = priorities_of(tree)
+        assert [each.addresses for each in leaf.endpoints] == [("a",), ("b",)]
+
+    @pytest.mark.parametrize("statuses", [{UNKNOWN, HEALTHY}, {UNKNOWN, HEALTHY, DRAINING}, set()])
+    def test_draining_never_reaches_the_child(self, statuses):
+        place = locality("z", endpoint("a"), endpoint("b", DRAINING), endpoint("c", UNKNOWN))
+        tree = planned((place,), override_statuses=frozenset(statuses))
+        ((target,),) = [list(priority.targets.values()) for priority in priorities_of(tree)]
+        assert [each.addresses for each in target.config.endpoints] == [("a",), ("c",)]
+        assert tree.child.endpoints == place.endpoints
+
+    def test_a_locality_that_only_drains_is_no_target(self):
+        tree = planned((locality("a", endpoint("a", DRAINING)), locality("b", endpoint("b"))))
+        (priority,) = priorities_of(tree)
+        assert list(priority.targets) == ['{region="", zone="b", sub_zone=""}']
+
+    def test_override_host_has_the_endpoints_of_all_priorities_and_the_clusters_settings(self):
+        statuses = frozenset({HEALTHY})
+        override = planned(
+            (locality("a", endpoint("a")),),
+            (locality("b", endpoint("b")),),
+            override_statuses=statuses,
+            idle_timeout=7.0,
+        ).child
+        assert [each.addresses for each in override.endpoints] == [("a",), ("b",)]
+        assert (override.cluster, override.statuses, override.idle_timeout) == ("cart", statuses, 7.0)
+
+    def test_a_cluster_without_endpoints_has_one_empty_priority_that_says_why(self):
+        (priority,) = priorities_of(planned())
+        assert priority.targets == {}
+        assert 'EDS resource "hosts" has no localities' in priority.note
+
+    def test_a_cluster_whose_hosts_all_drain_says_why(self):
+        (priority,) = priorities_of(planned((locality("a", endpoint("a", DRAINING)),)))
+        assert 'EDS resource "hosts"' in priority.note and "DRAINING" in priority.note
+
+    def test_an_error_of_eds_is_the_reason(self):
+        tree = subtree(ClusterConfig(Cluster("cart", Eds("hosts")), None, "EDS is in error"), PriorityNames())
+        assert [priority.note for priority in priorities_of(tree)] == ["EDS is in error"]
+
+    def test_equal_input_makes_an_equal_subtree(self):
+        names = PriorityNames()
+        first, second = (planned((locality("a", endpoint("a")),), names=names) for _ in range(2))
+        assert first == second

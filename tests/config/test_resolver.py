@@ -1,0 +1,360 @@
+"""The resolver between a fake control plane and a fake root of the tree: what is published, and when (DESIGN §3)."""
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+import trio
+from support.picture import LDS, RDS, failed, has, listens, routed
+from support.tasks import task_names
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.ads.state import ResourceState
+from trxds.config.resolver import Downstream, Resolver
+from trxds.config.select import ErrorSelector, Selection
+from trxds.config.snapshot import ClusterConfig, ClusterError
+from trxds.ground.metadata import EMPTY
+from trxds.ground.status import unavailable
+
+
+class FakeSource:
+    """Resources as the test puts them; a watch is told at once what is known."""
+
+    def __init__(self):
+        self.states = {}
+        self.watching = {}
+
+    def watch(self, kind, name, mailbox, sender):
+        key = (kind.kind, name)
+        assert key not in self.watching, "watched twice"
+        self.watching[key] = (mailbox, sender)
+        if key in self.states:
+            mailbox.put(sender, self.states[key])
+        return FakeWatch(self, key)
+
+    def put(self, states):
+        for key, state in states.items():
+            self.states[key] = state
+            if key in self.watching:
+                mailbox, sender = self.watching[key]
+                mailbox.put(sender, state)
+
+
+@dataclass
+class FakeWatch:
+    source: FakeSource
+    key: tuple
+
+    def leave(self):
+        mailbox, sender = self.source.watching.pop(self.key)
+        mailbox.withdraw(sender)
+
+
+@dataclass(frozen=True)
+class Root:
+    """A root's report; its picker is a text."""
+
+    picker: str
+    generation: int
+
+
+class FakePool:
+    def __init__(self):
+        self.changes = 0
+
+    def begin_change(self):
+        self.changes += 1
+
+    def end_change(self):
+        self.changes -= 1
+
+
+class Rig:
+    """`sent` are the root configurations with their generations, `published` what RPCs came to see."""
+
+    def __init__(self):
+        self.source = FakeSource()
+        self.pool = FakePool()
+        self.sent = []
+        self.answered = 0
+        self.published = []
+        downstream = Downstream(
+            lambda root, generation: self.sent.append((generation, root)),
+            lambda selector, picker: self.published.append((selector, picker)),
+            tuple,
+            self.pool,
+        )
+        self.resolver = Resolver(self.source, "shop", "shop", downstream, Random(1))
+
+    @asynccontextmanager
+    async def running(self):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.resolver.run, name="resolver")
+            yield self
+            nursery.cancel_scope.cancel()
+
+    # -- the world moves
+
+    async def put(self, *states):
+        for each in states:
+            self.source.put(each)
+        await wait_all_tasks_blocked()
+
+    async def answer(self, picker="picker"):
+        """The root has decided about the newest configuration it was sent."""
+        await self.report(picker, self.generation)
+
+    async def report(self, picker, generation):
+        self.answered = generation
+        self.resolver.mailbox.put("root", Root(picker, generation))
+        await wait_all_tasks_blocked()
+
+    async def settle(self, *states):
+        """Put and answer, until the resolver wants nothing more."""
+        await self.put(*states)
+        while self.answered < self.generation:
+            await self.answer(f"picker {self.generation}")
+
+    # -- what came of it
+
+    @property
+    def generation(self):
+        return self.sent[-1][0] if self.sent else 0
+
+    @property
+    def clusters(self):
+        """Those of the newest root configuration, and whether a route names them."""
+        return {name: child.routed for name, child in self.sent[-1][1].children.items()}
+
+    def chosen(self):
+        """Where an RPC goes now: its Selection, or the refusal's message."""
+        found = self.published[-1][0].choose("/s/m", EMPTY)
+        return found if isinstance(found, Selection) else found.status.message
+
+    def tables(self):
+        return sorted(name for name in task_names() if name.startswith("route table/"))
+
+
+@pytest.fixture
+async def rig():
+    async with Rig().running() as rig:
+        yield rig
+
+
+def shop(*clusters):
+    """Listener, routes and those clusters, complete."""
+    states = listens() | routed(*clusters)
+    for name in clusters:
+        states |= has(name, "1.1.1.1:1")
+    return states
+
+
+class TestPublishing:
+    async def test_nothing_is_sent_before_the_picture_is_complete(self, rig):
+        states = shop("a")
+        endpoints = states.pop(("EDS", "a"))
+        await rig.put(states)
+        assert rig.sent == []
+        await rig.put({("EDS", "a"): endpoints})
+        assert rig.clusters == {"a": True}
+
+    async def test_nothing_is_published_before_the_root_has_answered(self, rig):
+        await rig.put(shop("a"))
+        assert rig.published == []
+        await rig.answer("first")
+        ((selector, picker),) = rig.published
+        assert (selector.choose("/s/m", EMPTY).cluster.name, picker) == ("a", "first")
+
+    async def test_a_new_selector_waits_for_a_picker_that_knows_its_clusters(self, rig):
+        await rig.settle(shop("a"))
+        await rig.put(shop("b"))
+        assert rig.clusters == {"a": False, "b": True}
+        assert rig.chosen().cluster.name == "a"
+        await rig.report("still of the generation before", rig.generation - 1)
+        assert rig.chosen().cluster.name == "a"
+        assert rig.published[-1][1] == "still of the generation before"
+        await rig.answer("knows b")
+        assert rig.chosen().cluster.name == "b"
+        assert rig.published[-1][1] == "knows b"
+
+    async def test_selector_and_picker_are_never_published_apart(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle(shop("b"))
+        for selector, picker in rig.published:
+            name = selector.choose("/s/m", EMPTY).cluster.name
+            generation = int(picker.split()[-1])
+            assert name in dict(rig.sent)[generation].children
+
+    async def test_a_new_picker_of_the_root_is_published_at_once(self, rig):
+        await rig.settle(shop("a"))
+        before = rig.published[-1][0]
+        await rig.report("a host connected", rig.generation)
+        assert rig.published[-1] == (before, "a host connected")
+
+    async def test_hosts_are_not_retired_while_a_generation_is_on_its_way(self, rig):
+        await rig.put(shop("a"))
+        assert rig.pool.changes == 1
+        await rig.answer()
+        assert rig.pool.changes == 0
+
+
+class TestSnapshots:
+    async def test_an_update_of_endpoints_keeps_the_selector_and_its_table(self, rig):
+        await rig.settle(shop("a"))
+        selector = rig.published[-1][0]
+        await rig.settle(has("a", "2.2.2.2:2"))
+        assert rig.published[-1][0] is selector
+        assert rig.generation == 2
+        assert rig.tables() == ["route table/1"]
+
+    async def test_the_newest_of_those_that_came_meanwhile_wins(self, rig):
+        await rig.put(shop("a"))
+        await rig.put(shop("b"))
+        await rig.put(shop("c"))
+        assert rig.generation == 1, "one generation at a time"
+        await rig.answer()
+        assert rig.generation == 2
+        assert set(rig.clusters) == {"a", "c"}
+
+    async def test_a_snapshot_that_was_superseded_gets_no_route_table(self, rig):
+        await rig.put(shop("a"))
+        await rig.put(shop("b"))
+        await rig.put(shop("c"))
+        await rig.settle()
+        assert all("b" not in root.children for _, root in rig.sent)
+        assert rig.tables() == ["route table/2"]
+        assert rig.chosen().cluster.name == "c"
+
+    async def test_the_picture_stays_while_the_next_is_incomplete(self, rig):
+        await rig.settle(shop("a"))
+        await rig.put(routed("b"))
+        assert rig.generation == 1
+        assert rig.chosen().cluster.name == "a"
+
+    async def test_a_route_change_that_the_tree_does_not_feel_needs_no_answer(self, rig):
+        states = shop("a", "b")
+        await rig.settle(states)
+        await rig.put(routed("b", "a"))
+        assert rig.generation == 1
+        assert rig.chosen().cluster.name == "b"
+        assert rig.published[-1][1] == "picker 1", "with the picker that the tree gave last"
+
+    async def test_only_what_the_picture_needs_is_watched(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle(shop("b"))
+        assert set(rig.source.watching) == {LDS, RDS, ("CDS", "b"), ("EDS", "b")}
+
+
+class TestLifetimes:
+    async def test_a_table_is_released_when_its_successor_is_in_force(self, rig):
+        await rig.settle(shop("a"))
+        await rig.put(shop("b"))
+        assert rig.tables() == ["route table/1", "route table/2"]
+        await rig.answer()
+        assert rig.tables() == ["route table/2"]
+
+    async def test_a_cluster_without_holders_leaves_the_tree_in_a_generation_of_its_own(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle(shop("b"))
+        assert [set(root.children) for _, root in rig.sent] == [{"a"}, {"a", "b"}, {"b"}]
+
+    async def test_a_cluster_held_by_an_rpc_keeps_its_child_and_its_watch(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.hold_cluster("a")
+        await rig.settle(shop("b"))
+        assert rig.clusters == {"a": False, "b": True}
+        assert ("CDS", "a") in rig.source.watching
+        hold.release()
+        await rig.settle()
+        assert rig.clusters == {"b": True}
+        assert ("CDS", "a") not in rig.source.watching
+
+    async def test_a_held_cluster_follows_its_resources(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.hold_cluster("a")
+        await rig.settle(shop("b"))
+        await rig.settle(has("a", "9.9.9.9:9"))
+        cluster = rig.sent[-1][1].children["a"].cluster
+        assert cluster.endpoints.priorities[0][0].endpoints[0].addresses == ("9.9.9.9:9",)
+        await rig.settle({("CDS", "a"): failed("a was deleted", absent=True)})
+        assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterError)
+        hold.release()
+
+    async def test_a_cluster_that_is_routed_to_again_is_the_same(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.hold_cluster("a")
+        await rig.settle(shop("b"))
+        await rig.settle(shop("a"))
+        hold.release()
+        await rig.settle()
+        assert rig.clusters == {"a": True}
+
+    async def test_a_table_held_by_an_rpc_keeps_all_its_clusters(self, rig):
+        await rig.settle(shop("a", "b"))
+        hold = rig.chosen().table.lifetime.hold()
+        await rig.settle(shop("c"))
+        assert rig.clusters == {"a": False, "b": False, "c": True}
+        hold.release()
+        await rig.settle()
+        assert rig.clusters == {"c": True}
+
+    async def test_nothing_is_left_when_it_ends(self):
+        async with Rig().running() as rig:
+            await rig.settle(shop("a"))
+            rig.chosen().table.hold_cluster("a")
+        assert rig.source.watching == {}
+        assert [name for name in task_names() if name.startswith(("cluster/", "route table/", "resolver"))] == []
+
+
+class TestErrors:
+    async def test_a_listener_in_error_is_published_with_its_reason(self, rig, caplog):
+        await rig.settle({LDS: failed('LDS resource "shop": does not exist')})
+        selector, _ = rig.published[-1]
+        assert isinstance(selector, ErrorSelector)
+        assert rig.chosen() == 'LDS resource "shop": does not exist'
+        assert 'LDS resource "shop": does not exist' in caplog.text
+
+    async def test_an_error_lets_clusters_go_that_nobody_holds(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle({LDS: failed("gone")})
+        assert rig.clusters == {}
+        assert rig.tables() == []
+
+    async def test_held_clusters_are_kept_while_the_listener_is_in_error(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.hold_cluster("a")
+        await rig.settle({LDS: failed("gone")})
+        assert rig.clusters == {"a": True}, "not dropped: its route may come back"
+        assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterConfig)
+        hold.release()
+        await rig.settle()
+        assert rig.clusters == {}
+
+    async def test_a_held_cluster_still_follows_its_resources_while_the_listener_is_in_error(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.hold_cluster("a")
+        await rig.settle({LDS: failed("gone")})
+        await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
+        assert rig.sent[-1][1].children["a"].cluster == ClusterError("a", unavailable("a is gone too"), True)
+        hold.release()
+
+    async def test_the_service_comes_back_after_an_error(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle({LDS: failed("gone")})
+        await rig.settle(shop("a"))
+        assert rig.chosen().cluster.name == "a"
+        assert rig.clusters == {"a": True}
+
+    async def test_the_same_error_again_changes_nothing(self, rig):
+        await rig.settle({LDS: failed("gone")})
+        published = len(rig.published)
+        await rig.settle({LDS: failed("gone")})
+        assert len(rig.published) == published
+
+    async def test_an_ambient_error_changes_nothing(self, rig):
+        states = shop("a")
+        await rig.settle(states)
+        published, generation = len(rig.published), rig.generation
+        await rig.settle({LDS: ResourceState(states[LDS].value, ambient=unavailable("cannot reach the server"))})
+        assert (len(rig.published), rig.generation) == (published, generation)

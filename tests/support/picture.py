@@ -1,0 +1,54 @@
+"""The resources of a small mesh as parsed values, keyed as the assembly keys them.
+
+{**listens(), **routed("cart"), **has("cart", "10.0.0.1:80")}
+"""
+
+from trxds.ads.state import ResourceState
+from trxds.ground.status import unavailable
+from trxds.resources.cluster import Cluster, Eds
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
+from trxds.resources.listener import Listener
+from trxds.resources.matchers import Prefix
+from trxds.resources.route import Route, RouteAction, RouteConfig, RouteMatch, VirtualHost, WeightedCluster
+
+LDS = ("LDS", "shop")
+RDS = ("RDS", "routes")
+
+
+def listens(**fields):
+    return {LDS: ResourceState(Listener("shop", **({"rds_name": "routes"} | fields)))}
+
+
+def routes(*clusters, domains=("*",)):
+    """One route to each cluster, or to a mapping's clusters by weight; None: an action gRPC does not know."""
+    entries = tuple(Route(RouteMatch(Prefix("")), _action(cluster)) for cluster in clusters)
+    return RouteConfig("routes", (VirtualHost("v", domains, entries),))
+
+
+def _action(cluster):
+    if cluster is None:
+        return None
+    weights = cluster if isinstance(cluster, dict) else {cluster: 1}
+    return RouteAction(tuple(WeightedCluster(name, weight) for name, weight in weights.items()))
+
+
+def routed(*clusters, **more):
+    return {RDS: ResourceState(routes(*clusters, **more))}
+
+
+def has(name, *addresses, service=None, **fields):
+    """A cluster and its endpoints, in one locality."""
+    service = service or name
+    return {
+        ("CDS", name): ResourceState(Cluster(name, Eds(service), **fields)),
+        ("EDS", service): ResourceState(assignment(service, *addresses)),
+    }
+
+
+def assignment(name, *addresses):
+    endpoints = tuple(Endpoint((address,)) for address in addresses)
+    return ClusterLoadAssignment(name, ((Locality(LocalityId(zone="a"), 1, endpoints),),))
+
+
+def failed(message, *, absent=False):
+    return ResourceState(error=unavailable(message), absent=absent)
