@@ -15,6 +15,8 @@ from .traffic import Clock, run_traffic
 from .verdict import Record, Verdict, judge
 
 REFRESH = 0.25  # seconds between two looks at the table
+# Of five: the last one, the restart, is over when the client has reconnected, after a backoff of about a second.
+STEP = 1 / 8
 
 
 async def run_demo(seconds: float, sticky: bool, screen: Screen) -> Verdict:
@@ -42,11 +44,11 @@ async def _play(channel: trxds.Channel, shop: Shop, record: Record, seconds: flo
 
 async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen) -> None:
     """The steps at even distances, once every session has met its host."""
-    await clock.until(1 / 7)
+    await clock.until(STEP)
     story = steps(choose_cast(shop.mesh, record.host_of))
     record.steps_left = [step.title for step in story]
     for number, step in enumerate(story, 1):
-        await clock.until(number / 7)
+        await clock.until(number * STEP)
         await _take(step, shop, record, clock)
         record.steps_left.remove(step.title)
         screen.happened(clock.elapsed, step.title)
