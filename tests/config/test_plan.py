@@ -107,16 +107,17 @@ def planned(*priorities, names=None, note="", **fields):
 
 
 def priorities_of(tree):
-    return list(tree.child.child.children.values())
+    return list(tree.child.child.child.children.values())
 
 
 class TestSubtree:
-    def test_the_order_is_cluster_impl_override_host_priority_localities_endpoints(self):
+    def test_the_order_is_outliers_cluster_impl_override_host_priority_localities_endpoints(self):
         tree = planned((locality("z", endpoint("a")),))
-        chain = [tree, tree.child, tree.child.child]
+        chain = [tree, tree.child, tree.child.child, tree.child.child.child]
         (priority,) = priorities_of(tree)
         (target,) = priority.targets.values()
         assert [config.policy for config in (*chain, priority, target.config)] == [
+            "outlier_detection_experimental",
             "xds_cluster_impl_experimental",
             "xds_override_host_experimental",
             "priority_experimental",
@@ -126,7 +127,7 @@ class TestSubtree:
 
     def test_priorities_are_named_after_the_cluster(self):
         tree = planned((locality("a", endpoint("a")),), (locality("b", endpoint("b")),))
-        assert list(tree.child.child.children) == [
+        assert list(tree.child.child.child.children) == [
             "{cluster=cart, child_number=0}",
             "{cluster=cart, child_number=1}",
         ]
@@ -150,7 +151,7 @@ class TestSubtree:
         tree = planned((place,), override_statuses=frozenset(statuses))
         ((target,),) = [list(priority.targets.values()) for priority in priorities_of(tree)]
         assert [each.addresses for each in target.config.endpoints] == [("a",), ("c",)]
-        assert tree.child.endpoints == place.endpoints
+        assert tree.endpoints == tree.child.child.endpoints == place.endpoints
 
     def test_a_locality_that_only_drains_is_no_target(self):
         tree = planned((locality("a", endpoint("a", DRAINING)), locality("b", endpoint("b"))))
@@ -164,7 +165,7 @@ class TestSubtree:
             (locality("b", endpoint("b")),),
             override_statuses=statuses,
             idle_timeout=7.0,
-        ).child
+        ).child.child
         assert [each.addresses for each in override.endpoints] == [("a",), ("b",)]
         assert (override.cluster, override.statuses, override.idle_timeout) == ("cart", statuses, 7.0)
 

@@ -93,7 +93,7 @@ class TestCds:
             priorities = tuple((Locality(LocalityId(zone=zone), 1, endpoints("x")),) for zone in zones)
             cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a", priorities))
             tree = policy.decide(Inputs(CdsConfig(cluster)), 0.0).children["cluster"]
-            return list(tree.child.child.children)
+            return list(tree.child.child.child.children)
 
         assert names("z1", "z2") == list(reversed(names("z2", "z1")))
 

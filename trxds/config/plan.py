@@ -1,6 +1,6 @@
 """One cluster becomes the configuration of its subtree (A75).
 
-    cds -> cluster_impl -> override_host -> priority -> localities by weight -> endpoints
+    cds -> outlier_detection -> cluster_impl -> override_host -> priority -> localities by weight -> endpoints
 
 Priorities are children with names, and a child keeps its connections. So the names follow the
 localities and not their rank: a locality that moves to another priority takes its name along.
@@ -17,6 +17,7 @@ from trxds.resources.lb_policy import LbPolicyConfig, RoundRobin, WrrLocality
 from .policies import (
     ClusterImplConfig,
     LbConfig,
+    OutlierDetectionConfig,
     OverrideHostConfig,
     PriorityConfig,
     RoundRobinConfig,
@@ -50,7 +51,7 @@ class PriorityNames:
         return list(assigned)
 
 
-def subtree(config: ClusterConfig, names: PriorityNames) -> ClusterImplConfig:
+def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConfig:
     """The configuration of everything below the cluster's `cds` node."""
     cluster = config.cluster
     # A cluster without endpoints has one empty priority, so that what stands above it exists.
@@ -67,13 +68,14 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> ClusterImplConfig:
         idle_timeout=cluster.idle_timeout,
         child=PriorityConfig(children),
     )
-    return ClusterImplConfig(
+    limits = ClusterImplConfig(
         cluster.name,
         cluster.discovery.service_name,
         override,
         config.endpoints.drops if config.endpoints else (),
         cluster.max_concurrent_requests,
     )
+    return OutlierDetectionConfig(override.endpoints, cluster.ejection, limits)
 
 
 def _note(config: ClusterConfig) -> str:

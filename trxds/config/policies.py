@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
 from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
+from trxds.resources.outlier import EjectionRules
 
 from .snapshot import ClusterConfig, ClusterError
 
@@ -67,6 +68,16 @@ class ClusterImplConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OutlierDetectionConfig:
+    """`endpoints` are all of the cluster's. Without `rules` the policy only passes on what its child says (A50)."""
+
+    policy: ClassVar[str] = "outlier_detection_experimental"
+    endpoints: tuple[Endpoint, ...]
+    rules: EjectionRules | None
+    child: LbConfig
+
+
+@dataclass(frozen=True, slots=True)
 class CdsConfig:
     """One cluster. Without a route to it and without its resource, `routed` False, RPCs are dropped (A31)."""
 
@@ -87,6 +98,7 @@ LbConfig: TypeAlias = (
     | PriorityConfig
     | OverrideHostConfig
     | ClusterImplConfig
+    | OutlierDetectionConfig
     | CdsConfig
     | ClusterManagerConfig
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trxds.config.plan import PriorityNames, subtree
-from trxds.config.policies import ClusterImplConfig
+from trxds.config.policies import OutlierDetectionConfig
 from trxds.config.snapshot import ClusterConfig, ClusterError
 from trxds.ground.connectivity import Connectivity
 
@@ -18,7 +18,7 @@ class Cds:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._names = PriorityNames()
-        self._planned: tuple[ClusterConfig, ClusterImplConfig] | None = None
+        self._planned: tuple[ClusterConfig, OutlierDetectionConfig] | None = None
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         cluster = inputs.config.cluster
@@ -32,7 +32,7 @@ class Cds:
         report = inputs.children.get(_CHILD, CONNECTING)
         return Decision(report.state, report.picker, children={_CHILD: self._subtree(cluster)})
 
-    def _subtree(self, cluster: ClusterConfig) -> ClusterImplConfig:
+    def _subtree(self, cluster: ClusterConfig) -> OutlierDetectionConfig:
         # Planned once per configuration, not once per report of the child.
         if self._planned is None or self._planned[0] is not cluster:
             self._planned = cluster, subtree(cluster, self._names)

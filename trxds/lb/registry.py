@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from .cds import Cds
 from .cluster_impl import ClusterImpl
 from .cluster_manager import ClusterManager
+from .outlier_detection import OutlierDetection
 from .policy import Policy, PolicyFactory, Surroundings
 from .priority import Priority
 from .round_robin import RoundRobin
@@ -16,6 +17,7 @@ from .weighted_target import WeightedTarget
 BUILT_IN: Mapping[str, PolicyFactory] = {
     "xds_cluster_manager_experimental": ClusterManager,
     "cds_experimental": Cds,
+    "outlier_detection_experimental": OutlierDetection,
     "xds_cluster_impl_experimental": ClusterImpl,
     "priority_experimental": Priority,
     "weighted_target_experimental": WeightedTarget,

@@ -10,6 +10,7 @@ from .config_source import is_ads_or_self, is_self
 from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, LbPolicyConfig, Nesting, load_balancing_policy
+from .outlier import EjectionRules, ejection_rules
 from .problems import Problems
 from .units import optional_duration
 
@@ -37,7 +38,8 @@ class Cluster:
     """`override_statuses`: the health states in which a cookie may still reach a host (A55).
 
     `idle_timeout` (seconds): how long a host is kept warm after its last session RPC (A75).
-    `lrs`: load is reported to the server that sent this.
+    `lrs`: load is reported to the server that sent this. `ejection`: which hosts are to be
+    ejected, None if the cluster asks for no outlier detection (A50).
     """
 
     name: str
@@ -47,6 +49,7 @@ class Cluster:
     idle_timeout: float = DEFAULT_IDLE_TIMEOUT
     max_concurrent_requests: int = DEFAULT_MAX_REQUESTS
     lrs: bool = False
+    ejection: EjectionRules | None = None
 
 
 def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster | None:
@@ -55,6 +58,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
     _check_transport_socket(message, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _lrs(message, problems)
+    ejection = ejection_rules(message, problems)
     if discovery is None or lb_policy is None:
         return None
     return Cluster(
@@ -65,6 +69,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
         idle_timeout,
         _max_requests(message.circuit_breakers),
         lrs,
+        ejection,
     )
 
 
@@ -126,7 +131,7 @@ def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPol
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:
     """A list that is there and empty means none: no cookie is honoured (A55)."""
-    if not common.HasField("override_host_status"):
+    if not common.HasField("override_host_status") or not context.override_host:
         return DEFAULT_OVERRIDE_STATUSES
     known = known_health(context)
     return frozenset(known[each] for each in common.override_host_status.statuses if each in known)

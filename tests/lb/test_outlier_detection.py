@@ -1,0 +1,326 @@
+"""outlier_detection, by values (A50)."""
+
+import math
+
+import pytest
+from support.policies import FAILURE, READY, endpoints, report, surroundings
+
+from trxds.config.policies import OutlierDetectionConfig, RoundRobinConfig
+from trxds.ground.status import OK, unavailable
+from trxds.lb.outlier_detection import OutlierDetection
+from trxds.lb.pick import QUEUE, Always, Complete, PickArgs
+from trxds.lb.policy import CONNECTING, Inputs, Report
+from trxds.resources.endpoint import Endpoint
+from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+
+FAILED = unavailable("no")
+HOSTS = endpoints("abcde")
+
+
+def by_failures(threshold=50, enforcement=100, hosts=1, volume=1, **more):
+    return EjectionRules(failure_percentage=FailurePercentage(threshold, enforcement, hosts, volume), **more)
+
+
+def by_rate(stdev_factor=1000, enforcement=100, hosts=1, volume=1, **more):
+    return EjectionRules(success_rate=SuccessRate(stdev_factor, enforcement, hosts, volume), **more)
+
+
+class Detector:
+    """The policy at a time of the test's own, over a child that picks whom the test says."""
+
+    def __init__(self, rules, hosts=HOSTS, seed=1):
+        self.rules = rules
+        self.hosts = hosts
+        self.now = 0.0
+        self.policy = OutlierDetection(surroundings(seed))
+        self.decide()
+
+    def decide(self, child=None):
+        config = OutlierDetectionConfig(self.hosts, self.rules, RoundRobinConfig(self.hosts))
+        self.decision = self.policy.decide(Inputs(config, {"limits": child} if child else {}), self.now)
+        return self.decision
+
+    def at(self, now):
+        self.now = now
+        return self.decide().ejected
+
+    def call(self, host, good=0, bad=0):
+        """RPCs to that host, begun and ended."""
+        for status in [OK] * good + [FAILED] * bad:
+            self.begin(host).ended(status)
+
+    def begin(self, host):
+        (*_, tracker) = self.decide(report(READY, host)).picker.pick(PickArgs("/s/m")).trackers
+        tracker.began()
+        return tracker
+
+    def eject(self, host, now):
+        self.call(host, bad=10)
+        assert host in self.at(now)
+
+
+def test_what_the_child_says_is_passed_on():
+    detector = Detector(by_failures())
+    assert detector.decision.state is CONNECTING.state
+    assert detector.decide(report(FAILURE)).state is FAILURE
+    assert detector.decide(Report(READY, Always(QUEUE))).picker.pick(PickArgs("/s/m")) is QUEUE
+    assert list(detector.decision.children) == ["limits"]
+
+
+def test_without_rules_a_pick_costs_nothing():
+    child = report(READY)
+    detector = Detector(None)
+    assert detector.decide(child).picker is child.picker
+    assert detector.decision.wake_at == math.inf
+
+
+def test_the_picker_stays_the_same_while_its_child_does():
+    detector, child = Detector(by_failures()), report(READY)
+    first = detector.decide(child).picker
+    detector.now = 20
+    assert detector.decide(child).picker is first
+
+
+def test_other_trackers_are_kept_and_the_count_comes_last():
+    other = object()
+    child = Report(READY, Always(Complete(report(READY, "a").picker.result.host, (other,))))
+    assert Detector(by_failures()).decide(child).picker.pick(PickArgs("/s/m")).trackers[:-1] == (other,)
+
+
+def test_a_host_that_is_not_the_clusters_is_not_counted():
+    assert Detector(by_failures()).decide(report(READY, "z")).picker.pick(PickArgs("/s/m")).trackers == ()
+
+
+class TestIntervals:
+    def test_it_wakes_at_the_end_of_each(self):
+        detector = Detector(by_failures(interval=10))
+        assert detector.decision.wake_at == 10
+        detector.at(3)
+        assert detector.decision.wake_at == 10
+        detector.at(10.5)
+        assert detector.decision.wake_at == 20.5
+
+    def test_nobody_is_ejected_before_the_end(self):
+        detector = Detector(by_failures())
+        detector.call("a", bad=100)
+        assert detector.at(9.9) == frozenset()
+        assert detector.at(10) == {"a"}
+
+    def test_a_call_counts_when_it_ends(self):
+        detector = Detector(by_failures())
+        tracker = detector.begin("a")
+        assert detector.at(10) == frozenset()
+        tracker.ended(FAILED)
+        assert detector.at(20) == {"a"}
+
+    def test_calls_of_the_interval_before_do_not_count(self):
+        detector = Detector(by_failures(volume=10))
+        detector.call("a", bad=9)
+        detector.at(10)
+        detector.call("a", bad=9)
+        assert detector.at(20) == frozenset()
+
+    def test_new_rules_move_the_end_and_keep_the_count(self):
+        detector = Detector(by_failures(interval=10, volume=3))
+        detector.call("a", bad=3)
+        detector.rules = by_failures(interval=4, volume=3)
+        assert detector.at(3) == frozenset()
+        assert detector.decision.wake_at == 4
+        assert detector.at(4) == {"a"}
+
+    def test_rules_whose_time_is_over_already_sweep_at_once(self):
+        detector = Detector(by_failures(interval=100))
+        detector.call("a", bad=3)
+        detector.rules = by_failures(interval=5)
+        assert detector.at(50) == {"a"}
+
+    def test_with_the_rules_go_counts_and_ejections(self):
+        detector = Detector(by_failures())
+        detector.eject("a", 10)
+        detector.rules = None
+        assert detector.at(11) == frozenset()
+        detector.rules = by_failures()
+        assert detector.at(12) == frozenset()
+        assert detector.decision.wake_at == 22
+        detector.eject("a", 22)
+        assert detector.at(52) == frozenset(), "it is the first ejection again: 30 s"
+
+    def test_an_interval_of_nothing_is_no_loop(self):
+        assert Detector(by_failures(interval=0)).decision.wake_at > 0
+
+
+class TestFailurePercentage:
+    def test_more_than_the_threshold_ejects(self):
+        detector = Detector(by_failures(threshold=50, max_ejection_percent=100))
+        detector.call("a", good=49, bad=51)
+        detector.call("b", good=50, bad=50)
+        assert detector.at(10) == {"a"}
+
+    def test_a_host_with_few_calls_is_not_judged(self):
+        detector = Detector(by_failures(volume=10))
+        detector.call("a", bad=9)
+        assert detector.at(10) == frozenset()
+
+    def test_with_few_hosts_nobody_is_judged(self):
+        detector = Detector(by_failures(hosts=3))
+        for host in "ab":
+            detector.call(host, bad=10)
+        assert detector.at(10) == frozenset()
+        for host in "abc":
+            detector.call(host, bad=10)
+        assert detector.at(20) == {"a"}
+
+    def test_of_no_calls_there_is_no_rate(self):
+        assert Detector(by_failures(threshold=0, hosts=0, volume=0)).at(10) == frozenset()
+
+
+class TestSuccessRate:
+    def test_whoever_is_far_below_the_mean_is_ejected(self):
+        detector = Detector(by_rate(stdev_factor=1900))
+        for host in "abcd":
+            detector.call(host, good=100)
+        detector.call("e", bad=100)
+        assert detector.at(10) == {"e"}, "0 < 0.8 - 1.9 × 0.4"
+
+    def test_the_factor_sets_how_far(self):
+        detector = Detector(by_rate(stdev_factor=2100))
+        for host in "abcd":
+            detector.call(host, good=100)
+        detector.call("e", bad=100)
+        assert detector.at(10) == frozenset()
+
+    def test_hosts_that_fail_alike_are_no_outliers(self):
+        detector = Detector(by_rate())
+        for host in "abcde":
+            detector.call(host, bad=100)
+        assert detector.at(10) == frozenset()
+
+    @pytest.mark.parametrize(("volume", "hosts", "ejected"), [(10, 5, {"e"}), (11, 4, set()), (10, 6, set())])
+    def test_it_takes_enough_hosts_with_enough_calls(self, volume, hosts, ejected):
+        detector = Detector(by_rate(volume=volume, hosts=hosts))
+        for host in "abcd":
+            detector.call(host, good=10)
+        detector.call("e", bad=10)
+        assert detector.at(10) == ejected
+
+    def test_of_no_calls_there_is_no_rate(self):
+        assert Detector(by_rate(hosts=0, volume=0)).at(10) == frozenset()
+
+
+class TestHowMany:
+    @pytest.mark.parametrize(
+        ("percent", "hosts", "ejected"), [(0, 5, 1), (10, 5, 1), (20, 5, 1), (21, 5, 2), (50, 3, 2), (100, 5, 5)]
+    )
+    def test_the_percentage_is_looked_at_before_each_so_one_always_may_be(self, percent, hosts, ejected):
+        names = "abcde"[:hosts]
+        detector = Detector(by_failures(max_ejection_percent=percent), endpoints(names))
+        for host in names:
+            detector.call(host, bad=10)
+        assert len(detector.at(10)) == ejected
+
+    def test_those_that_are_out_already_count(self):
+        detector = Detector(by_failures(max_ejection_percent=20))
+        detector.eject("a", 10)
+        detector.call("b", bad=10)
+        assert detector.at(20) == {"a"}
+
+    def test_both_algorithms_share_the_percentage(self):
+        rules = EjectionRules(
+            success_rate=SuccessRate(1000, 100, 1, 1), failure_percentage=FailurePercentage(10, 100, 1, 1)
+        )
+        detector = Detector(rules)
+        for host in "abc":
+            detector.call(host, good=10)
+        for host in "de":
+            detector.call(host, bad=10)
+        assert len(detector.at(10)) == 1
+
+    @pytest.mark.parametrize("rules", [by_rate, by_failures])
+    def test_enforcement_is_a_chance(self, rules):
+        out = 0
+        for seed in range(400):
+            detector = Detector(rules(enforcement=25), seed=seed)
+            for host in "abcd":
+                detector.call(host, good=4)
+            detector.call("e", bad=4)
+            out += detector.at(10) == {"e"}
+        assert 70 < out < 130
+
+
+class TestReturn:
+    def test_it_is_back_after_the_base_time(self):
+        detector = Detector(by_failures(base_ejection_time=25))
+        detector.eject("a", 10)
+        assert detector.at(30) == {"a"}
+        assert detector.at(40) == frozenset(), "at the first sweep after 35 s"
+
+    def test_each_ejection_is_longer(self):
+        detector = Detector(by_failures(base_ejection_time=10))
+        detector.eject("a", 10)
+        assert detector.at(20) == frozenset()
+        detector.eject("a", 30)
+        assert detector.at(40) == {"a"}
+        assert detector.at(50) == frozenset()
+
+    def test_but_not_longer_than_the_most(self):
+        detector = Detector(by_failures(base_ejection_time=10, max_ejection_time=15))
+        now = 0
+        for _ in range(5):
+            detector.eject("a", now + 10)
+            assert detector.at(now + 20) in ({"a"}, frozenset())
+            assert detector.at(now + 30) == frozenset()
+            now += 30
+
+    def test_a_most_that_is_less_than_the_base_is_the_base(self):
+        detector = Detector(by_failures(base_ejection_time=30, max_ejection_time=5))
+        detector.eject("a", 10)
+        assert detector.at(39) == {"a"}
+        assert detector.at(49) == frozenset()
+
+    def test_good_intervals_are_forgiven_one_by_one(self):
+        detector = Detector(by_failures(base_ejection_time=10))
+        detector.eject("a", 10)
+        detector.at(20)
+        detector.eject("a", 30)  # its second
+        detector.at(50)
+        detector.at(60)
+        detector.at(70)  # two good intervals: as if it had never been out
+        detector.eject("a", 80)
+        assert detector.at(90) == frozenset()
+
+    def test_one_that_is_out_is_not_ejected_again(self):
+        detector = Detector(by_failures(base_ejection_time=10, interval=5))
+        detector.eject("a", 5)
+        detector.call("a", bad=10)  # by a cookie
+        assert detector.at(10) == {"a"}
+        assert detector.at(15) == frozenset()
+
+
+class TestEndpoints:
+    def test_the_addresses_of_one_are_ejected_together(self):
+        detector = Detector(by_failures(volume=4), (Endpoint(("a", "b")), Endpoint(("c",))))
+        detector.call("a", bad=2)
+        detector.call("b", bad=2)
+        assert detector.at(10) == {"a", "b"}
+
+    def test_one_that_stays_keeps_its_record(self):
+        detector = Detector(by_failures())
+        detector.call("a", bad=10)
+        detector.hosts = endpoints("xa")
+        assert detector.at(10) == {"a"}
+        detector.hosts = endpoints("ya")
+        assert detector.at(11) == {"a"}
+
+    def test_one_that_left_comes_back_with_a_clean_one(self):
+        detector = Detector(by_failures())
+        detector.eject("a", 10)
+        detector.hosts = endpoints("bc")
+        assert detector.at(11) == frozenset()
+        detector.hosts = HOSTS
+        assert detector.at(12) == frozenset()
+
+    def test_an_update_does_not_move_the_interval(self):
+        detector = Detector(by_failures())
+        detector.hosts = endpoints("ab")
+        detector.at(5)
+        assert detector.decision.wake_at == 10

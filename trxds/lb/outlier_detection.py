@@ -1,0 +1,124 @@
+"""Hosts that fail too much of what they are sent are taken out for a while (A50).
+
+They are ejected for this cluster only: by the health of the subtree, not by the state of a
+subchannel that other clusters may share. Their connections stay, so a host that comes back serves
+at once; and a session's cookie still reaches its host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from trxds.config.policies import OutlierDetectionConfig
+from trxds.resources.endpoint import Endpoint
+from trxds.resources.outlier import EjectionRules
+
+from .outliers import Record, by_failure_percentage, by_success_rate
+from .pick import Complete, PickArgs, Picker, PickResult
+from .policy import CONNECTING, Decision, Inputs, Surroundings
+
+_CHILD = "limits"
+_SHORTEST_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
+
+
+class OutlierDetection:
+    """Sweeps at the end of each interval; in between it only counts."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._random = surroundings.random
+        self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
+        self._records: dict[tuple[str, ...], Record] = {}
+        self._by_address: dict[str, Record] = {}  # the same, as picks look for them
+        self._since: float | None = None  # when the interval began
+        self._ejected: frozenset[str] = frozenset()
+        self._picker: Counting | None = None
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        config: OutlierDetectionConfig = inputs.config
+        report = inputs.children.get(_CHILD, CONNECTING)
+        wake_at = self._go_on(config.rules, config.endpoints, now)
+        return Decision(
+            report.state,
+            self._counting(report.picker) if config.rules is not None else report.picker,
+            children={_CHILD: config.child},
+            wake_at=wake_at,
+            ejected=self._ejected,
+        )
+
+    def _go_on(self, rules: EjectionRules | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
+        """Whatever is due by now; returns when the next sweep is."""
+        if rules is None:
+            endpoints, self._since = (), None
+        if endpoints is not self._endpoints:
+            self._enrol(endpoints)
+        if rules is None:
+            return math.inf
+        interval = max(rules.interval, _SHORTEST_INTERVAL)
+        if self._since is None:
+            self._since = now
+        elif now >= self._since + interval:
+            self._since = now
+            self._sweep(rules, now)
+        return self._since + interval
+
+    def _enrol(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Whoever stays keeps its record; a new one begins with a clean one."""
+        self._endpoints = endpoints
+        old = self._records
+        self._records = {e.addresses: old.get(e.addresses) or Record(e.addresses) for e in endpoints}
+        self._by_address.clear()
+        for record in self._records.values():
+            self._by_address.update(dict.fromkeys(record.addresses, record))
+        self._note_ejected()
+
+    def _sweep(self, rules: EjectionRules, now: float) -> None:
+        records = self._records.values()
+        for record in records:
+            record.next_interval()
+        if rules.success_rate is not None:
+            self._eject(by_success_rate(rules.success_rate, records), rules.success_rate.enforcement, rules, now)
+        if rules.failure_percentage is not None:
+            failing = by_failure_percentage(rules.failure_percentage, records)
+            self._eject(failing, rules.failure_percentage.enforcement, rules, now)
+        for record in records:
+            record.forgive(rules, now)
+        self._note_ejected()
+
+    def _eject(self, outliers: Iterable[Record], enforcement: int, rules: EjectionRules, now: float) -> None:
+        ejected = sum(record.ejected_at is not None for record in self._records.values())
+        for record in outliers:
+            # Looked at before each, so one host may be ejected whatever the percentage is.
+            if ejected and 100 * ejected >= rules.max_ejection_percent * len(self._records):
+                return
+            if record.ejected_at is None and self._random.randrange(100) < enforcement:
+                record.eject(now)
+                ejected += 1
+
+    def _note_ejected(self) -> None:
+        out = (record.addresses for record in self._records.values() if record.ejected_at is not None)
+        self._ejected = frozenset(chain.from_iterable(out))
+
+    def _counting(self, child: Picker) -> Counting:
+        # The same one for the same child, or every sweep would make queued RPCs pick again.
+        if self._picker is None or self._picker.child is not child:
+            self._picker = Counting(child, self._by_address)
+        return self._picker
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """`records` is the policy's and goes with the endpoints; a host that it does not have is not counted."""
+
+    child: Picker
+    records: Mapping[str, Record]
+
+    def pick(self, call: PickArgs) -> PickResult:
+        result = self.child.pick(call)
+        if type(result) is Complete:
+            record = self.records.get(result.host.address)
+            if record is not None:
+                return Complete(result.host, (*result.trackers, record))
+        return result

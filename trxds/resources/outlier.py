@@ -1,0 +1,113 @@
+"""Outlier detection, as a cluster's resource asks for it (A50): when hosts that fail too much are ejected.
+
+Only the two algorithms that make sense for gRPC are read; the others of Envoy's go by HTTP codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .problems import Problems
+from .units import optional_duration
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessRate:
+    """Ejects whoever succeeds less often than the others: below mean - stdev × `stdev_factor` / 1000.
+
+    Of hosts with `request_volume` calls in an interval, if there are `minimum_hosts` of them;
+    `enforcement` is the chance in percent that one found out is ejected. So also below.
+    """
+
+    stdev_factor: int = 1900
+    enforcement: int = 100
+    minimum_hosts: int = 5
+    request_volume: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePercentage:
+    """Ejects whoever fails more than `threshold` percent of its calls, whatever the others do."""
+
+    threshold: int = 85
+    enforcement: int = 100
+    minimum_hosts: int = 5
+    request_volume: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class EjectionRules:
+    """Times are in seconds. A host is ejected for `base_ejection_time` times the number of its ejections of late."""
+
+    interval: float = 10.0
+    base_ejection_time: float = 30.0
+    max_ejection_time: float = 300.0
+    max_ejection_percent: int = 10
+    success_rate: SuccessRate | None = None
+    failure_percentage: FailurePercentage | None = None
+
+
+_PERCENTAGES = (
+    "max_ejection_percent",
+    "enforcing_success_rate",
+    "failure_percentage_threshold",
+    "enforcing_failure_percentage",
+)
+
+
+def ejection_rules(cluster: Any, problems: Problems) -> EjectionRules | None:
+    """None when the cluster wants neither of the algorithms: then nothing has to be counted."""
+    if not cluster.HasField("outlier_detection"):
+        return None
+    message, at = cluster.outlier_detection, problems.at("outlier_detection")
+    interval = optional_duration(message, "interval", at)
+    base = optional_duration(message, "base_ejection_time", at)
+    longest = optional_duration(message, "max_ejection_time", at)
+    for field in _PERCENTAGES:
+        if getattr(message, field).value > 100:
+            at.at(field).add("value must be <= 100")
+    success_rate, failure_percentage = _success_rate(message), _failure_percentage(message)
+    if success_rate is None and failure_percentage is None:
+        return None
+    default = EjectionRules()
+    base = default.base_ejection_time if base is None else base
+    return EjectionRules(
+        default.interval if interval is None else interval,
+        base,
+        max(default.max_ejection_time, base) if longest is None else longest,
+        _number(message, "max_ejection_percent", default.max_ejection_percent),
+        success_rate,
+        failure_percentage,
+    )
+
+
+def _success_rate(message: Any) -> SuccessRate | None:
+    # Unset means on, as A50 and Envoy have it; the C++ client takes it for off.
+    default = SuccessRate()
+    enforcement = _number(message, "enforcing_success_rate", default.enforcement)
+    if enforcement == 0:
+        return None
+    return SuccessRate(
+        _number(message, "success_rate_stdev_factor", default.stdev_factor),
+        enforcement,
+        _number(message, "success_rate_minimum_hosts", default.minimum_hosts),
+        _number(message, "success_rate_request_volume", default.request_volume),
+    )
+
+
+def _failure_percentage(message: Any) -> FailurePercentage | None:
+    default = FailurePercentage()
+    enforcement = _number(message, "enforcing_failure_percentage", 0)
+    if enforcement == 0:
+        return None
+    return FailurePercentage(
+        _number(message, "failure_percentage_threshold", default.threshold),
+        enforcement,
+        _number(message, "failure_percentage_minimum_hosts", default.minimum_hosts),
+        _number(message, "failure_percentage_request_volume", default.request_volume),
+    )
+
+
+def _number(message: Any, field: str, default: int) -> int:
+    return int(getattr(message, field).value) if message.HasField(field) else default
