@@ -9,22 +9,30 @@ localities and not their rank: a locality that moves to another priority takes i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import chain, count
+from typing import TypeAlias
 
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
-from trxds.resources.lb_policy import LbPolicyConfig, RoundRobin, WrrLocality
+from trxds.resources.lb_policy import WrrLocality
+from trxds.resources.leaf_policy import LbPolicyConfig, LeastRequest, PickFirst, RingHash, RoundRobin
 
 from .policies import (
     ClusterImplConfig,
     LbConfig,
+    LeastRequestConfig,
     OutlierDetectionConfig,
     OverrideHostConfig,
+    PickFirstConfig,
     PriorityConfig,
+    RingHashConfig,
     RoundRobinConfig,
     Target,
     WeightedTargetConfig,
 )
 from .snapshot import ClusterConfig
+from .weights import endpoint_weights
+
+_Serving: TypeAlias = tuple[int, tuple[Endpoint, ...]]  # a locality's weight, and its endpoints that take new requests
 
 
 class PriorityNames:
@@ -92,19 +100,26 @@ def _localities(policy: LbPolicyConfig, localities: Sequence[Locality], note: st
     serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
     match policy:
         case WrrLocality(child):
-            targets = {str(at.id): Target(at.weight, _leaf(child, endpoints, note)) for at, endpoints in serving}
+            targets = {str(at.id): Target(at.weight, _leaf(child, [(1, its)], note)) for at, its in serving}
             return WeightedTargetConfig(targets, note)
         case _:
-            return _leaf(policy, tuple(endpoint for _, endpoints in serving for endpoint in endpoints), note)
+            return _leaf(policy, [(at.weight, its) for at, its in serving], note)
 
 
 def _serving(locality: Locality) -> tuple[Endpoint, ...]:
     return tuple(e for e in locality.endpoints if e.health is not HealthStatus.DRAINING)
 
 
-def _leaf(policy: LbPolicyConfig, endpoints: tuple[Endpoint, ...], note: str) -> LbConfig:
+def _leaf(policy: LbPolicyConfig, localities: Sequence[_Serving], note: str) -> LbConfig:
+    endpoints = tuple(chain.from_iterable(its for _, its in localities))
     match policy:
         case RoundRobin():
             return RoundRobinConfig(endpoints, note)
+        case PickFirst(shuffle):
+            return PickFirstConfig(endpoints, endpoint_weights(localities), shuffle, note)
+        case RingHash(smallest, largest):
+            return RingHashConfig(endpoints, endpoint_weights(localities), smallest, largest, note)
+        case LeastRequest(choice_count):
+            return LeastRequestConfig(endpoints, choice_count, note)
         case _:
             raise TypeError(f"no leaf policy for {policy!r}; its parser let it through")

@@ -25,6 +25,37 @@ class RoundRobinConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PickFirstConfig:
+    """`weights` are the endpoints' shares; they count when `shuffle` puts the heavier ones first more often."""
+
+    policy: ClassVar[str] = "pick_first"
+    endpoints: tuple[Endpoint, ...]
+    weights: tuple[int, ...]
+    shuffle: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RingHashConfig:
+    """`weights` are the endpoints' shares of the ring, which has between `min_size` and `max_size` entries."""
+
+    policy: ClassVar[str] = "ring_hash_experimental"
+    endpoints: tuple[Endpoint, ...]
+    weights: tuple[int, ...]
+    min_size: int
+    max_size: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeastRequestConfig:
+    policy: ClassVar[str] = "least_request_experimental"
+    endpoints: tuple[Endpoint, ...]
+    choice_count: int  # so many hosts are compared for each RPC
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     weight: int
     config: LbConfig
@@ -94,6 +125,9 @@ class ClusterManagerConfig:
 
 LbConfig: TypeAlias = (
     RoundRobinConfig
+    | PickFirstConfig
+    | RingHashConfig
+    | LeastRequestConfig
     | WeightedTargetConfig
     | PriorityConfig
     | OverrideHostConfig

@@ -1,57 +1,161 @@
-"""An endpoint with its addresses, as a leaf policy uses it: one address at a time (A61).
+"""An endpoint with its addresses, as a leaf policy uses it: one connection to any of them (A61).
 
-A plain object in the leaf's memory, not a node: a thousand endpoints cost no task.
+A plain object in the leaf's memory, not a node: a thousand endpoints cost no task. To pick_first
+all addresses that it has are one endpoint's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from itertools import chain, zip_longest
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, unavailable
 
+from .pick import Picker, failing
 from .ports import Host
+
+ATTEMPT_DELAY = 0.25  # seconds that an address is tried alone before the next one is tried too (RFC 8305, 5)
 
 
 class EndpointState:
-    """Tries the addresses in order; failed until one is READY, once all of them have failed (A62)."""
+    """Happy Eyeballs over the addresses, then every one of them at its own backoff (A61).
 
-    __slots__ = ("_addresses", "_at", "_failed", "error", "ready")
+    Failed once each address has failed, and until one is READY (A62). A `lazy` endpoint is IDLE
+    until it is woken, and again when its connection is lost; others connect at once.
 
-    def __init__(self, addresses: tuple[str, ...]) -> None:
-        self._addresses = addresses
+    After `look`: `ready` is the host to use, `wanted` are the addresses to lease, `connect` those
+    to ask for a connection, and at `wake_at` it wants to be looked at again.
+    """
+
+    __slots__ = ("_failed", "_host", "_lazy", "_next_at", "_reached", "addresses", "connect", "error", "ready", "state")
+
+    def __init__(self, addresses: tuple[str, ...], *, lazy: bool = False) -> None:
+        self.addresses = interleaved(addresses)
         self.ready: Host | None = None
         self.error: Status | None = None
-        self._at = 0  # the address being tried
-        self._failed = False
+        self.connect: tuple[str, ...] = ()
+        self._lazy = lazy
+        self._host: Host | None = None  # the connected one, also while it is ejected
+        self._begin_again()
 
-    def look(self, hosts: Mapping[str, Host], ejected: frozenset[str] = frozenset()) -> Connectivity:
-        """Take in where the hosts stand now; what `wanted` returns follows from it.
+    def _begin_again(self) -> None:
+        self.state = Connectivity.IDLE if self._lazy else Connectivity.CONNECTING
+        self._reached = 0  # so many addresses have had their turn
+        self._next_at = -math.inf  # when the next one has its
+        self._failed: set[str] = set()
+
+    def wake(self) -> None:
+        """Connect, if it is IDLE."""
+        if self.state is Connectivity.IDLE:
+            self.state = Connectivity.CONNECTING
+
+    def having(self, addresses: tuple[str, ...]) -> EndpointState:
+        """The same endpoint with that list: a connection to an address that stays is kept, and so is a failure."""
+        if interleaved(addresses) == self.addresses:
+            return self
+        other = EndpointState(addresses, lazy=self._lazy)
+        if self._host is not None and self._host.address not in addresses:
+            other.wake()
+        else:
+            other._host, other.ready, other.error, other.state = self._host, self.ready, self.error, self.state
+        return other
+
+    # -- looking
+
+    def look(self, hosts: Mapping[str, Host], now: float, ejected: frozenset[str] = frozenset()) -> Connectivity:
+        """Take in where the hosts stand now.
 
         An endpoint whose host is ejected keeps its connection and counts as failed (A50).
         """
-        self.ready = next((h for a in self._addresses if (h := hosts.get(a)) and _is_ready(h)), None)
-        if self.ready is not None:
-            self._at, self._failed = self._addresses.index(self.ready.address), False
-            if self.ready.address not in ejected:
-                return Connectivity.READY
-            self.ready, self.error = None, unavailable(f"{self._addresses[self._at]}: ejected by outlier detection")
-            return Connectivity.TRANSIENT_FAILURE
-        host = hosts.get(self.wanted)
-        if host is not None and host.state is Connectivity.TRANSIENT_FAILURE:
-            self._next_address(host)
-        return Connectivity.TRANSIENT_FAILURE if self._failed else Connectivity.CONNECTING
+        if self._host is not None and not _is_ready(hosts.get(self._host.address)):
+            self._host = self.ready = None
+            self._begin_again()
+        if self._host is None and self.state is not Connectivity.IDLE:
+            self._race(hosts, now)
+        if self._host is not None:
+            self._judge(self._host, ejected)
+        return self.state
 
-    def _next_address(self, host: Host) -> None:
-        self.error = host.error
-        self._at = (self._at + 1) % len(self._addresses)
-        self._failed = self._failed or self._at == 0
+    def _judge(self, host: Host, ejected: frozenset[str]) -> None:
+        if host.address in ejected:
+            self.ready, self.state = None, Connectivity.TRANSIENT_FAILURE
+            self.error = unavailable(f"{host.address}: ejected by outlier detection")
+        else:
+            self.ready, self.state = host, Connectivity.READY
+
+    def _race(self, hosts: Mapping[str, Host], now: float) -> None:
+        for address in self.addresses[: self._reached]:
+            self._note(hosts.get(address))
+        while self._host is None and self._is_next_due(now):
+            self._note(hosts.get(self.addresses[self._reached]))
+            self._reached, self._next_at = self._reached + 1, now + ATTEMPT_DELAY
+        if self._all_failed:
+            self.state = Connectivity.TRANSIENT_FAILURE
+        self.connect = tuple(a for a in self.wanted if self._is_to_connect(a, hosts.get(a)))
+
+    def _note(self, host: Host | None) -> None:
+        if host is None or self._host is not None:
+            return
+        if host.state is Connectivity.READY:
+            self._host = host
+        elif host.state is Connectivity.TRANSIENT_FAILURE:
+            self._failed.add(host.address)
+            self.error = host.error
+
+    def _is_next_due(self, now: float) -> bool:
+        """The one before has failed, or has been tried alone for long enough."""
+        if self._reached == len(self.addresses):
+            return False
+        return now >= self._next_at or self.addresses[self._reached - 1] in self._failed
+
+    def _is_to_connect(self, address: str, host: Host | None) -> bool:
+        if host is not None and host.state is not Connectivity.IDLE:
+            return False
+        # A second attempt waits until all have had their first one.
+        return address not in self._failed or self._all_failed
 
     @property
-    def wanted(self) -> str:
-        """The address to connect to next; asking while it is not IDLE does nothing."""
-        return self._addresses[self._at]
+    def _all_failed(self) -> bool:
+        return len(self._failed) == len(self.addresses)
+
+    # -- what follows from it
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        return self.addresses[: self._reached] if self._host is None else (self._host.address,)
+
+    def wake_at(self, hosts: Mapping[str, Host], now: float) -> float:
+        if self._host is not None or not 0 < self._reached < len(self.addresses):
+            return math.inf
+        # A host that was not leased before may turn out to be in backoff: then the next one's turn is now.
+        return self._next_at if self.addresses[self._reached - 1] in hosts else now
 
 
-def _is_ready(host: Host) -> bool:
-    return host.state is Connectivity.READY
+def interleaved(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    """The two address families by turns, so that one that does not work costs one delay (RFC 8305, 4)."""
+    if len(addresses) <= 2:
+        return addresses
+    first = _is_ipv6(addresses[0])
+    families = ([a for a in addresses if _is_ipv6(a) is first], [a for a in addresses if _is_ipv6(a) is not first])
+    return tuple(address for address in chain.from_iterable(zip_longest(*families)) if address is not None)
+
+
+def _is_ready(host: Host | None) -> bool:
+    return host is not None and host.state is Connectivity.READY
+
+
+def _is_ipv6(address: str) -> bool:
+    return address.startswith("[")
+
+
+def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
+    """What says so when all of them have failed."""
+    errors = [endpoint.error.message for endpoint in endpoints if endpoint.error]
+    return failing(unavailable(f"no host can be reached; the last error: {errors[-1] if errors else 'none'}"))
+
+
+def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: float) -> float:
+    """When the first of them wants to be looked at again."""
+    return min((endpoint.wake_at(hosts, now) for endpoint in endpoints), default=math.inf)

@@ -8,6 +8,7 @@ from .cds import Cds
 from .cluster_impl import ClusterImpl
 from .cluster_manager import ClusterManager
 from .outlier_detection import OutlierDetection
+from .pick_first import PickFirst
 from .policy import Policy, PolicyFactory, Surroundings
 from .priority import Priority
 from .round_robin import RoundRobin
@@ -22,6 +23,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
     "priority_experimental": Priority,
     "weighted_target_experimental": WeightedTarget,
     "round_robin": RoundRobin,
+    "pick_first": PickFirst,
 }
 
 

@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
-
 from .endpoints import EndpointState
-from .pick import QUEUEING, Complete, PickArgs, Picker, PickResult, failing
+from .petiole import ConnectedEndpoints
+from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
-from .state import aggregate
 
 
 class RoundRobin:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
-        self._endpoints: dict[tuple[str, ...], EndpointState] = {}
+        self._endpoints = ConnectedEndpoints(self._rotation)
         self._ready: tuple[str, ...] = ()
         self._turn: Iterator[int] = count()
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        config = inputs.config
-        if not config.endpoints:
-            status = unavailable(config.note or "empty address list")
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
-        self._endpoints = {
-            e.addresses: self._endpoints.get(e.addresses) or EndpointState(e.addresses) for e in config.endpoints
-        }
-        state = aggregate([endpoint.look(inputs.hosts, inputs.ejected) for endpoint in self._endpoints.values()])
-        return Decision(
-            state,
-            self._picker(state),
-            hosts=tuple(address for addresses in self._endpoints for address in addresses),
-            connect=tuple(endpoint.wanted for endpoint in self._endpoints.values() if endpoint.ready is None),
-        )
+        return self._endpoints.decide(inputs, now)
 
-    def _picker(self, state: Connectivity) -> Picker:
-        if state is Connectivity.READY:
-            return self._rotation()
-        if state is Connectivity.CONNECTING:
-            return QUEUEING
-        errors = [endpoint.error.message for endpoint in self._endpoints.values() if endpoint.error]
-        return failing(unavailable(f"no host can be reached; the last error: {errors[-1] if errors else 'none'}"))
-
-    def _rotation(self) -> Picker:
-        hosts = [endpoint.ready for endpoint in self._endpoints.values() if endpoint.ready is not None]
+    def _rotation(self, endpoints: Sequence[EndpointState]) -> Picker:
+        hosts = [endpoint.ready for endpoint in endpoints if endpoint.ready is not None]
         ready = tuple(host.address for host in hosts)
         if ready != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.

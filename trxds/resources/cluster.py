@@ -9,7 +9,8 @@ from . import protos
 from .config_source import is_ads_or_self, is_self
 from .endpoint import HealthStatus, known_health
 from .extension import extension
-from .lb_policy import WRR_LOCALITY, LbPolicyConfig, Nesting, load_balancing_policy
+from .lb_policy import WRR_LOCALITY, Nesting, WrrLocality, load_balancing_policy
+from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
 from .outlier import EjectionRules, ejection_rules
 from .problems import Problems
 from .units import optional_duration
@@ -123,8 +124,13 @@ def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPol
     if message.HasField("load_balancing_policy"):
         at = problems.at("load_balancing_policy")
         return load_balancing_policy(message.load_balancing_policy, Nesting(context), at)
-    if message.lb_policy == protos.Cluster.ROUND_ROBIN:
-        return WRR_LOCALITY
+    match message.lb_policy:
+        case protos.Cluster.ROUND_ROBIN:
+            return WRR_LOCALITY
+        case protos.Cluster.RING_HASH:  # one ring over all localities (A42)
+            return cluster_ring_hash(message, problems)
+        case protos.Cluster.LEAST_REQUEST:
+            return WrrLocality(cluster_least_request(message, problems))
     problems.at("lb_policy").add("LB policy is not supported")
     return None
 

@@ -11,24 +11,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from . import leaf_policy as leaf
 from . import protos
 from .extension import Extension, extension
+from .leaf_policy import LbPolicyConfig, RoundRobin
 from .problems import Problems
 
 if TYPE_CHECKING:
     from .context import ParseContext
 
 _MOST_NESTED = 16
-
-
-@dataclass(frozen=True, slots=True)
-class LbPolicyConfig:
-    """What any policy's configuration is; `lb/registry.py` finds the policy by its class."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRobin(LbPolicyConfig):
-    """Every endpoint in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +68,9 @@ def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) ->
     return None
 
 
-def _round_robin(config: Extension, nesting: Nesting) -> RoundRobin | None:
-    if config.parse(protos.RoundRobin) is None:
-        config.problems.add("can't decode RoundRobin LB policy config")
-        return None
-    return RoundRobin()
+def _leaf(parse: Callable[[Extension], LbPolicyConfig | None]) -> LbPolicyType:
+    """A policy with none inside."""
+    return lambda config, nesting: parse(config)
 
 
 def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
@@ -98,7 +88,10 @@ def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
 
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
     {
-        protos.type_name(protos.RoundRobin): _round_robin,
+        protos.type_name(protos.RoundRobin): _leaf(leaf.round_robin),
+        protos.type_name(protos.PickFirst): _leaf(leaf.pick_first),
+        protos.type_name(protos.RingHash): _leaf(leaf.ring_hash),
+        protos.type_name(protos.LeastRequest): _leaf(leaf.least_request),
         protos.type_name(protos.WrrLocality): _wrr_locality,
     }
 )

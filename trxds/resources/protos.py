@@ -28,6 +28,9 @@ from envoy.extensions.filters.network.http_connection_manager.v3.http_connection
     HttpConnectionManager,
 )
 from envoy.extensions.http.stateful_session.cookie.v3.cookie_pb2 import CookieBasedSessionState
+from envoy.extensions.load_balancing_policies.least_request.v3.least_request_pb2 import LeastRequest
+from envoy.extensions.load_balancing_policies.pick_first.v3.pick_first_pb2 import PickFirst
+from envoy.extensions.load_balancing_policies.ring_hash.v3.ring_hash_pb2 import RingHash
 from envoy.extensions.load_balancing_policies.round_robin.v3.round_robin_pb2 import RoundRobin
 from envoy.extensions.load_balancing_policies.wrr_locality.v3.wrr_locality_pb2 import WrrLocality
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
@@ -53,10 +56,13 @@ __all__ = [
     "HTTPFault",
     "HttpConnectionManager",
     "HttpProtocolOptions",
+    "LeastRequest",
     "Listener",
     "Locality",
     "Node",
+    "PickFirst",
     "Resource",
+    "RingHash",
     "RoundRobin",
     "RouteConfiguration",
     "Router",

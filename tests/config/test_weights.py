@@ -1,0 +1,31 @@
+"""What share of the traffic an endpoint is to get (A113)."""
+
+from trxds.config.weights import endpoint_weights
+from trxds.resources.endpoint import Endpoint
+
+ALL = 1 << 31
+
+
+def weights(*localities):
+    """Each as (weight, weights of its endpoints)."""
+    return endpoint_weights([(weight, [Endpoint(("a",), weight=each) for each in its]) for weight, its in localities])
+
+
+def test_endpoints_of_one_locality_share_by_weight():
+    assert weights((7, [3, 1])) == (ALL * 3 // 4, ALL // 4)
+
+
+def test_a_locality_has_its_share_however_many_endpoints_it_has():
+    assert weights((1, [5]), (1, [1, 1, 1, 1])) == (ALL // 2, *(ALL // 8,) * 4)
+
+
+def test_locality_and_endpoint_weight_both_count():
+    assert weights((3, [1, 1]), (1, [3, 1])) == (ALL * 3 // 8, ALL * 3 // 8, ALL * 3 // 16, ALL // 16)
+
+
+def test_no_share_is_rounded_to_nothing():
+    assert min(weights((1, [1, 2**32 - 1]), (2**32 - 2, [1]))) == 1
+
+
+def test_without_localities_there_are_none():
+    assert weights() == ()

@@ -1,0 +1,203 @@
+"""One endpoint, several addresses (A61), by values."""
+
+import math
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
+
+from trxds.lb.endpoints import EndpointState, interleaved
+
+
+class Looking:
+    """An endpoint, its hosts, and a clock; what it asks for is done."""
+
+    def __init__(self, addresses="abc", **more):
+        self.endpoint = EndpointState(tuple(addresses), **more)
+        self.hosts = {}
+        self.now = 10.0
+
+    def look(self, ejected="", **states):
+        for address, state in states.items():
+            self.hosts[address] = FakeHost(address, state)
+        for _ in range(2):  # as a node does: once more when there are new hosts
+            for address in self.endpoint.wanted:
+                self.hosts.setdefault(address, FakeHost(address))
+            state = self.endpoint.look(self.hosts, self.now, frozenset(ejected))
+        for address in self.endpoint.connect:
+            self.hosts[address].request_connection()
+        return state
+
+    @property
+    def wake_at(self):
+        return self.endpoint.wake_at(self.hosts, self.now)
+
+
+def test_the_first_address_is_tried_alone_for_250_milliseconds():
+    looking = Looking()
+    assert looking.look() is CONNECTING
+    assert looking.endpoint.wanted == ("a",)
+    assert looking.wake_at == 10.25
+
+
+def test_then_the_next_one_is_tried_too():
+    looking = Looking()
+    looking.look()
+    looking.now = 10.25
+    looking.look()
+    assert looking.endpoint.wanted == ("a", "b")
+    assert looking.wake_at == 10.5
+
+
+def test_the_last_one_has_nobody_to_wait_for():
+    looking = Looking("ab")
+    looking.look()
+    looking.now = 10.25
+    looking.look()
+    assert looking.wake_at == math.inf
+
+
+def test_a_failure_has_the_next_one_tried_at_once():
+    looking = Looking()
+    looking.look()
+    assert looking.look(a=FAILURE) is CONNECTING
+    assert looking.endpoint.connect == ("b",)
+
+
+def test_a_failure_of_an_earlier_one_has_no_further_one_tried():
+    looking = Looking()
+    looking.look()
+    looking.now = 10.25
+    looking.look()
+    looking.look(a=FAILURE)
+    assert looking.endpoint.wanted == ("a", "b")
+
+
+def test_a_host_that_turns_out_to_be_in_backoff_is_passed_over():
+    looking = Looking()
+    looking.hosts = {"a": FakeHost("a", FAILURE), "b": FakeHost("b", FAILURE)}
+    looking.look()
+    assert looking.endpoint.connect == ("c",)
+
+
+def test_one_that_was_not_leased_yet_is_looked_at_without_delay():
+    looking = Looking()
+    looking.endpoint.look({"a": FakeHost("a", FAILURE)}, looking.now)
+    assert looking.wake_at == looking.now
+
+
+@pytest.mark.parametrize("winner", "abc")
+def test_the_first_that_is_ready_wins_and_the_others_are_let_go(winner):
+    looking = Looking()
+    for _ in range(3):
+        looking.look()
+        looking.now += 0.25
+    assert looking.look(**{winner: READY}) is READY
+    assert looking.endpoint.ready.address == winner
+    assert looking.endpoint.wanted == (winner,)
+    assert looking.wake_at == math.inf
+
+
+def test_an_address_that_is_connected_already_is_taken_when_its_turn_comes():
+    looking = Looking("ab")
+    looking.hosts = {"a": FakeHost("a", FAILURE), "b": FakeHost("b", READY)}
+    assert looking.look() is READY
+
+
+def test_it_has_failed_when_every_address_has():
+    looking = Looking("ab")
+    looking.look()
+    assert looking.look(a=FAILURE) is CONNECTING
+    assert looking.look(b=FAILURE) is FAILURE
+    assert "b: refused" in looking.endpoint.error.message
+
+
+def test_in_the_first_pass_no_address_is_tried_twice():
+    looking = Looking("ab")
+    looking.look()
+    looking.look(a=FAILURE)
+    looking.look(a=IDLE)
+    assert looking.endpoint.connect == ()
+
+
+def test_once_failed_each_is_tried_again_after_its_backoff_and_it_stays_failed():
+    looking = Looking("ab")
+    looking.look()
+    looking.look(a=FAILURE)
+    looking.look(b=FAILURE)
+    assert looking.look(a=IDLE) is FAILURE
+    assert looking.endpoint.connect == ("a",)
+    assert looking.look(b=IDLE) is FAILURE
+    assert looking.endpoint.connect == ("b",)
+    assert looking.look(b=READY) is READY
+
+
+def test_a_lost_connection_begins_another_pass():
+    looking = Looking("ab")
+    looking.look()
+    looking.look(a=FAILURE)
+    looking.look(b=READY)
+    assert looking.look(a=IDLE, b=IDLE) is CONNECTING
+    assert looking.endpoint.connect == ("a",)
+
+
+def test_a_lazy_endpoint_is_idle_until_it_is_woken_and_when_its_connection_is_lost():
+    looking = Looking("a", lazy=True)
+    assert looking.look() is IDLE
+    assert looking.endpoint.wanted == ()
+    looking.endpoint.wake()
+    assert looking.look() is CONNECTING
+    assert looking.look(a=READY) is READY
+    assert looking.look(a=IDLE) is IDLE
+    assert looking.endpoint.wanted == looking.endpoint.connect == ()
+
+
+def test_an_ejected_host_counts_as_failed_and_stays_leased():
+    looking = Looking("ab")
+    looking.look(a=READY)
+    assert looking.look(ejected="a") is FAILURE
+    assert looking.endpoint.wanted == ("a",)
+    assert looking.look() is READY
+
+
+class TestAnotherList:
+    def test_a_connection_to_an_address_that_stays_is_kept(self):
+        looking = Looking("ab")
+        looking.look(a=READY)
+        looking.endpoint = looking.endpoint.having(("c", "a"))
+        assert looking.look() is READY
+        assert looking.endpoint.wanted == ("a",)
+
+    def test_without_such_an_address_it_connects_even_if_lazy(self):
+        looking = Looking("a", lazy=True)
+        looking.endpoint.wake()
+        looking.look(a=READY)
+        looking.endpoint = looking.endpoint.having(("c",))
+        assert looking.look() is CONNECTING
+
+    def test_an_idle_one_stays_idle(self):
+        assert EndpointState(("a",), lazy=True).having(("b",)).state is IDLE
+
+    def test_a_failed_one_stays_failed_until_one_is_ready(self):
+        looking = Looking("a")
+        looking.look(a=FAILURE)
+        looking.look(a=FAILURE)
+        looking.endpoint = looking.endpoint.having(("b", "c"))
+        assert looking.look() is FAILURE
+        assert looking.endpoint.connect == ("b",)
+        assert looking.look(b=READY) is READY
+
+    def test_an_equal_list_changes_nothing(self):
+        endpoint = EndpointState(("a", "b", "c"))
+        assert endpoint.having(("a", "b", "c")) is endpoint
+
+
+@pytest.mark.parametrize(
+    ("addresses", "order"),
+    [
+        (("1", "2", "[3]", "[4]"), ("1", "[3]", "2", "[4]")),
+        (("[1]", "[2]", "[3]", "4"), ("[1]", "4", "[2]", "[3]")),
+        (("1", "2", "3"), ("1", "2", "3")),
+    ],
+)
+def test_address_families_take_turns(addresses, order):
+    assert interleaved(addresses) == order

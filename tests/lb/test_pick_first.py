@@ -1,0 +1,128 @@
+"""pick_first, by values."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoints, hosts, picked, surroundings
+
+from trxds.config.policies import PickFirstConfig
+from trxds.lb.pick import QUEUE, Fail, PickArgs
+from trxds.lb.pick_first import PickFirst
+from trxds.lb.policy import Inputs
+from trxds.resources.endpoint import Endpoint
+
+
+def config(names, **more):
+    return PickFirstConfig(endpoints(names), (1,) * len(names), **more)
+
+
+class Tried:
+    """A policy with its configuration; `wishes` are what its picks have left."""
+
+    def __init__(self, names="abc", seed=1, **more):
+        self.wishes = set()
+        self.policy = PickFirst(replace(surroundings(seed), wish=self.wishes.add))
+        self.config = config(names, **more)
+
+    def decide(self, **states):
+        wishes = frozenset(self.wishes)
+        self.wishes.clear()
+        return self.policy.decide(Inputs(self.config, hosts=hosts(**states), wishes=wishes), 0.0)
+
+
+def test_it_connects_to_the_first_alone():
+    decision = Tried().decide()
+    assert decision.state is CONNECTING
+    assert decision.hosts == decision.connect == ("a",)
+    assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
+
+
+def test_the_next_one_gets_its_turn_after_a_quarter_of_a_second():
+    assert Tried().decide(a=CONNECTING).wake_at == 0.25
+
+
+def test_the_one_that_is_ready_takes_all():
+    tried = Tried()
+    decision = tried.decide(a=READY)
+    assert decision.state is READY
+    assert set(picked(decision.picker, 5)) == {"a"}
+    assert decision.hosts == ("a",)
+
+
+def test_the_next_is_used_when_the_first_cannot_be_reached():
+    tried = Tried()
+    tried.decide(a=FAILURE)
+    assert picked(tried.decide(a=FAILURE, b=READY).picker) == ["b"]
+
+
+def test_it_fails_once_all_have_failed_and_until_one_is_ready():
+    tried = Tried("ab")
+    decision = tried.decide(a=FAILURE, b=FAILURE)
+    assert decision.state is FAILURE
+    result = decision.picker.pick(PickArgs("/s/m"))
+    assert isinstance(result, Fail) and "b: refused" in result.status.message
+    assert tried.decide(a=IDLE, b=CONNECTING).state is FAILURE
+    assert tried.decide(a=READY, b=CONNECTING).state is READY
+
+
+def test_it_is_idle_when_its_connection_is_lost():
+    tried = Tried()
+    tried.decide(a=READY)
+    decision = tried.decide(a=IDLE)
+    assert decision.state is IDLE
+    assert decision.hosts == decision.connect == ()
+
+
+def test_a_pick_while_idle_waits_and_wakes_it():
+    tried = Tried()
+    tried.decide(a=READY)
+    assert tried.decide(a=IDLE).picker.pick(PickArgs("/s/m")) is QUEUE
+    decision = tried.decide(a=IDLE)
+    assert decision.state is CONNECTING
+    assert decision.connect == ("a",)
+
+
+def test_all_addresses_of_all_endpoints_are_tried_in_order():
+    policy = PickFirst(surroundings())
+    both = PickFirstConfig((Endpoint(("a", "b")), Endpoint(("c",))), (1, 1))
+    decision = policy.decide(Inputs(both, hosts=hosts(a=FAILURE, b=FAILURE, c=IDLE)), 0.0)
+    assert decision.hosts == ("a", "b", "c")
+
+
+def test_a_new_list_keeps_the_connection_if_it_has_its_address():
+    tried = Tried()
+    tried.decide(a=READY)
+    tried.config = config("xya")
+    decision = tried.decide(a=READY)
+    assert decision.hosts == ("a",)
+    assert picked(decision.picker) == ["a"]
+
+
+def test_an_ejected_host_is_used_all_the_same():
+    decision = PickFirst(surroundings()).decide(Inputs(config("a"), hosts=hosts(a=READY), ejected=frozenset("a")), 0.0)
+    assert picked(decision.picker) == ["a"]
+
+
+@pytest.mark.parametrize("note", ["", "no localities"])
+def test_without_endpoints_it_fails_and_says_why(note):
+    decision = Tried("", note=note).decide()
+    assert decision.state is FAILURE
+    assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
+
+
+class TestShuffling:
+    def test_without_it_the_order_is_the_lists(self):
+        assert {Tried(seed=seed).decide().connect for seed in range(20)} == {("a",)}
+
+    def test_any_may_be_first(self):
+        assert {Tried(seed=seed, shuffle=True).decide().connect for seed in range(30)} == {("a",), ("b",), ("c",)}
+
+    def test_the_order_stays_until_the_configuration_changes(self):
+        tried = Tried(shuffle=True)
+        assert len({tried.decide().connect for _ in range(20)}) == 1
+
+    def test_the_heavier_comes_first_more_often(self):
+        weighted = PickFirstConfig(endpoints("ab"), (3, 1), shuffle=True)
+        firsts = Counter(PickFirst(surroundings(seed)).decide(Inputs(weighted), 0.0).connect[0] for seed in range(2000))
+        assert 1400 < firsts["a"] < 1600

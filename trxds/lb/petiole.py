@@ -1,0 +1,64 @@
+"""What round_robin and its like have in common: every endpoint connected, and connected again when it falls.
+
+Between the stem and the leaves of a plant is the petiole; A61 calls the policies so that choose
+among endpoints and leave the addresses of each one to pick_first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import unavailable
+from trxds.resources.endpoint import Endpoint
+
+from .endpoints import EndpointState, soonest, unreachable
+from .pick import QUEUEING, Picker, failing
+from .policy import Decision, Inputs
+from .state import aggregate
+
+Key: TypeAlias = frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
+
+
+class ConnectedEndpoints:
+    """All endpoints of a leaf policy. `choose` makes a picker of those that are READY."""
+
+    def __init__(self, choose: Callable[[Sequence[EndpointState]], Picker]) -> None:
+        self._choose = choose
+        self._configured: tuple[Endpoint, ...] = ()
+        self._states: dict[Key, EndpointState] = {}
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        if inputs.config.endpoints is not self._configured:
+            self._take_over(inputs.config.endpoints)
+        states = self._states.values()
+        if not states:
+            status = unavailable(inputs.config.note or "empty address list")
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+        state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected) for endpoint in states])
+        return Decision(
+            state,
+            self._picker(state),
+            hosts=tuple(address for endpoint in states for address in endpoint.wanted),
+            connect=tuple(address for endpoint in states for address in endpoint.connect),
+            wake_at=soonest(states, inputs.hosts, now),
+        )
+
+    def _take_over(self, endpoints: tuple[Endpoint, ...]) -> None:
+        old, self._states, self._configured = self._states, {}, endpoints
+        for endpoint in endpoints:
+            key = key_of(endpoint)
+            known = old.get(key)
+            self._states[key] = known.having(endpoint.addresses) if known else EndpointState(endpoint.addresses)
+
+    def _picker(self, state: Connectivity) -> Picker:
+        if state is Connectivity.READY:
+            return self._choose([endpoint for endpoint in self._states.values() if endpoint.ready is not None])
+        if state is Connectivity.CONNECTING:
+            return QUEUEING
+        return unreachable(self._states.values())
+
+
+def key_of(endpoint: Endpoint) -> Key:
+    return frozenset(endpoint.addresses)

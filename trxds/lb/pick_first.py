@@ -1,0 +1,86 @@
+"""One connection, to the first address that answers; it takes all RPCs (A61, A62, A113).
+
+When the connection is lost the policy is IDLE: the next RPC has it connect again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from random import Random
+
+from trxds.config.policies import PickFirstConfig
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import unavailable
+from trxds.resources.endpoint import Endpoint
+
+from .endpoints import EndpointState, unreachable
+from .pick import QUEUE, QUEUEING, Always, Complete, PickArgs, Picker, PickResult, failing
+from .policy import Decision, Inputs, Surroundings
+
+_CONNECT = "connect"  # the one wish that its picks may have
+
+
+class PickFirst:
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._random = surroundings.random
+        self._wish = surroundings.wish
+        self._config: PickFirstConfig | None = None
+        self._state: EndpointState | None = None  # all addresses of all endpoints are one to it
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        if inputs.config is not self._config:
+            self._take_over(inputs.config)
+        if self._state is None:
+            status = unavailable(inputs.config.note or "empty address list")
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+        if inputs.wishes:
+            self._state.wake()
+        # Ejections are for policies with more than one host to choose from (A61).
+        self._state.look(inputs.hosts, now)
+        return Decision(
+            self._state.state,
+            self._picker(self._state),
+            hosts=self._state.wanted,
+            connect=self._state.connect,
+            wake_at=self._state.wake_at(inputs.hosts, now),
+        )
+
+    def _take_over(self, config: PickFirstConfig) -> None:
+        self._config = config
+        endpoints = _shuffled(config, self._random) if config.shuffle else config.endpoints
+        addresses = tuple(dict.fromkeys(address for endpoint in endpoints for address in endpoint.addresses))
+        if not addresses:
+            self._state = None
+        elif self._state is not None:
+            self._state = self._state.having(addresses)
+        else:
+            self._state = EndpointState(addresses, lazy=True)
+            self._state.wake()
+
+    def _picker(self, state: EndpointState) -> Picker:
+        if state.ready is not None:
+            return Always(Complete(state.ready))
+        match state.state:
+            case Connectivity.IDLE:
+                return Waking(self._wish)
+            case Connectivity.TRANSIENT_FAILURE:
+                return unreachable((state,))
+        return QUEUEING
+
+
+@dataclass(frozen=True, slots=True)
+class Waking:
+    """The RPC waits, and has the policy connect."""
+
+    wish: Callable[[Hashable], None]
+
+    def pick(self, call: PickArgs) -> PickResult:
+        self.wish(_CONNECT)
+        return QUEUE
+
+
+def _shuffled(config: PickFirstConfig, random: Random) -> list[Endpoint]:
+    """A draw without replacement, by weight (A113): as if each came after a time, the heavier the sooner."""
+    times = [random.expovariate(weight) for weight in config.weights]
+    return [config.endpoints[at] for at in sorted(range(len(times)), key=times.__getitem__)]

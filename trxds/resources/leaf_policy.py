@@ -1,0 +1,120 @@
+"""The policies that choose among endpoints, as a cluster's resource asks for them (A42, A48, A62)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import protos
+from .extension import Extension
+from .problems import Problems
+
+MIN_RING_SIZE = 1024
+LARGEST_RING = 8 * 1024 * 1024
+CHOICE_COUNT = 2
+MOST_CHOICES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LbPolicyConfig:
+    """What any policy's configuration is; `config/plan.py` makes of it what the policy in the tree needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobin(LbPolicyConfig):
+    """Every endpoint in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PickFirst(LbPolicyConfig):
+    """All to one endpoint, the first that can be reached; `shuffle` the list before (A62)."""
+
+    shuffle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RingHash(LbPolicyConfig):
+    """Equal hashes to the same endpoint; the sizes are the ring's limits (A42)."""
+
+    min_size: int = MIN_RING_SIZE
+    max_size: int = LARGEST_RING
+
+
+@dataclass(frozen=True, slots=True)
+class LeastRequest(LbPolicyConfig):
+    """The endpoint with the fewest RPCs among `choice_count` that are drawn (A48)."""
+
+    choice_count: int = CHOICE_COUNT
+
+
+# -- from load_balancing_policy
+
+
+def round_robin(config: Extension) -> RoundRobin | None:
+    return RoundRobin() if _message(config, protos.RoundRobin, "RoundRobin") is not None else None
+
+
+def pick_first(config: Extension) -> PickFirst | None:
+    message = _message(config, protos.PickFirst, "PickFirst")
+    return PickFirst(message.shuffle_address_list) if message is not None else None
+
+
+def ring_hash(config: Extension) -> RingHash | None:
+    message = _message(config, protos.RingHash, "RingHash")
+    if message is None:
+        return None
+    known = (protos.RingHash.DEFAULT_HASH, protos.RingHash.XX_HASH)
+    return _ring(message, message.hash_function in known, config.problems)
+
+
+def least_request(config: Extension) -> LeastRequest | None:
+    message = _message(config, protos.LeastRequest, "LeastRequest")
+    return _choices(message, config.problems) if message is not None else None
+
+
+def _message(config: Extension, message_class: Any, name: str) -> Any | None:
+    message = config.parse(message_class)
+    if message is None:
+        config.problems.add(f"can't decode {name} LB policy config")
+    return message
+
+
+# -- from a cluster's older fields
+
+
+def cluster_ring_hash(cluster: Any, problems: Problems) -> RingHash:
+    message = cluster.ring_hash_lb_config
+    known = message.hash_function == protos.Cluster.RingHashLbConfig.XX_HASH
+    return _ring(message, known, problems.at("ring_hash_lb_config"))
+
+
+def cluster_least_request(cluster: Any, problems: Problems) -> LeastRequest:
+    return _choices(cluster.least_request_lb_config, problems.at("least_request_lb_config"))
+
+
+# -- both forms have the same fields
+
+
+def _ring(message: Any, known_hash: bool, problems: Problems) -> RingHash:
+    if not known_hash:
+        problems.at("hash_function").add("unsupported value (must be XX_HASH)")
+    largest = _size(message, "maximum_ring_size", LARGEST_RING, problems)
+    smallest = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
+    if smallest > largest:
+        problems.at("minimum_ring_size").add("cannot be greater than maximum_ring_size")
+    return RingHash(smallest, largest)
+
+
+def _size(message: Any, field: str, default: int, problems: Problems) -> int:
+    size = int(getattr(message, field).value) if message.HasField(field) else default
+    if not 1 <= size <= LARGEST_RING:
+        problems.at(field).add(f"value must be in the range [1, {LARGEST_RING}]")
+    return size
+
+
+def _choices(message: Any, problems: Problems) -> LeastRequest:
+    choices = int(message.choice_count.value) if message.HasField("choice_count") else CHOICE_COUNT
+    if choices < CHOICE_COUNT:
+        problems.at("choice_count").add(f"must be at least {CHOICE_COUNT}")
+    # More would cost more than they are worth, and who sets this may not be trusted (A48).
+    return LeastRequest(min(choices, MOST_CHOICES))
