@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from trxds.config.plan import PriorityNames, subtree
 from trxds.config.snapshot import ClusterConfig
-from trxds.resources.cluster import Cluster, Eds
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus, Locality, LocalityId
 from trxds.resources.lb_policy import RoundRobin
 

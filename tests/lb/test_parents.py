@@ -19,7 +19,8 @@ from trxds.lb.cluster_manager import ClusterManager
 from trxds.lb.pick import QUEUE, Drop, Fail, PickArgs
 from trxds.lb.policy import Inputs
 from trxds.lb.weighted_target import WeightedTarget
-from trxds.resources.cluster import Cluster, Eds
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Locality, LocalityId
 from trxds.resources.endpoint import Drop as DropShare
 

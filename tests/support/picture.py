@@ -5,7 +5,8 @@
 
 from trxds.ads.state import ResourceState
 from trxds.ground.status import unavailable
-from trxds.resources.cluster import Cluster, Eds
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Prefix

@@ -7,19 +7,22 @@ watched. It yields a complete configuration, an error, or the names still missin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
 
 from trxds.ads.state import ResourceState
 from trxds.ground.status import Status, unavailable
 from trxds.resources.cluster import Cluster
-from trxds.resources.endpoint import ClusterLoadAssignment
+from trxds.resources.discovery import Aggregate, Eds, LogicalDns
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
+from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import RouteConfig, VirtualHost, find_virtual_host
 
-from .snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
+from .flatten import DEEPEST, flatten
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
 
-Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS") and resource name
+Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and name
 Known: TypeAlias = Mapping[Key, ResourceState]
 
 
@@ -39,13 +42,14 @@ def assemble(known: Known, listener: str, authority: str, held: Iterable[str]) -
     if isinstance(routing, tuple):
         names.update(cluster.name for route in routing[1].routes if route.action for cluster in route.action.clusters)
     # Sorted, so that resources are asked for in an order that does not change from run to run.
-    clusters = {name: config for name in sorted(names) if (config := walk.cluster(name)) is not None}
-    return Assembly(_outcome(routing, clusters, walk.missing), frozenset(walk.visited))
+    for name in sorted(names):
+        walk.cluster(name)
+    return Assembly(_outcome(routing, walk.outcomes, walk.missing), frozenset(walk.visited))
 
 
 def _outcome(
     routing: tuple[Listener, VirtualHost] | Status | None,
-    clusters: dict[str, ClusterConfig | ClusterError],
+    clusters: dict[str, ClusterOutcome],
     missing: list[Key],
 ) -> XdsConfig | ConfigError | Missing:
     if isinstance(routing, Status):
@@ -62,12 +66,14 @@ class _Walk:
         self._known = known
         self.visited: set[Key] = set()
         self.missing: list[Key] = []
+        self.outcomes: dict[str, ClusterOutcome] = {}
 
     def _look(self, kind: str, name: str) -> ResourceState | None:
-        self.visited.add((kind, name))
-        state = self._known.get((kind, name))
-        if state is None:
-            self.missing.append((kind, name))
+        key = (kind, name)
+        state = self._known.get(key)
+        if state is None and key not in self.visited:
+            self.missing.append(key)
+        self.visited.add(key)
         return state
 
     def routing(self, name: str, authority: str) -> tuple[Listener, VirtualHost] | Status | None:
@@ -100,20 +106,79 @@ class _Walk:
         assert isinstance(state.value, RouteConfig)
         return state.value
 
-    def cluster(self, name: str) -> ClusterConfig | ClusterError | None:
+    # -- clusters
+
+    def cluster(self, name: str) -> ClusterOutcome | None:
+        """Worked out once, even if it is both routed to and a part of aggregates."""
+        outcome = self.outcomes.get(name) or self._cluster(name)
+        if outcome is not None:
+            self.outcomes[name] = outcome
+        return outcome
+
+    def _cluster(self, name: str) -> ClusterOutcome | None:
         state = self._look("CDS", name)
         if state is None:
             return None
         if state.error is not None:
             return ClusterError(name, state.error, state.absent)
-        assert isinstance(state.value, Cluster)
-        return self._with_endpoints(state.value)
+        cluster = state.value
+        assert isinstance(cluster, Cluster)
+        match cluster.discovery:
+            case Eds(service_name):
+                return self._with_endpoints(cluster, service_name)
+            case LogicalDns() as dns:
+                return self._with_addresses(cluster, dns.name)
+            case Aggregate() as aggregate:
+                return self._aggregate(name, aggregate.lb_policy)
+            case _ as never:
+                assert_never(never)
 
-    def _with_endpoints(self, cluster: Cluster) -> ClusterConfig | None:
-        state = self._look("EDS", cluster.discovery.service_name)
+    def _with_endpoints(self, cluster: Cluster, name: str) -> ClusterConfig | None:
+        state = self._look("EDS", name)
         if state is None:
             return None
         if state.error is not None:
             return ClusterConfig(cluster, None, state.error.message)
         assert isinstance(state.value, ClusterLoadAssignment)
         return ClusterConfig(cluster, state.value)
+
+    def _with_addresses(self, cluster: Cluster, name: str) -> ClusterConfig | None:
+        state = self._look("DNS", name)
+        if state is None:
+            return None
+        if state.error is not None:
+            return ClusterConfig(cluster, None, state.error.message)
+        assert isinstance(state.value, tuple)
+        # However many addresses a name has, they are one endpoint (A61).
+        locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
+        return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)))
+
+    def _aggregate(self, root: str, lb_policy: LbPolicyConfig | None) -> AggregateConfig | ClusterError | None:
+        names = flatten(root, self._parts)
+        if names is None:
+            return _unusable(root, f"it is nested more than {DEEPEST - 1} aggregate clusters deep")
+        found = [self.cluster(name) for name in names]
+        if None in found:
+            return None
+        # A part that is missing or in error must not take the others along (A74).
+        note = "; ".join(part.status.message for part in found if isinstance(part, ClusterError))
+        leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
+        if not leaves:
+            return _unusable(root, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
+        return AggregateConfig(root, leaves, note)
+
+    def _parts(self, name: str) -> tuple[str, ...] | None:
+        """What an aggregate is made of; None for any other cluster, also one not known yet."""
+        state = self._look("CDS", name)
+        if state is None or not isinstance(state.value, Cluster):
+            return None
+        discovery = state.value.discovery
+        return discovery.clusters if isinstance(discovery, Aggregate) else None
+
+
+def _unusable(name: str, reason: str) -> ClusterError:
+    return ClusterError(name, unavailable(f'CDS resource "{name}": {reason}'), absent=False)
+
+
+def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
+    return leaf if imposed is None else replace(leaf, cluster=replace(leaf.cluster, lb_policy=imposed))

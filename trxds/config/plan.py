@@ -2,6 +2,7 @@
 
     cds -> outlier_detection -> cluster_impl -> override_host -> priority -> localities by weight -> endpoints
 
+An aggregate becomes a failover over such trees: cds -> priority -> cds for each of its clusters.
 Priorities are children with names, and a child keeps its connections. So the names follow the
 localities and not their rank: a locality that moves to another priority takes its name along.
 """
@@ -12,11 +13,14 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, count
 from typing import TypeAlias
 
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
 from trxds.resources.lb_policy import WrrLocality
 from trxds.resources.leaf_policy import LbPolicyConfig, LeastRequest, PickFirst, RingHash, RoundRobin
 
 from .policies import (
+    CdsConfig,
     ClusterImplConfig,
     LbConfig,
     LeastRequestConfig,
@@ -29,7 +33,7 @@ from .policies import (
     Target,
     WeightedTargetConfig,
 )
-from .snapshot import ClusterConfig
+from .snapshot import AggregateConfig, ClusterConfig
 from .weights import endpoint_weights
 
 _Serving: TypeAlias = tuple[int, tuple[Endpoint, ...]]  # a locality's weight, and its endpoints that take new requests
@@ -78,7 +82,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
     )
     limits = ClusterImplConfig(
         cluster.name,
-        cluster.discovery.service_name,
+        _service(cluster),
         override,
         config.endpoints.drops if config.endpoints else (),
         cluster.max_concurrent_requests,
@@ -86,10 +90,20 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
     return OutlierDetectionConfig(override.endpoints, cluster.ejection, limits)
 
 
+def failover(aggregate: AggregateConfig) -> PriorityConfig:
+    """An aggregate's: a cds for each of its clusters, with all that this brings, affinity too (A75)."""
+    return PriorityConfig({leaf.cluster.name: CdsConfig(leaf) for leaf in aggregate.leaves})
+
+
+def _service(cluster: Cluster) -> str:
+    """The name of its endpoints' resource; those of a LOGICAL_DNS cluster are no resource."""
+    return cluster.discovery.service_name if isinstance(cluster.discovery, Eds) else ""
+
+
 def _note(config: ClusterConfig) -> str:
     if config.note:
         return config.note
-    name = config.cluster.discovery.service_name
+    name = _service(config.cluster)
     if config.endpoints is None or not config.endpoints.priorities:
         return f'EDS resource "{name}" has no localities; add endpoints to it'
     return f'EDS resource "{name}" has no endpoint that takes new requests; all are DRAINING or none is listed'

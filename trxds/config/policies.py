@@ -14,7 +14,7 @@ from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
 from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
 from trxds.resources.outlier import EjectionRules
 
-from .snapshot import ClusterConfig, ClusterError
+from .snapshot import ClusterOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,13 @@ class PriorityConfig:
     policy: ClassVar[str] = "priority_experimental"
     children: Mapping[str, LbConfig]
 
+    def __eq__(self, other: object) -> bool:
+        # Two priorities that changed places are a change, and dicts compare without their order.
+        return isinstance(other, PriorityConfig) and list(self.children.items()) == list(other.children.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.children))
+
 
 @dataclass(frozen=True, slots=True)
 class OverrideHostConfig:
@@ -113,7 +120,7 @@ class CdsConfig:
     """One cluster. Without a route to it and without its resource, `routed` False, RPCs are dropped (A31)."""
 
     policy: ClassVar[str] = "cds_experimental"
-    cluster: ClusterConfig | ClusterError
+    cluster: ClusterOutcome
     routed: bool = True
 
 

@@ -25,7 +25,7 @@ from .limits import Limits, final_limit
 from .policies import CdsConfig, ClusterManagerConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
-from .snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
+from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig
 from .watcher import Source, Watcher
 
 _log = logging.getLogger("trxds.config")
@@ -162,7 +162,7 @@ class Resolver:
             {name: CdsConfig(self._cluster(config, name), name in routed) for name in self._clusters.alive}
         )
 
-    def _cluster(self, config: XdsConfig | ConfigError, name: str) -> ClusterConfig | ClusterError:
+    def _cluster(self, config: XdsConfig | ConfigError, name: str) -> ClusterOutcome:
         if name in config.clusters:
             return config.clusters[name]
         # With LDS or RDS in error a held cluster may be in the middle of a change: keep what it had.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
@@ -14,7 +15,7 @@ from trxds.resources.route import VirtualHost
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A cluster with its endpoints; `endpoints` None and `note` say that EDS failed, and why."""
+    """A cluster with its endpoints; `endpoints` None and `note` say that EDS or DNS failed, and why."""
 
     cluster: Cluster
     endpoints: ClusterLoadAssignment | None
@@ -31,12 +32,27 @@ class ClusterError:
 
 
 @dataclass(frozen=True, slots=True)
+class AggregateConfig:
+    """An aggregate, flattened: clusters with endpoints, the most preferred first; there is at least one.
+
+    `note` has the errors of those that had to be left out (A74).
+    """
+
+    name: str
+    leaves: tuple[ClusterConfig, ...]
+    note: str = ""
+
+
+ClusterOutcome: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
+
+
+@dataclass(frozen=True, slots=True)
 class XdsConfig:
-    """Listener, the virtual host of our authority, and each cluster that is routed to or held."""
+    """Listener, the virtual host of our authority, and each cluster that is routed to or held, or a part of one."""
 
     listener: Listener
     virtual_host: VirtualHost
-    clusters: Mapping[str, ClusterConfig | ClusterError]
+    clusters: Mapping[str, ClusterOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,7 @@ class ConfigError:
     """No routes: LDS or RDS is in error. Clusters that are still held are kept all the same."""
 
     status: Status
-    clusters: Mapping[str, ClusterConfig | ClusterError]
+    clusters: Mapping[str, ClusterOutcome]
 
 
 @dataclass(frozen=True, slots=True)

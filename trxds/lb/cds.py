@@ -1,16 +1,24 @@
-"""One cluster of the control plane becomes a subtree (A75), or a failure that says why not."""
+"""One cluster of the control plane becomes a subtree (A75), or a failure that says why not.
+
+An aggregate becomes a failover over its clusters, and each of those is a node like this one.
+"""
 
 from __future__ import annotations
 
-from trxds.config.plan import PriorityNames, subtree
-from trxds.config.policies import OutlierDetectionConfig
-from trxds.config.snapshot import ClusterConfig, ClusterError
-from trxds.ground.connectivity import Connectivity
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from .pick import Always, Drop, Fail
+from trxds.config.plan import PriorityNames, failover, subtree
+from trxds.config.policies import OutlierDetectionConfig, PriorityConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError
+from trxds.ground.connectivity import Connectivity
+from trxds.resources.discovery import LogicalDns
+
+from .pick import Always, Drop, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "cluster"
+_Usable: TypeAlias = ClusterConfig | AggregateConfig
 
 
 class Cds:
@@ -18,7 +26,8 @@ class Cds:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._names = PriorityNames()
-        self._planned: tuple[ClusterConfig, OutlierDetectionConfig] | None = None
+        self._planned: tuple[_Usable, OutlierDetectionConfig | PriorityConfig] | None = None
+        self._state = Connectivity.CONNECTING
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         cluster = inputs.config.cluster
@@ -30,10 +39,46 @@ class Cds:
             picker = Always(Drop(cluster.status) if dropped else Fail(cluster.status))
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
-        return Decision(report.state, report.picker, children={_CHILD: self._subtree(cluster)})
+        was, self._state = self._state, report.state
+        return Decision(
+            report.state,
+            _with_note(report.picker, cluster),
+            children={_CHILD: self._below(cluster)},
+            resolve_again=_name(cluster) if _lost(was, report.state) else "",
+        )
 
-    def _subtree(self, cluster: ClusterConfig) -> OutlierDetectionConfig:
+    def _below(self, cluster: _Usable) -> OutlierDetectionConfig | PriorityConfig:
         # Planned once per configuration, not once per report of the child.
         if self._planned is None or self._planned[0] is not cluster:
-            self._planned = cluster, subtree(cluster, self._names)
+            plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
+            self._planned = cluster, plan
         return self._planned[1]
+
+
+def _lost(was: Connectivity, state: Connectivity) -> bool:
+    """A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed."""
+    return state is Connectivity.TRANSIENT_FAILURE or (was is Connectivity.READY and state is not was)
+
+
+def _name(cluster: _Usable) -> str:
+    """The DNS name, if the endpoint comes from one; EDS tells by itself."""
+    discovery = cluster.cluster.discovery if isinstance(cluster, ClusterConfig) else None
+    return discovery.name if isinstance(discovery, LogicalDns) else ""
+
+
+def _with_note(picker: Picker, cluster: _Usable) -> Picker:
+    return Noted(picker, cluster.note) if isinstance(cluster, AggregateConfig) and cluster.note else picker
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """RPCs that fail are told which clusters of the aggregate had to be left out."""
+
+    child: Picker
+    note: str
+
+    def pick(self, call: PickArgs) -> PickResult:
+        result = self.child.pick(call)
+        if type(result) is not Fail:
+            return result
+        return Fail(replace(result.status, message=f"{result.status.message}; left out: {self.note}"))

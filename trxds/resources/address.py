@@ -7,7 +7,7 @@ from typing import Any
 
 from .problems import Problems
 
-_HIGHEST_PORT = 65535
+HIGHEST_PORT = 65535
 
 
 def address_text(ip: str, port: int) -> str | None:
@@ -35,7 +35,7 @@ def parse_address(parent: Any) -> str | None:
     """
     address = parent.address.socket_address
     port = address.port_value
-    return address_text(address.address, port) if port <= _HIGHEST_PORT else None
+    return address_text(address.address, port) if port <= HIGHEST_PORT else None
 
 
 def check_address(parent: Any, problems: Problems) -> None:
@@ -45,7 +45,7 @@ def check_address(parent: Any, problems: Problems) -> None:
         problems.add("field not present")
     elif not parent.address.HasField("socket_address"):
         at.add("field not present")
-    elif parent.address.socket_address.port_value > _HIGHEST_PORT:
+    elif parent.address.socket_address.port_value > HIGHEST_PORT:
         at.at("port_value").add("invalid port")
     elif parse_address(parent) is None:
         address = parent.address.socket_address

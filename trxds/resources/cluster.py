@@ -1,12 +1,13 @@
-"""Cluster: how to find a cluster's endpoints, and how to treat them (CDS; A27, A52, A55, A75)."""
+"""Cluster: how to find a cluster's endpoints, and how to treat them (CDS; A27, A37, A52, A55, A75)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from . import protos
-from .config_source import is_ads_or_self, is_self
+from .config_source import is_self
+from .discovery import Aggregate, Discovery, discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, Nesting, WrrLocality, load_balancing_policy
@@ -18,16 +19,6 @@ from .units import optional_duration
 if TYPE_CHECKING:
     from .context import ParseContext
 
-
-@dataclass(frozen=True, slots=True)
-class Eds:
-    """The endpoints come from the ClusterLoadAssignment of that name."""
-
-    service_name: str
-
-
-# A union of one, until LOGICAL_DNS and aggregate clusters join it.
-Discovery: TypeAlias = Eds
 
 DEFAULT_OVERRIDE_STATUSES = frozenset({HealthStatus.UNKNOWN, HealthStatus.HEALTHY})
 DEFAULT_IDLE_TIMEOUT = 3600.0
@@ -54,17 +45,21 @@ class Cluster:
 
 
 def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster | None:
-    discovery = _discovery(message, problems)
-    lb_policy = _lb_policy(message, context, problems)
+    found = discovery(message, problems)
+    lb_policy: LbPolicyConfig | None = WRR_LOCALITY
+    if isinstance(found, Aggregate):
+        found = replace(found, lb_policy=_imposed(message, context))
+    else:
+        lb_policy = _lb_policy(message, context, problems)
     _check_transport_socket(message, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _lrs(message, problems)
     ejection = ejection_rules(message, problems)
-    if discovery is None or lb_policy is None:
+    if found is None or lb_policy is None:
         return None
     return Cluster(
         message.name,
-        discovery,
+        found,
         lb_policy,
         _override_statuses(message.common_lb_config, context),
         idle_timeout,
@@ -72,49 +67,6 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
         lrs,
         ejection,
     )
-
-
-# -- where the endpoints come from
-
-_EDS = protos.Cluster.EDS
-_LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
-_AGGREGATE = "envoy.extensions.clusters.aggregate.v3.ClusterConfig"
-
-
-def _discovery(message: Any, problems: Problems) -> Discovery | None:
-    match message.WhichOneof("cluster_discovery_type"):
-        case "cluster_type":
-            _refuse(message.cluster_type, problems.at("cluster_type"))
-        case "type" if message.type == _EDS:
-            return _eds(message, problems.at("eds_cluster_config"))
-        case "type" if message.type == _LOGICAL_DNS:
-            problems.at("type").add("LOGICAL_DNS clusters are not supported yet")
-        case _:  # unset means STATIC, which gRPC does not have either
-            problems.at("type").add("unknown discovery type")
-    return None
-
-
-def _eds(message: Any, problems: Problems) -> Eds | None:
-    if not message.HasField("eds_cluster_config"):
-        problems.add("field not present")
-        return None
-    config = message.eds_cluster_config
-    if not config.HasField("eds_config"):
-        problems.at("eds_config").add("field not present")
-    elif not is_ads_or_self(config.eds_config):
-        problems.at("eds_config").add("ConfigSource is not ads or self")
-    if not config.service_name and message.name.startswith("xdstp:"):
-        # The name of one type of resource cannot be that of another (A47).
-        problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
-    return Eds(config.service_name or message.name)
-
-
-def _refuse(message: Any, problems: Problems) -> None:
-    kind = extension(message, "typed_config", problems)
-    if kind is None:
-        return
-    known = kind.type_name == _AGGREGATE
-    kind.problems.add("aggregate clusters are not supported yet" if known else "unknown cluster_type extension type")
 
 
 # -- load balancing
@@ -133,6 +85,11 @@ def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPol
             return WrrLocality(cluster_least_request(message, problems))
     problems.at("lb_policy").add("LB policy is not supported")
     return None
+
+
+def _imposed(message: Any, context: ParseContext) -> LbPolicyConfig | None:
+    """Not looked at otherwise: Envoy demands CLUSTER_PROVIDED there, which means nothing to gRPC (A75)."""
+    return _lb_policy(message, context, Problems()) if context.aggregate_lb_policy else None
 
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:

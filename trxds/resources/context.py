@@ -15,13 +15,15 @@ class ParseContext:
     """The registries go by message name (`envoy.extensions...Router`).
 
     `override_host` False switches session affinity off as if this client had never heard of it:
-    no such filter, no DRAINING hosts (A55's guard). `server_features` are the bootstrap's; with
+    no such filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an
+    aggregate its load balancing policy, as it was before A75. `server_features` are the bootstrap's; with
     `trusted_xds_server` among them a route may rewrite `:authority` (A81).
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
     lb_policies: Mapping[str, LbPolicyType] = field(default_factory=lambda: LB_POLICIES)
     override_host: bool = True
+    aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()
 
     @property

@@ -18,6 +18,7 @@ from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_components_pb2 import FilterConfig
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.clusters.aggregate.v3.cluster_pb2 import ClusterConfig as AggregateConfig
 from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
 from envoy.extensions.filters.http.router.v3.router_pb2 import Router
 from envoy.extensions.filters.http.stateful_session.v3.stateful_session_pb2 import (
@@ -45,6 +46,7 @@ from xds.type.v3.typed_struct_pb2 import TypedStruct
 __all__ = [
     "DEFAULT_PRIORITY",
     "TYPE_PREFIX",
+    "AggregateConfig",
     "AnyProto",
     "Cluster",
     "ClusterLoadAssignment",

@@ -95,6 +95,33 @@ def cluster(
     return body
 
 
+def aggregate(name: str, *clusters: str, lb_policy: str = "CLUSTER_PROVIDED") -> Resource:
+    """A cluster of clusters, the most preferred first (A37)."""
+    return {
+        "@type": f"{_TYPES}.config.cluster.v3.Cluster",
+        "name": name,
+        "cluster_type": {
+            "name": "envoy.clusters.aggregate",
+            "typed_config": {
+                "@type": f"{_TYPES}.extensions.clusters.aggregate.v3.ClusterConfig",
+                "clusters": list(clusters),
+            },
+        },
+        "lb_policy": lb_policy,
+    }
+
+
+def logical_dns(name: str, host: str, port: int) -> Resource:
+    """A cluster of one endpoint, which has the addresses that `host` has in DNS."""
+    where = {"address": host, "port_value": port}
+    return {
+        "@type": f"{_TYPES}.config.cluster.v3.Cluster",
+        "name": name,
+        "type": "LOGICAL_DNS",
+        "load_assignment": {"endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"socket_address": where}}}]}]},
+    }
+
+
 def endpoints(cluster_name: str, *localities: Resource) -> Resource:
     """The ClusterLoadAssignment of a cluster."""
     return {

@@ -1,0 +1,34 @@
+"""An aggregate of aggregates becomes one list of clusters, the most preferred first (A37, A74).
+
+The walk is depth-first. A cluster that is met again is passed over, so its first place is the
+one that counts, and a loop ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+DEEPEST = 16  # levels; the root is at 0
+
+
+def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """The clusters under `root` that are no aggregates; None if some are too deep.
+
+    `below` has what an aggregate is made of, and None for any other cluster.
+    """
+    leaves: list[str] = []
+    seen: set[str] = set()  # for this root alone: another one may need the same leaf
+    todo = [(root, 0)]
+    while todo:
+        name, depth = todo.pop()
+        if depth == DEEPEST:
+            return None
+        if name in seen:
+            continue
+        seen.add(name)
+        parts = below(name)
+        if parts is None:
+            leaves.append(name)
+        else:
+            todo.extend((part, depth + 1) for part in reversed(parts))
+    return tuple(leaves)

@@ -1,0 +1,135 @@
+"""How a cluster finds its endpoints: from EDS, from DNS, or in other clusters (A27, A37)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from . import protos
+from .address import HIGHEST_PORT
+from .config_source import is_ads_or_self
+from .extension import extension
+from .leaf_policy import LbPolicyConfig
+from .problems import Problems
+
+
+@dataclass(frozen=True, slots=True)
+class Eds:
+    """The endpoints come from the ClusterLoadAssignment of that name."""
+
+    service_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalDns:
+    """The one endpoint has whatever addresses the name has (A37)."""
+
+    host: str
+    port: int
+
+    @property
+    def name(self) -> str:
+        """What is looked up, "host:port"."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Other clusters, the most preferred first; they may be aggregates too (A37).
+
+    `lb_policy` is None where they are balanced by their own policies, as A75 has it. Only
+    `ParseContext.aggregate_lb_policy` brings the aggregate's in.
+    """
+
+    clusters: tuple[str, ...]
+    lb_policy: LbPolicyConfig | None = None
+
+
+Discovery: TypeAlias = Eds | LogicalDns | Aggregate
+
+_EDS = protos.Cluster.EDS
+_LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
+_AGGREGATE = protos.type_name(protos.AggregateConfig)
+
+
+def discovery(message: Any, problems: Problems) -> Discovery | None:
+    """Of an envoy.config.cluster.v3.Cluster."""
+    match message.WhichOneof("cluster_discovery_type"):
+        case "cluster_type":
+            return _aggregate(message.cluster_type, problems.at("cluster_type"))
+        case "type" if message.type == _EDS:
+            return _eds(message, problems.at("eds_cluster_config"))
+        case "type" if message.type == _LOGICAL_DNS:
+            return _logical_dns(message, problems.at("load_assignment"))
+        case _:  # unset means STATIC, which gRPC does not have either
+            problems.at("type").add("unknown discovery type")
+    return None
+
+
+def _eds(message: Any, problems: Problems) -> Eds | None:
+    if not message.HasField("eds_cluster_config"):
+        problems.add("field not present")
+        return None
+    config = message.eds_cluster_config
+    if not config.HasField("eds_config"):
+        problems.at("eds_config").add("field not present")
+    elif not is_ads_or_self(config.eds_config):
+        problems.at("eds_config").add("ConfigSource is not ads or self")
+    if not config.service_name and message.name.startswith("xdstp:"):
+        # The name of one type of resource cannot be that of another (A47).
+        problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
+    return Eds(config.service_name or message.name)
+
+
+def _logical_dns(message: Any, problems: Problems) -> LogicalDns | None:
+    """The one address of the one endpoint of the one locality, which is a name."""
+    if not message.HasField("load_assignment"):
+        problems.add("field not present for LOGICAL_DNS cluster")
+        return None
+    locality = _only(message.load_assignment.endpoints, "endpoints", "one locality", problems)
+    if locality is None:
+        return None
+    at = problems.at("endpoints[0]")
+    endpoint = _only(locality.lb_endpoints, "lb_endpoints", "one endpoint", at)
+    if endpoint is None:
+        return None
+    at = at.at("lb_endpoints[0].endpoint.address.socket_address")
+    if not endpoint.endpoint.address.HasField("socket_address"):
+        at.add("field not present")
+        return None
+    return _dns_name(endpoint.endpoint.address.socket_address, at)
+
+
+def _only(messages: Any, field: str, one: str, problems: Problems) -> Any:
+    if len(messages) == 1:
+        return messages[0]
+    problems.at(field).add(f"must contain exactly {one} for LOGICAL_DNS cluster, found {len(messages)}")
+    return None
+
+
+def _dns_name(address: Any, problems: Problems) -> LogicalDns:
+    if address.resolver_name:
+        problems.at("resolver_name").add("LOGICAL_DNS clusters must NOT have a custom resolver name set")
+    if not address.address:
+        problems.at("address").add("field not present")
+    if not address.HasField("port_value"):
+        problems.at("port_value").add("field not present")
+    elif address.port_value > HIGHEST_PORT:
+        problems.at("port_value").add("invalid port")
+    return LogicalDns(address.address, address.port_value)
+
+
+def _aggregate(message: Any, problems: Problems) -> Aggregate | None:
+    kind = extension(message, "typed_config", problems)
+    if kind is None:
+        return None
+    if kind.type_name != _AGGREGATE:
+        kind.problems.add("unknown cluster_type extension type")
+        return None
+    config = kind.parse(protos.AggregateConfig)
+    if config is None:
+        kind.problems.add("can't parse aggregate cluster config")
+        return None
+    if not config.clusters:
+        kind.problems.at("clusters").add("must be non-empty")
+    return Aggregate(tuple(config.clusters))
