@@ -147,10 +147,11 @@ def test_override_statuses_are_those_grpc_knows(read: Any, statuses: list[str], 
     assert cluster(read, resource).override_statuses == kept
 
 
-def test_without_session_affinity_no_draining_host_may_be_reached(read: Any) -> None:
-    resource = cds(common_lb_config={"override_host_status": {"statuses": ["HEALTHY", "DRAINING"]}})
-    found = cluster(read, resource, ParseContext(override_host=False))
-    assert found.override_statuses == {HealthStatus.HEALTHY}
+@pytest.mark.parametrize("statuses", [["HEALTHY", "DRAINING"], ["HEALTHY"], []])
+def test_without_session_affinity_the_override_statuses_are_not_read(read: Any, statuses: list[str]) -> None:
+    resource = cds(common_lb_config={"override_host_status": {"statuses": statuses}})
+    off = ParseContext(override_host=False)
+    assert cluster(read, resource, off) == cluster(read, cds(), off)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0s", 0.0), ("1.5s", 1.5), ("315576000000s", 315576000000.0)])
