@@ -9,6 +9,8 @@ from support.mesh import Mesh, ask
 from support.routing import routed, to
 
 from trxds import RpcError, StatusCode
+from trxds.resources import protos
+from trxds.resources.types import RDS, ParseContext
 from trxds.testing import resources as xds
 
 # -- virtual hosts
@@ -81,10 +83,30 @@ async def test_a_route_that_grpc_cannot_do_is_skipped(autojump_clock, entry):
         assert await rpcs.cluster() == "b"
 
 
-async def test_the_grpc_matcher_is_ignored_and_the_others_of_its_route_are_not(autojump_clock):
+@pytest.mark.parametrize("ignored", [{"grpc": {}}, {"tls_context": {"presented": True}}], ids=str)
+async def test_what_a_client_cannot_match_is_ignored_and_the_rest_of_its_route_is_not(autojump_clock, ignored):
     user = {"name": "user", "exact_match": "7"}
-    async with routed(to("a", grpc={}, headers=[user]), to("b")) as rpcs:
+    async with routed(to("a", headers=[user], **ignored), to("b")) as rpcs:
         assert [await rpcs.cluster(user="7"), await rpcs.cluster()] == ["a", "b"]
+
+
+OLD_PATH = b"\x1a\x02/s"  # RouteMatch.regex, field 3
+OLD_HEADER = b"\x0a\x01x\x2a\x01a"  # HeaderMatcher.name, and its regex_match, field 5
+
+
+@pytest.mark.parametrize("field, value", [("regex", OLD_PATH), ("headers", OLD_HEADER)])
+def test_the_unsafe_expressions_of_older_protocols_are_refused(field, value):
+    config = protos.RouteConfiguration(name="routes")
+    host = config.virtual_hosts.add(name="v", domains=["*"])
+    entry = host.routes.add()
+    entry.route.cluster = "a"
+    if field == "headers":
+        entry.match.prefix = ""
+        entry.match.headers.add().MergeFromString(value)
+    else:
+        entry.match.MergeFromString(value)
+    (error,) = RDS.read(protos.pack(config), ParseContext()).errors
+    assert error.endswith("error:invalid path specifier" if field == "regex" else "error:invalid header matcher")
 
 
 async def test_without_a_route_the_rpc_fails_also_if_it_waits_for_ready(autojump_clock):

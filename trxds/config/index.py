@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import Generic, TypeVar
 
-from trxds.resources.matchers import Pattern, Prefix, fold
+from trxds.resources.matchers import PathMatch, Pattern, Prefix, fold
 from trxds.resources.route_match import RouteMatch
 
 Text = TypeVar("Text", str, bytes)
@@ -52,25 +52,22 @@ class RouteIndex:
     """Made once for a table of routes; a route is its position."""
 
     def __init__(self, matches: Iterable[RouteMatch]) -> None:
+        self._matches = tuple(matches)
         self._plain: _Texts[str] = _Texts()
         self._folded: _Texts[bytes] = _Texts()
         self._patterns: dict[int, Pattern] = {}
-        self._open: set[int] = set()  # those that take whatever has their path
         self._remembered: dict[str, tuple[int, ...]] = {}
         self._room = _ROOM
-        for position, match in enumerate(matches):
-            self._add(position, match)
+        for position, match in enumerate(self._matches):
+            self._add(position, match.path)
 
-    def _add(self, position: int, match: RouteMatch) -> None:
-        path = match.path
+    def _add(self, position: int, path: PathMatch) -> None:
         if isinstance(path, Pattern):
             self._patterns[position] = path
         elif path.ignore_case:
             self._folded.add(fold(path.text), position, isinstance(path, Prefix))
         else:
             self._plain.add(path.text, position, isinstance(path, Prefix))
-        if not match.headers and match.fraction is None:
-            self._open.add(position)
 
     def candidates(self, path: str) -> tuple[int, ...]:
         """The routes whose path matches, in order, up to the first that asks for nothing else."""
@@ -89,8 +86,12 @@ class RouteIndex:
     def _reachable(self, path: str) -> Iterator[int]:
         for position in self._matching(path):
             yield position
-            if position in self._open:
+            if self._takes_all(position):
                 return
+
+    def _takes_all(self, position: int) -> bool:
+        match = self._matches[position]
+        return not match.headers and match.fraction is None
 
     def _matching(self, path: str) -> Iterator[int]:
         found: list[Iterable[int]] = [*self._plain.find(path)]
