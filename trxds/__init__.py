@@ -3,7 +3,11 @@
     async with trxds.open_channel("xds:///greeter") as channel:
         greeter = channel.stub(helloworld_pb2.DESCRIPTOR.services_by_name["Greeter"])
         reply = await greeter.SayHello(HelloRequest(name="you"), timeout=2)
+
+Loggers are `trxds.<room>`, silent unless the program configures logging.
 """
+
+import logging
 
 from trxds.channel.call import Call
 from trxds.channel.channel import Channel, Session, open_channel
@@ -13,6 +17,8 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 
 __version__ = "0.1.0"
+
+logging.getLogger("trxds").addHandler(logging.NullHandler())
 
 __all__ = [
     "BootstrapError",

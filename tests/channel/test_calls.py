@@ -114,7 +114,7 @@ async def test_a_streaming_method_cannot_be_awaited(cart, autojump_clock):
 
 
 async def test_an_unknown_method_is_named_with_those_there_are(cart, autojump_clock):
-    with pytest.raises(AttributeError, match="shop.Cart has no method Drop; it has Add, List, Fill, Talk"):
+    with pytest.raises(AttributeError, match=r"shop\.Cart has no method Drop; it has Add, List, Fill, Talk"):
         _ = cart.Drop
 
 

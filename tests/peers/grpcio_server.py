@@ -1,9 +1,9 @@
 """A grpcio server in a process of its own: prints its address, serves until stdin is closed.
 
-    unary           the request, reversed
-    server_stream   the request, three times
-    client_stream   all requests, joined
-    bidi            each request, as it comes
+unary           the request, reversed
+server_stream   the request, three times
+client_stream   all requests, joined
+bidi            each request, as it comes
 """
 
 import sys

@@ -315,8 +315,6 @@ async def unary_calls(connection: Connection, sizes: list[int], number: int) -> 
         assert await stream.receive_only() == bytes([number]) * size
 
 
-
-
 # -- one read brings news of a stream and its end: h2 knows the end before we handle the news
 
 

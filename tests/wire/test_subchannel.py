@@ -79,8 +79,6 @@ def states(pool: Pool) -> States:
     return States(pool)
 
 
-
-
 async def ready(states: States) -> None:
     states.host.request_connection()
     await states.until(Connectivity.READY)
