@@ -59,6 +59,10 @@ class Root:
     generation: int
 
 
+async def nowhere(host, port):
+    raise AssertionError("no name is looked up here")
+
+
 class FakePool:
     def __init__(self):
         self.changes = 0
@@ -85,7 +89,7 @@ class Rig:
             tuple,
             self.pool,
         )
-        self.resolver = Resolver(self.source, "shop", "shop", downstream, Random(1))
+        self.resolver = Resolver(self.source, nowhere, "shop", "shop", downstream, Random(1))
 
     @asynccontextmanager
     async def running(self):

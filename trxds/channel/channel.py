@@ -143,15 +143,18 @@ def _services(
     random = Random()
     pool = Pool(network, WireOptions(), random)
     guard = os.environ.get("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "").lower()  # A55
-    xds = XdsClient(settings, network, random, ParseContext(override_host=guard != "false"))
+    compat = os.environ.get("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT", "").lower()  # A75
+    context = ParseContext(override_host=guard != "false", aggregate_lb_policy=compat == "true")
+    xds = XdsClient(settings, network, random, context)
     root_mailbox: Mailbox[Any] = Mailbox()
 
     def configure(config: ClusterManagerConfig, generation: int) -> None:
         root_mailbox.put("config", Configure(config, generation))
 
     downstream = Downstream(configure, state.publish, partial(make_chain, Shared(random)), pool, limits)
-    resolver = Resolver(xds, listener, authority, downstream, random)
-    tree = Tree(Registry({OverrideHostConfig.policy: OverrideHost}), pool, random)
+    resolver = Resolver(xds, network.resolve, listener, authority, downstream, random)
+    policies = Registry({OverrideHostConfig.policy: OverrideHost})
+    tree = Tree(policies, pool, random, resolve_again=resolver.resolve_again)
     root = Node(
         "root",
         ClusterManagerConfig.policy,

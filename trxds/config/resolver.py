@@ -21,6 +21,7 @@ from trxds.ground.channels import Mailbox
 
 from .chains import MakeChain
 from .clusters import Clusters, RouteTable
+from .dns import LookUp, Names
 from .limits import Limits, final_limit
 from .policies import CdsConfig, ClusterManagerConfig
 from .routes import BoundRoutes
@@ -67,9 +68,19 @@ class _Pending:
 class Resolver:
     """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
 
-    def __init__(self, source: Source, listener: str, authority: str, downstream: Downstream, random: Random) -> None:
+    def __init__(
+        self,
+        source: Source,
+        look_up: LookUp,
+        listener: str,
+        authority: str,
+        downstream: Downstream,
+        random: Random,
+    ) -> None:
         self.mailbox: Mailbox[Any] = Mailbox()
-        self._watcher = Watcher(source, self.mailbox, listener, authority)
+        self._source = source
+        self._look_up = look_up
+        self._target = listener, authority
         self._downstream = downstream
         self._random = random
         self._channel_id = random.getrandbits(64)
@@ -87,6 +98,8 @@ class Resolver:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._clusters = Clusters(nursery, self.mailbox)
+                self._names = Names(nursery, self._look_up, self._random)
+                self._watcher = Watcher(self._source, self._names, self.mailbox, *self._target)
                 self._look()
                 while True:
                     if self._read(await self.mailbox.next()):
@@ -96,6 +109,10 @@ class Resolver:
         finally:
             self.mailbox.close()
             self._watcher.close()
+
+    def resolve_again(self, name: str) -> None:
+        """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
+        self._names.resolve_again(name)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> bool:
         """True if anything but the tree has changed."""

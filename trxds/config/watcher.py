@@ -1,4 +1,4 @@
-"""The watches behind one target: exactly the resources that the last assembly visited.
+"""The watches behind one target: exactly the resources and names that the last assembly visited.
 
 A watch is a slot in the resolver's mailbox and no task; its letter's sender is the resource.
 """
@@ -17,6 +17,7 @@ from .snapshot import ConfigError, Missing, XdsConfig
 
 # Also the order in which new watches begin, so that requests leave in the order servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
+_ORDER = [*_TYPES, "DNS"]
 
 
 class Watch(Protocol):
@@ -29,9 +30,16 @@ class Source(Protocol):
     def watch(self, kind: ResourceType, name: str, mailbox: Mailbox[Any], sender: Hashable) -> Watch: ...
 
 
+class Names(Protocol):
+    """Where the addresses of DNS names come from."""
+
+    def watch(self, name: str, mailbox: Mailbox[Any], sender: Hashable) -> Watch: ...
+
+
 class Watcher:
-    def __init__(self, source: Source, mailbox: Mailbox[Any], listener: str, authority: str) -> None:
+    def __init__(self, source: Source, names: Names, mailbox: Mailbox[Any], listener: str, authority: str) -> None:
         self._source = source
+        self._names = names
         self._mailbox = mailbox
         self._listener = listener
         self._authority = authority
@@ -53,9 +61,13 @@ class Watcher:
         for key in self._watches.keys() - wanted:
             self._watches.pop(key).leave()
             self._known.pop(key, None)
-        order = list(_TYPES)
-        for key in sorted(wanted - self._watches.keys(), key=lambda key: (order.index(key[0]), key[1])):
-            self._watches[key] = self._source.watch(_TYPES[key[0]], key[1], self._mailbox, key)
+        for key in sorted(wanted - self._watches.keys(), key=lambda key: (_ORDER.index(key[0]), key[1])):
+            self._watches[key] = self._watch(*key)
+
+    def _watch(self, kind: str, name: str) -> Watch:
+        if kind == "DNS":
+            return self._names.watch(name, self._mailbox, (kind, name))
+        return self._source.watch(_TYPES[kind], name, self._mailbox, (kind, name))
 
     def close(self) -> None:
         self._watch_exactly(frozenset())

@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import operator
 import os
+import socket
 from collections import defaultdict
+from collections.abc import Sequence
 
 import trio
 
@@ -20,7 +22,7 @@ class MemoryNetwork:
     """Listeners by address, and connections to them.
 
     `refuse`, `black_hole` and `restore` say what becomes of new connections to an address;
-    `cut` breaks those that stand.
+    `cut` breaks those that stand. `names` is its DNS: `names["cart.example"] = ["10.0.0.1"]`.
     """
 
     def __init__(self) -> None:
@@ -30,6 +32,9 @@ class MemoryNetwork:
         self._streams: defaultdict[str, list[MemoryStream]] = defaultdict(list)
         self.attempts: defaultdict[str, int] = defaultdict(int)
         """How often each address was asked for, whatever came of it."""
+        self.names: dict[str, Sequence[str]] = {}
+        self.look_ups: defaultdict[str, int] = defaultdict(int)
+        """How often each name was looked up, found or not."""
 
     def listen(self, address: str) -> MemoryListener:
         """Accept connections to `address`; `OSError` if somebody does already."""
@@ -51,6 +56,14 @@ class MemoryNetwork:
         self._streams[address] += (ours, theirs)
         listener.deliver(theirs)
         return ours
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        """The addresses in `names`; `OSError` for a host that is not there or has none."""
+        self.look_ups[host] += 1
+        await trio.lowlevel.checkpoint()
+        if not self.names.get(host):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return tuple(f"{ip}:{port}" for ip in self.names[host])
 
     def refuse(self, address: str) -> None:
         """New connections are refused, as if nobody listened."""

@@ -1,4 +1,4 @@
-"""How bytes get to an address: the network as the wire sees it, and the real one."""
+"""How bytes get to an address, and names to addresses: the network as the wire sees it, and the real one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Protocol
 import trio
 
 from trxds.wire.options import WireOptions
+from trxds.wire.resolve import resolve
 
 __all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_address"]
 
@@ -16,6 +17,10 @@ class Network(Protocol):
 
     async def connect(self, address: str) -> trio.abc.Stream:
         """A transport to `address`; `OSError` if there is none to be had."""
+        ...
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        """The addresses of `host`, at least one; `OSError` if there are none."""
         ...
 
 
@@ -28,6 +33,9 @@ class TcpNetwork:
         host, port = split_address(address)
         # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
         return await trio.open_tcp_stream(host, port)
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        return await resolve(host, port)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -1,0 +1,105 @@
+"""The DNS names of LOGICAL_DNS clusters, each watched like a resource and kept by one task (A37).
+
+A name is looked up again when a policy asks for it, but not within 30 seconds of the last time. After a
+failure it is looked up again by itself, with backoff, and until then the addresses known are good.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.ads.state import ResourceState
+from trxds.ground.backoff import Backoff
+from trxds.ground.channels import Mailbox
+from trxds.ground.status import unavailable
+
+SHORTEST_INTERVAL = 30.0  # seconds between two look-ups that succeed
+
+_log = logging.getLogger("trxds.config")
+
+LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
+
+
+class Names:
+    """Those that one channel needs, as "host:port"."""
+
+    def __init__(self, nursery: trio.Nursery, look_up: LookUp, random: Random) -> None:
+        self._nursery = nursery
+        self._look_up = look_up
+        self._random = random
+        self._watched: dict[str, NameWatch] = {}
+
+    def watch(self, name: str, mailbox: Mailbox[Any], sender: Hashable) -> NameWatch:
+        """Put each new state of the name into `mailbox`, its value a tuple of addresses."""
+        watch = NameWatch(name, mailbox, sender, lambda: self._watched.pop(name))
+        self._watched[name] = watch
+        self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
+        return watch
+
+    def resolve_again(self, name: str) -> None:
+        """The addresses seem to be out of date. Plain; nothing if nobody watches the name any more."""
+        if name in self._watched:
+            self._watched[name].asked.set()
+
+
+class NameWatch:
+    """One name, until its watcher leaves."""
+
+    def __init__(self, name: str, mailbox: Mailbox[Any], sender: Hashable, left: Callable[[], object]) -> None:
+        self.asked = trio.Event()
+        self._name = name
+        self._mailbox = mailbox
+        self._sender = sender
+        self._left = left
+        self._scope = trio.CancelScope()
+        self._state = ResourceState()
+
+    async def run(self, look_up: LookUp, backoff: Backoff) -> None:
+        host, _, port = self._name.rpartition(":")
+        with self._scope:
+            while True:
+                began = trio.current_time()
+                try:
+                    addresses = await look_up(host, int(port))
+                except OSError as error:
+                    self._failed(error)
+                    await trio.sleep(backoff.next())
+                    continue
+                backoff.reset()
+                self._tell(ResourceState(addresses))
+                await self._until_asked(began + SHORTEST_INTERVAL)
+
+    async def _until_asked(self, earliest: float) -> None:
+        # What was asked during the look-up was asked of older addresses.
+        self.asked = trio.Event()
+        await self.asked.wait()
+        await trio.sleep_until(earliest)
+
+    def _failed(self, error: OSError) -> None:
+        status = unavailable(f'DNS name "{self._name}" cannot be resolved: {error.strerror or error}')
+        addresses = self._state.value
+        self._tell(ResourceState(error=status) if addresses is None else ResourceState(addresses, ambient=status))
+
+    def _tell(self, state: ResourceState) -> None:
+        if state == self._state or self._scope.cancel_called:
+            return
+        problem = state.error or state.ambient
+        if problem is not None:
+            _log.warning("%s", problem.message)
+        self._state = state
+        self._mailbox.put(self._sender, state)
+
+    def leave(self) -> None:
+        """Watch no longer; an unread letter is taken back. Plain and idempotent."""
+        if not self._scope.cancel_called:
+            self._scope.cancel(reason=f"no cluster needs {self._name} any more")
+            self._mailbox.withdraw(self._sender)
+            self._left()
+
+    def __repr__(self) -> str:
+        return f"<NameWatch {self._name}{' left' if self._scope.cancel_called else ''}>"
