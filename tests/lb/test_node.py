@@ -2,8 +2,7 @@
 
 import pytest
 import trio
-from support.policies import CONNECTING as CONNECTING_STATE
-from support.policies import IDLE, READY
+from support.policies import CONNECTING, FAILURE, IDLE, READY
 from support.tree import Texts, Tree, Wants
 from trio.testing import wait_all_tasks_blocked
 
@@ -179,7 +178,7 @@ class TestHosts:
 
     async def test_hosts_that_are_to_connect_are_asked_to(self, tree):
         await tree.configure(Wants("leaf", hosts=("x", "y"), connect=("x",)))
-        assert tree.hosts.known["x"].state is CONNECTING_STATE
+        assert tree.hosts.known["x"].state is CONNECTING
         assert tree.hosts.known["y"].state is IDLE
 
     async def test_a_host_that_nobody_leases_is_not_connected(self, tree):
@@ -200,7 +199,16 @@ class TestHosts:
         tree.made[0].surroundings.hold("x")
         tree.made[0].surroundings.wish("x")
         await wait_all_tasks_blocked()
-        assert tree.hosts.known["x"].state is CONNECTING_STATE
+        assert tree.hosts.known["x"].state is CONNECTING
+
+    async def test_letting_go_of_a_host_publishes_a_new_picker(self, tree):
+        # An RPC may wait for that host, and its last letter went with the lease.
+        await tree.configure(Wants("leaf"))
+        tree.made[0].surroundings.hold("x")
+        tree.hosts.change("x", FAILURE)
+        tree.made[0].surroundings.let_go("x")
+        await wait_all_tasks_blocked()
+        assert len(tree.reports) == 2
 
     async def test_holding_and_deciding_are_two_leases(self, tree):
         await tree.configure(Wants("leaf", hosts=("x",)))

@@ -181,3 +181,15 @@ async def test_the_methods_path_is_checked():
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         with pytest.raises(ValueError, match="shop"):
             channel.method(METHOD.lstrip("/"))
+
+
+async def test_a_session_moves_on_from_a_dead_host_however_short_the_idle_timeout(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        low, high = mesh.hosts
+        mesh.cluster("cart", idle_timeout=1)
+        mesh.endpoints("cart", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
+        mesh.network.black_hole(high)
+        async with mesh.channel() as channel:
+            cookie = f"session={encode(high, 'cart')}"
+            # A connection attempt is given 20 s, and the sweep comes every 5 s.
+            assert await ask(channel, metadata=[("cookie", cookie)], timeout=30) == low

@@ -90,7 +90,7 @@ class FakeHosts:
         self.leases[address] += 1
         self.history.append(f"+{address}")
         self._mailboxes[address] = mailbox
-        return FakeLease(self, host)
+        return FakeLease(self, host, mailbox)
 
     def change(self, address, state):
         self.known[address].state = state
@@ -102,14 +102,16 @@ class FakeHosts:
 
 
 class FakeLease:
-    def __init__(self, hosts, host):
+    def __init__(self, hosts, host, mailbox):
         self._hosts = hosts
+        self._mailbox = mailbox
         self.subchannel = host
 
     def release(self):
         if self._hosts is not None:
             self._hosts.leases[self.subchannel.address] -= 1
             self._hosts.history.append(f"-{self.subchannel.address}")
+            self._mailbox.withdraw(("host", self.subchannel.address))
             self._hosts = None
 
 

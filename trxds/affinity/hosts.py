@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from trxds.ground.connectivity import Connectivity
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
@@ -62,7 +63,9 @@ class HostTable:
     def sweep(self, now: float) -> float:
         """Let go of what no session used within the idle timeout; returns when to sweep next."""
         for entry in self._entries.values():
-            if entry.last_used <= now - self._idle_timeout:
+            # For a host between IDLE and READY an RPC may be waiting, and without a lease nobody would
+            # tell that RPC how it went: such a host is left to a later sweep.
+            if entry.last_used <= now - self._idle_timeout and not _is_on_its_way(entry.host):
                 self._release(entry)
         return self.next_sweep(now)
 
@@ -76,6 +79,10 @@ class HostTable:
         if entry.host is not None:
             entry.host = None
             self._let_go(entry.address)
+
+
+def _is_on_its_way(host: Host | None) -> bool:
+    return host is not None and host.state not in (Connectivity.IDLE, Connectivity.READY)
 
 
 def _rotations(addresses: tuple[str, ...]) -> Iterable[tuple[str, str]]:

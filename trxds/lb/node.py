@@ -251,6 +251,8 @@ class Node:
         lease = self._held.pop(address, None)
         if lease is not None:
             lease.release()
+            # The host's last letter went with the lease; whoever waits for it has to look again.
+            self._mailbox.put("let go", None)
 
     def __repr__(self) -> str:
         state = self._last.state.name if self._last else "undecided"

@@ -1,0 +1,161 @@
+"""The table of hosts for sessions: who is in it, who is leased, and when the idle are let go (A55, A75)."""
+
+import pytest
+import trio
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
+
+from trxds.affinity.hosts import SHORTEST_SWEEP, HostTable
+from trxds.affinity.sweep import sweep_idle_hosts
+from trxds.resources.endpoint import Endpoint, HealthStatus
+
+UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING
+
+
+class Table(HostTable):
+    """With a record of its leases."""
+
+    def __init__(self, *endpoints, idle_timeout=60.0, state=READY):
+        self.held = {}
+        self.state = state
+        super().__init__(self._take, self.held.pop)
+        self.update(endpoints, idle_timeout)
+
+    def _take(self, address):
+        assert address not in self.held, "leased twice"
+        self.held[address] = FakeHost(address, self.state)
+        return self.held[address]
+
+    def used(self, address, now):
+        return self.use(self.get(address), now)
+
+
+def endpoint(*addresses, health=HEALTHY):
+    return Endpoint(addresses, health)
+
+
+class TestUpdates:
+    def test_every_address_is_an_entry_with_its_health(self):
+        table = Table(endpoint("a"), endpoint("b", health=DRAINING))
+        assert (table.get("a").health, table.get("b").health, table.get("c")) == (HEALTHY, DRAINING, None)
+
+    def test_each_address_of_an_endpoint_comes_first_in_its_own_list(self):
+        table = Table(endpoint("a", "b", "c"))
+        assert [table.get(address).addresses for address in "abc"] == ["a,b,c", "b,a,c", "c,a,b"]
+
+    def test_of_two_endpoints_with_an_address_the_first_has_it(self):
+        table = Table(endpoint("a", "b", health=UNKNOWN), endpoint("b", "c"))
+        assert (table.get("b").health, table.get("b").addresses) == (UNKNOWN, "b,a")
+        assert table.get("c").addresses == "c,b"
+
+    def test_what_stays_keeps_lease_and_last_use(self):
+        table = Table(endpoint("a"))
+        host = table.used("a", 5.0)
+        table.update([endpoint("b"), endpoint("a", "c", health=DRAINING)], 60.0)
+        entry = table.get("a")
+        assert (entry.host, entry.last_used) == (host, 5.0)
+        assert (entry.health, entry.addresses) == (DRAINING, "a,c")
+
+    def test_what_goes_is_let_go_at_once(self):
+        table = Table(endpoint("a"), endpoint("b"))
+        table.used("a", 0.0)
+        table.update([endpoint("b")], 60.0)
+        assert (table.held, table.get("a")) == ({}, None)
+
+    def test_what_returns_starts_anew(self):
+        table = Table(endpoint("a"))
+        table.used("a", 0.0)
+        table.update([], 60.0)
+        table.update([endpoint("a")], 60.0)
+        assert table.get("a").host is None
+
+
+class TestUse:
+    def test_a_host_is_leased_by_its_first_use_only(self):
+        table = Table(endpoint("a"))
+        assert table.held == {}
+        assert table.used("a", 0.0) is table.used("a", 1.0) is table.held["a"]
+
+    def test_a_host_that_was_let_go_is_leased_again(self):
+        table = Table(endpoint("a"))
+        table.used("a", 0.0)
+        table.sweep(100.0)
+        table.used("a", 101.0)
+        assert set(table.held) == {"a"}
+
+
+class TestSweep:
+    def test_a_host_used_within_the_idle_timeout_is_kept(self):
+        table = Table(endpoint("a"))
+        table.used("a", 0.1)
+        table.sweep(60.0)
+        assert set(table.held) == {"a"}
+
+    def test_a_host_idle_for_exactly_the_timeout_is_let_go(self):
+        table = Table(endpoint("a"))
+        table.used("a", 0.0)
+        table.sweep(60.0)
+        assert table.held == {}
+        assert table.get("a") is not None, "a cookie may still name it"
+
+    @pytest.mark.parametrize("state", [CONNECTING, FAILURE])
+    def test_a_host_between_idle_and_ready_is_left_to_a_later_sweep(self, state):
+        # An RPC may be waiting for it; without a lease nobody would tell that RPC how it went.
+        table = Table(endpoint("a"), idle_timeout=1.0, state=state)
+        host = table.used("a", 0.0)
+        table.sweep(10.0)
+        assert set(table.held) == {"a"}
+        host.state = IDLE
+        table.sweep(20.0)
+        assert table.held == {}
+
+    def test_the_first_sweep_is_an_idle_timeout_away(self):
+        assert Table(endpoint("a")).next_sweep(100.0) == 160.0
+
+    def test_the_next_is_when_the_first_host_will_have_been_idle_for_too_long(self):
+        table = Table(endpoint("a"), endpoint("b"))
+        table.used("a", 10.0)
+        table.used("b", 20.0)
+        assert table.sweep(30.0) == 70.0
+
+    def test_but_not_in_less_than_five_seconds(self):
+        table = Table(endpoint("a"), endpoint("b"))
+        table.used("a", 1.0)
+        assert table.sweep(60.0) == 60.0 + SHORTEST_SWEEP
+
+    def test_an_idle_timeout_of_zero_sweeps_every_five_seconds(self):
+        table = Table(endpoint("a"), idle_timeout=0.0)
+        table.used("a", 7.0)
+        assert table.sweep(7.0) == 12.0
+        assert table.held == {}
+
+    def test_a_new_idle_timeout_counts_for_what_was_used_before(self):
+        table = Table(endpoint("a"))
+        table.used("a", 0.0)
+        table.update([endpoint("a")], 10.0)
+        assert table.next_sweep(4.0) == 10.0
+        table.sweep(10.0)
+        assert table.held == {}
+
+
+async def test_the_story_of_an_idle_timer(nursery, autojump_clock):
+    """The C++ client's test of that name, second by second (SPEC §3.7, IdleTimer)."""
+    table = Table(endpoint("a"), endpoint("b"))
+    table.used("a", 0.0)
+    table.used("b", 0.0)
+    await trio.sleep_until(5)
+    table.update([endpoint("a", health=DRAINING), endpoint("b", health=DRAINING)], 60.0)
+    assert table.next_sweep(5.0) == 60.0, "55 s from now"
+    nursery.start_soon(sweep_idle_hosts, table)
+    table.used("a", 5.0)
+    table.used("b", 5.0)
+    await trio.sleep_until(60.5)
+    assert set(table.held) == {"a", "b"}
+    table.used("a", 60.5)
+    await trio.sleep_until(64.9)
+    assert set(table.held) == {"a", "b"}
+    await trio.sleep_until(65.1)
+    assert set(table.held) == {"a"}
+    await trio.sleep_until(120.4)
+    assert set(table.held) == {"a"}
+    await trio.sleep_until(125.6)
+    assert table.held == {}
