@@ -133,7 +133,7 @@ class Counting(HeaderMatch):
 
     asked = 0
 
-    def matches(self, metadata):
+    def accepts(self, value):
         type(self).asked += 1
         return False
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
+from trxds.resources.matchers import header_value
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.units import MILLION
 
@@ -49,16 +50,20 @@ class ConfigSelector:
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         routes = self.routes
+        values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
         for position in routes.candidates(path):
             match = routes.routes[position].match
-            if (not match.headers and match.fraction is None) or self._accepts(match, metadata):
+            if (not match.headers and match.fraction is None) or self._accepts(match, metadata, values):
                 return self._select(routes.bound(position), path, metadata)
         return Refusal(routes.no_route(path), False)
 
-    def _accepts(self, match: RouteMatch, metadata: Metadata) -> bool:
+    def _accepts(self, match: RouteMatch, metadata: Metadata, values: dict[str, str | None]) -> bool:
         """The path matches; do the headers, and is the RPC among the share that is to go here?"""
         for header in match.headers:  # no `all`: its generator would cost more than the comparison
-            if not header.matches(metadata):
+            name = header.name
+            if name not in values:
+                values[name] = header_value(metadata, name)
+            if not header.accepts(values[name]):
                 return False
         return match.fraction is None or self.random.randrange(MILLION) < match.fraction
 
