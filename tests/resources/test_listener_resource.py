@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from envoy.extensions.filters.http.cors.v3 import cors_pb2  # noqa: F401 its types are used
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2  # noqa: F401
-from envoy.extensions.http.stateful_session.header.v3 import header_pb2  # noqa: F401
+from envoy.extensions.http.stateful_session.envelope.v3 import envelope_pb2  # noqa: F401
 
 from trxds.resources.filters import (
     HTTP_FILTERS,
     CookieConfig,
     FilterConfig,
+    HeaderConfig,
     HttpFilter,
     HttpFilterType,
     RouterConfig,
@@ -30,6 +31,7 @@ SESSION = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession"
 PER_ROUTE = "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
 COOKIE = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState"
 HEADER = "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState"
+ENVELOPE = "envoy.extensions.http.stateful_session.envelope.v3.EnvelopeSessionState"
 WRAPPER = "envoy.config.route.v3.FilterConfig"
 RBAC = "envoy.extensions.filters.http.rbac.v3.RBAC"
 CORS = "envoy.extensions.filters.http.cors.v3.Cors"
@@ -129,8 +131,20 @@ REFUSED = {
     # StatefulSession
     "session state without a config": (lds(session(name="x")), f"{STATE}.typed_config error:field not present"),
     "session state of another type": (
-        lds(session(name="x", typed_config={"@type": T + HEADER, "name": "h"})),
-        f"{STATE}.typed_config.value[{HEADER}] error:unsupported session state type",
+        lds(session(name="x", typed_config={"@type": T + ENVELOPE})),
+        f"{STATE}.typed_config.value[{ENVELOPE}] error:unsupported session state type",
+    ),
+    "session header without a name": (
+        lds(session(name="x", typed_config={"@type": T + HEADER})),
+        f"{STATE}.typed_config.value[{HEADER}].name error:field not present",
+    ),
+    "session header that no metadata can have": (
+        lds(session(name="x", typed_config={"@type": T + HEADER, "name": ":path"})),
+        f"{STATE}.typed_config.value[{HEADER}].name error:not a name of ASCII metadata",
+    ),
+    "session header for binary values": (
+        lds(session(name="x", typed_config={"@type": T + HEADER, "name": "x-Session-Bin"})),
+        f"{STATE}.typed_config.value[{HEADER}].name error:not a name of ASCII metadata",
     ),
     "no cookie": (
         lds(session(name="x", typed_config={"@type": T + COOKIE})),
@@ -226,6 +240,19 @@ def configs(read: Any, *filters: Mapping[str, Any], context: ParseContext | None
 )
 def test_a_session_filter_has_its_cookie(read: Any, cookie: dict[str, Any], expected: CookieConfig) -> None:
     assert configs(read, session(**cookie_state(**cookie))) == [StatefulSessionConfig(expected)]
+
+
+def test_a_session_may_travel_in_a_header_of_its_own(read: Any) -> None:
+    state = {"name": "x", "typed_config": {"@type": T + HEADER, "name": "X-Session"}}
+    assert configs(read, session(**state)) == [StatefulSessionConfig(HeaderConfig("x-session"))]
+
+
+def test_a_session_may_be_strict(read: Any) -> None:
+    fields = {"session_state": cookie_state(name="c"), "strict": True}
+    assert configs(read, http_filter("session", SESSION, fields)) == [StatefulSessionConfig(CookieConfig("c"), True)]
+    assert overridden(read, {"@type": T + PER_ROUTE, "stateful_session": fields}) == {
+        "session": StatefulSessionConfig(CookieConfig("c"), strict=True)
+    }
 
 
 def test_a_session_filter_without_a_state_is_there_but_off(read: Any) -> None:

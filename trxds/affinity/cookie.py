@@ -1,4 +1,4 @@
-"""The session cookie: what gRPC writes, and everything that gRPC or Envoy may have written.
+"""What a session cookie says: the text that gRPC writes, and all that gRPC or Envoy may have written.
 
 We write base64 of `addr[,addr...];cluster`, the form of the C++ client. We read that, the
 forms in A60's text (`cluster:` before the name, or the name in quotes), a bare address, Envoy's
@@ -9,41 +9,62 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trxds.resources.address import address_text
 from trxds.resources.filters import CookieConfig
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCookie:
-    """`addresses` is the list as it stood in the cookie; `cluster` is empty where it named none."""
+    """`addresses` is the list as it stood in the cookie; `cluster` is empty where it named none.
+
+    `expires` is by the wall clock, in seconds: only Envoy's form has it.
+    """
 
     addresses: str
     cluster: str = ""
+    expires: float = math.inf
 
 
 def encode(addresses: str, cluster: str) -> str:
-    return base64.b64encode(f"{addresses};{cluster}".encode()).decode("ascii")
+    return base64_of(f"{addresses};{cluster}")
 
 
-def decode(value: str, epoch: float) -> SessionCookie | None:
-    """What a cookie's value says; None if it is none of ours or has expired.
+def base64_of(text: str) -> str:
+    return base64.b64encode(text.encode()).decode("ascii")
 
-    `epoch` is the wall clock in seconds: only Envoy's form carries an expiry.
-    """
+
+def decode(value: str) -> SessionCookie | None:
+    """What a cookie's value says; None if it is none of ours."""
     data = _unbase64(value.strip().strip('"'))
     if data is None:
         return None
     envoy = _decode_envoy(data)
     if envoy is not None:
         address, expires = envoy
-        return SessionCookie(address) if address and not 0 < expires < epoch else None
+        return SessionCookie(address, expires=expires or math.inf)
     try:
         addresses, _, cluster = data.decode("utf-8").partition(";")
     except UnicodeDecodeError:
         return None
     return SessionCookie(addresses, cluster.removeprefix("cluster:").strip('"'))
+
+
+def names_hosts(addresses: str) -> bool:
+    """Every address of the list is an `ip:port`, as A55 demands."""
+    return all(map(_is_address, addresses.split(",")))
+
+
+def _is_address(text: str) -> bool:
+    ip, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit()):
+        return False
+    if ip.startswith("[") != ip.endswith("]") or (":" in ip) != ip.startswith("["):
+        return False
+    return address_text(ip.strip("[]"), int(port)) is not None and int(port) <= 65535
 
 
 def _unbase64(text: str) -> bytes | None:

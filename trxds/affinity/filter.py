@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import Override, PickArgs
-from trxds.resources.filters import CookieConfig
+from trxds.resources.stateful_session import SessionState
 
 from . import cookie
+from .carriers import carrier
 
-NOTHING = cookie.SessionCookie("")
+_log = logging.getLogger("trxds.affinity")
+
+_NOTHING = cookie.SessionCookie("")
+_MOST_KNOWN = 256
 
 
 class StatefulSession:
     """One configured instance, for every RPC of the routes that share the configuration."""
 
-    def __init__(self, config: CookieConfig, epoch: Callable[[], float] = time.time) -> None:
-        self._config = config
+    def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] = time.time) -> None:
+        self._carrier = carrier(state)
+        self._strict = strict
         self._epoch = epoch
+        self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
 
     async def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Reads the cookie; the answer is what the response's metadata has to pass."""
-        if not cookie.path_matches(self._config.path, call.path):
+        if not self._carrier.covers(call.path):
             return None
         held = self._read(call.metadata)
-        # Set even without a cookie: the pick notes in it which host this session is given.
-        override = call.override = Override(tuple(held.addresses.split(",")) if held.addresses else ())
+        # Set even without a cookie: the pick notes in it which host this session is given. Of two
+        # filters the later one has its way, unless only the earlier one knows a host.
+        if held.addresses or call.override is None:
+            call.override = Override(tuple(held.addresses.split(",")) if held.addresses else (), strict=self._strict)
         if held.cluster and call.route is not None and call.route.has(held.cluster):
             call.cluster = held.cluster
 
         def respond(metadata: Metadata) -> Metadata:
-            if not override.actual or (override.actual, call.cluster) == (held.addresses, held.cluster):
+            override = call.override
+            if override is None or not override.actual:
                 return metadata
-            value = cookie.encode(override.actual, call.cluster)
-            return Metadata((*metadata, ("set-cookie", cookie.set_cookie(self._config, value))))
+            now = self._carrier.tells(override.actual, call.cluster)
+            return metadata if now == (held.addresses, held.cluster) else self._carrier.write(metadata, *now)
 
         return respond
 
     def _read(self, metadata: Metadata) -> cookie.SessionCookie:
-        headers = [value for value in metadata.all("cookie") if isinstance(value, str)]
-        value = cookie.find(headers, self._config.name) if headers else None
-        return (cookie.decode(value, self._epoch()) if value else None) or NOTHING
+        text = self._carrier.read(metadata)
+        if not text:
+            return _NOTHING
+        held = self._known.get(text)
+        if held is None:
+            held = self._learn(text)
+        return held if held.expires >= self._epoch() else _NOTHING
+
+    def _learn(self, text: str) -> cookie.SessionCookie:
+        held = cookie.decode(text)
+        if held is None or not cookie.names_hosts(held.addresses):
+            # Once for each text: the next time it is known.
+            _log.warning("%s holds no list of ip:port: %.100r", self._carrier, held.addresses if held else text)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[text] = held or _NOTHING
+        return self._known[text]

@@ -13,7 +13,8 @@ from functools import partial
 
 from trxds.config.policies import OverrideHostConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, Picker, PickResult
+from trxds.ground.status import unavailable
+from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, Picker, PickResult
 from trxds.lb.policy import CONNECTING, Decision, Inputs, Surroundings
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import HealthStatus
@@ -75,6 +76,8 @@ class OverridePicker:
             result = self._session_host(override, call.now)
             if result is not None:
                 return result
+            if override.strict:
+                return Fail(unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}"))
         result = self.child.pick(call)
         if type(result) is Complete:
             self._note(result.host, override, call.now)
@@ -106,6 +109,7 @@ class OverridePicker:
 
     def _note(self, host: Host, override: Override, now: float) -> None:
         entry = self.table.get(host.address)
+        # A host in no table leaves no trace; nor does the one of an attempt before.
+        override.actual = entry.addresses if entry is not None else ""
         if entry is not None:
             self.table.use(entry, now)
-            override.actual = entry.addresses

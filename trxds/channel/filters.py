@@ -47,7 +47,7 @@ Factory: TypeAlias = Callable[[FilterConfig, Shared], Filter | None]
 
 def _stateful_session(config: FilterConfig, shared: Shared) -> Filter | None:
     assert isinstance(config, StatefulSessionConfig)
-    return StatefulSession(config.cookie) if config.cookie else None
+    return StatefulSession(config.state, config.strict) if config.state else None
 
 
 def _fault(config: FilterConfig, shared: Shared) -> Filter | None:

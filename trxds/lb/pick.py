@@ -20,11 +20,13 @@ class Override:
     """The override-host attribute (A55, A61): set whenever a session filter is active.
 
     `addresses` are the cookie's, in order, perhaps none; `actual` is noted by the pick: the
-    address list of the endpoint that was chosen, the connected address first.
+    address list of the endpoint that was chosen, the connected address first. With `strict` the RPC
+    fails when none of `addresses` can be used (Envoy's).
     """
 
     addresses: tuple[str, ...] = ()
     actual: str = ""
+    strict: bool = False
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from .extension import Extension, extension, unpack
 from .fault import FAULT, FaultConfig
 from .filter_config import FilterConfig, HttpFilterType
 from .problems import Problems
-from .stateful_session import STATEFUL_SESSION, CookieConfig, StatefulSessionConfig
+from .stateful_session import STATEFUL_SESSION, CookieConfig, HeaderConfig, StatefulSessionConfig
 
 if TYPE_CHECKING:
     from .context import ParseContext
@@ -27,6 +27,7 @@ __all__ = [
     "CookieConfig",
     "FaultConfig",
     "FilterConfig",
+    "HeaderConfig",
     "HttpFilter",
     "HttpFilterType",
     "RouterConfig",

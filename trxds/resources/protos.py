@@ -29,6 +29,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3.http_connection
     HttpConnectionManager,
 )
 from envoy.extensions.http.stateful_session.cookie.v3.cookie_pb2 import CookieBasedSessionState
+from envoy.extensions.http.stateful_session.header.v3.header_pb2 import HeaderBasedSessionState
 from envoy.extensions.load_balancing_policies.least_request.v3.least_request_pb2 import LeastRequest
 from envoy.extensions.load_balancing_policies.pick_first.v3.pick_first_pb2 import PickFirst
 from envoy.extensions.load_balancing_policies.ring_hash.v3.ring_hash_pb2 import RingHash
@@ -56,6 +57,7 @@ __all__ = [
     "DiscoveryResponse",
     "FilterConfig",
     "HTTPFault",
+    "HeaderBasedSessionState",
     "HttpConnectionManager",
     "HttpProtocolOptions",
     "LeastRequest",

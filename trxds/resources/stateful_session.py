@@ -1,9 +1,13 @@
-"""The stateful session filter: which cookie pins a session to its host (A55)."""
+"""The stateful session filter: what pins a session to its host (A55).
+
+gRPC knows cookies only. A header of its own and `strict` are Envoy's, and we have them too.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from . import protos
 from .extension import Extension, extension
@@ -12,6 +16,8 @@ from .problems import Problems
 from .units import optional_duration
 
 _COOKIE = protos.type_name(protos.CookieBasedSessionState)
+_HEADER = protos.type_name(protos.HeaderBasedSessionState)
+_HEADER_NAME = re.compile(r"[0-9A-Za-z_.\-]+")
 _BAD_CONFIG = "could not parse stateful session filter config"
 
 
@@ -25,10 +31,24 @@ class CookieConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class StatefulSessionConfig(FilterConfig):
-    """Without a cookie the filter is there but off, until an override switches it on."""
+class HeaderConfig:
+    """`name` in lower case, as metadata has it."""
 
-    cookie: CookieConfig | None = None
+    name: str
+
+
+SessionState: TypeAlias = CookieConfig | HeaderConfig
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSessionConfig(FilterConfig):
+    """Without a state the filter is there but off, until an override switches it on.
+
+    `strict`: an RPC whose host cannot be used fails, and is given no other.
+    """
+
+    state: SessionState | None = None
+    strict: bool = False
 
 
 OFF = StatefulSessionConfig()
@@ -43,7 +63,7 @@ def _parse(config: Extension) -> StatefulSessionConfig | None:
 
 
 def _parse_override(config: Extension) -> StatefulSessionConfig | None:
-    """An override replaces the whole configuration; whatever names no cookie switches it off."""
+    """An override replaces the whole configuration; whatever has no session state switches it off."""
     message = config.parse(protos.StatefulSessionPerRoute)
     if message is None:
         config.problems.add("could not parse stateful session filter override config")
@@ -56,18 +76,39 @@ def _parse_override(config: Extension) -> StatefulSessionConfig | None:
 def _stateful_session(message: Any, problems: Problems) -> StatefulSessionConfig | None:
     if not message.HasField("session_state"):
         return OFF
-    state = extension(message.session_state, "typed_config", problems.at("session_state"))
-    if state is None:
+    packed = extension(message.session_state, "typed_config", problems.at("session_state"))
+    state = _session_state(packed) if packed is not None else None
+    return StatefulSessionConfig(state, message.strict) if state is not None else None
+
+
+def _session_state(packed: Extension) -> SessionState | None:
+    if packed.type_name == _COOKIE:
+        return _cookie_state(packed)
+    if packed.type_name == _HEADER:
+        return _header_state(packed)
+    packed.problems.add("unsupported session state type")
+    return None
+
+
+def _cookie_state(packed: Extension) -> CookieConfig | None:
+    message = packed.parse(protos.CookieBasedSessionState)
+    if message is None:
+        packed.problems.add("could not parse CookieBasedSessionState")
         return None
-    if state.type_name != _COOKIE:
-        state.problems.add("unsupported session state type")
+    return _cookie(message, packed.problems)
+
+
+def _header_state(packed: Extension) -> HeaderConfig | None:
+    message = packed.parse(protos.HeaderBasedSessionState)
+    if message is None:
+        packed.problems.add("could not parse HeaderBasedSessionState")
         return None
-    cookie_state = state.parse(protos.CookieBasedSessionState)
-    if cookie_state is None:
-        state.problems.add("could not parse CookieBasedSessionState")
-        return None
-    cookie = _cookie(cookie_state, state.problems)
-    return StatefulSessionConfig(cookie) if cookie is not None else None
+    name, at = message.name.lower(), packed.problems.at("name")
+    if not name:
+        at.add("field not present")
+    elif not _HEADER_NAME.fullmatch(name) or name.endswith("-bin"):
+        at.add("not a name of ASCII metadata")
+    return HeaderConfig(name)
 
 
 def _cookie(state: Any, problems: Problems) -> CookieConfig | None:

@@ -1,0 +1,84 @@
+"""What carries a session between client and application: a cookie (A55), or a header of its own (Envoy).
+
+Envoy's header holds base64 of the host's address and knows no cluster, so a session that it
+carries does not stay in one of several weighted clusters.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from trxds.ground.metadata import Metadata
+from trxds.resources.stateful_session import CookieConfig, HeaderConfig, SessionState
+
+from . import cookie
+
+
+class Carrier(Protocol):
+    def covers(self, path: str) -> bool:
+        """Whether RPCs to that path take part."""
+
+    def read(self, metadata: Metadata) -> str | None:
+        """The session's text, still encoded, in the caller's metadata."""
+
+    def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
+        """What it has room for: the addresses and the cluster that a session would read from it."""
+
+    def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
+        """The response's metadata with that session."""
+
+
+class InCookie:
+    def __init__(self, config: CookieConfig) -> None:
+        self._config = config
+
+    def covers(self, path: str) -> bool:
+        return cookie.path_matches(self._config.path, path)
+
+    def read(self, metadata: Metadata) -> str | None:
+        headers = [value for value in metadata.all("cookie") if isinstance(value, str)]
+        return cookie.find(headers, self._config.name) if headers else None
+
+    def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
+        return addresses, cluster
+
+    def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
+        # Another Set-Cookie: those of the server stay.
+        header = cookie.set_cookie(self._config, cookie.encode(addresses, cluster))
+        return Metadata((*metadata, ("set-cookie", header)))
+
+    def __repr__(self) -> str:
+        return f"cookie {self._config.name!r}"
+
+
+class InHeader:
+    def __init__(self, config: HeaderConfig) -> None:
+        self._name = config.name
+
+    def covers(self, path: str) -> bool:
+        return True
+
+    def read(self, metadata: Metadata) -> str | None:
+        value = metadata.first(self._name)
+        return value if isinstance(value, str) else None
+
+    def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
+        return addresses.partition(",")[0], ""
+
+    def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
+        # In place of what the server sent: an application looks for one value.
+        rest = (pair for pair in metadata if pair[0] != self._name)
+        return Metadata((*rest, (self._name, cookie.base64_of(addresses))))
+
+    def __repr__(self) -> str:
+        return f"header {self._name!r}"
+
+
+def carrier(state: SessionState) -> Carrier:
+    match state:
+        case CookieConfig():
+            return InCookie(state)
+        case HeaderConfig():
+            return InHeader(state)
+        case _ as never:
+            assert_never(never)
