@@ -286,3 +286,19 @@ def test_slices_add_up_to_what_is_parsed_at_once() -> None:
         except StopIteration as end:
             assert end.value == EDS.read(resource, ParseContext())
             return
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        ({"envoy.lb": {"hash_key": "pod-7"}}, "pod-7"),
+        ({"envoy.lb": {"hash_key": 7}}, ""),
+        ({"envoy.lb": {"canary": True}}, ""),
+        ({"other": {"hash_key": "pod-7"}}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_hash_key_is_a_text_in_envoys_metadata(read: Any, metadata: dict[str, Any], key: str) -> None:
+    value = read(EDS, eds(locality(host("10.0.0.1", metadata={"filter_metadata": metadata})))).value
+    assert isinstance(value, ClusterLoadAssignment)
+    assert value.priorities[0][0].endpoints[0].hash_key == key

@@ -18,7 +18,7 @@ from .pick import QUEUEING, Picker, failing
 from .policy import Decision, Inputs
 from .state import aggregate
 
-Key: TypeAlias = frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
+Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
 
 
 class ConnectedEndpoints:
@@ -61,4 +61,4 @@ class ConnectedEndpoints:
 
 
 def key_of(endpoint: Endpoint) -> Key:
-    return frozenset(endpoint.addresses)
+    return endpoint.addresses[0] if len(endpoint.addresses) == 1 else frozenset(endpoint.addresses)

@@ -11,6 +11,7 @@ from .outlier_detection import OutlierDetection
 from .pick_first import PickFirst
 from .policy import Policy, PolicyFactory, Surroundings
 from .priority import Priority
+from .ring_hash import RingHash
 from .round_robin import RoundRobin
 from .weighted_target import WeightedTarget
 
@@ -24,6 +25,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
     "weighted_target_experimental": WeightedTarget,
     "round_robin": RoundRobin,
     "pick_first": PickFirst,
+    "ring_hash_experimental": RingHash,
 }
 
 

@@ -55,13 +55,15 @@ class LocalityId:
 class Endpoint:
     """One backend. It may be reached by any of its `addresses`, the first one preferred (A61).
 
-    An address is a text, `10.0.0.1:443` or `[::1]:443`, and it is the one in the cookie.
+    An address is a text, `10.0.0.1:443` or `[::1]:443`, and it is the one in the cookie. `hash_key`
+    places it on a ring of hashes, instead of its first address (A76).
     """
 
     addresses: tuple[str, ...]
     health: HealthStatus = HealthStatus.UNKNOWN
     weight: int = 1
     hostname: str = ""
+    hash_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,15 @@ def _endpoint(
             at = problems.at(f"lb_endpoints[{index}]")
             at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
         addresses.add(address)
-    return Endpoint(own, health, weight, message.endpoint.hostname)
+    return Endpoint(own, health, weight, message.endpoint.hostname, _hash_key(message))
+
+
+def _hash_key(message: Any) -> str:
+    if not message.HasField("metadata"):
+        return ""
+    struct = message.metadata.filter_metadata.get("envoy.lb")
+    value = struct.fields.get("hash_key") if struct is not None else None
+    return str(value.string_value) if value is not None else ""
 
 
 def _addresses(endpoint: Any) -> tuple[str, ...]:

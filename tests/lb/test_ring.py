@@ -1,0 +1,72 @@
+"""The ring of hashes: who stands where (A42)."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xxhash import xxh64_intdigest
+
+from trxds.lb.ring import SIZE_CAP, build_ring
+
+KEYS = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
+
+
+def ring(weights, min_size=1024, max_size=8 * 1024 * 1024):
+    return build_ring(KEYS[: len(weights)], weights, min_size, max_size)
+
+
+@pytest.mark.parametrize(
+    ("weights", "min_size", "entries"),
+    [
+        ((1, 1, 1, 1), 1024, [256, 256, 256, 256]),
+        ((3, 1), 1024, [768, 256]),
+        ((1, 1, 1), 1024, [342, 342, 342]),  # the smallest has whole entries, so the ring is larger than 1024
+        ((7, 2), 10, [11, 3]),
+    ],
+)
+def test_each_stands_there_by_its_weight(weights, min_size, entries):
+    counted = Counter(ring(weights, min_size).owners)
+    assert [counted[owner] for owner in range(len(weights))] == pytest.approx(entries, abs=1)
+
+
+@pytest.mark.parametrize(("min_size", "max_size", "size"), [(8, 8, 8), (1, 8, 4), (100_000, 8_000_000, SIZE_CAP)])
+def test_its_size_is_between_the_limits_and_never_above_ours(min_size, max_size, size):
+    assert len(ring((1, 1, 1, 1), min_size, max_size).owners) == size
+
+
+def test_more_endpoints_than_entries_share_what_there_is():
+    keys = [f"10.0.{n // 250}.{n % 250}:80" for n in range(10_000)]
+    assert len(build_ring(keys, [1] * 10_000, 1024, 8_000_000).owners) == SIZE_CAP
+
+
+def test_an_entry_is_the_hash_of_the_key_and_a_number():
+    whole = ring((1, 1))
+    assert whole.owners[whole.hashes.index(xxh64_intdigest(b"10.0.0.2:80_7"))] == 1
+
+
+def test_a_hash_belongs_to_the_next_entry_and_the_last_ones_to_the_first():
+    whole = ring((1, 1, 1, 1), 4, 4)
+    for low, high in pairwise(whole.hashes):
+        assert whole.owner(low + 1) == whole.owner(high) == whole.owners[whole.hashes.index(high)]
+    assert whole.owner(whole.hashes[-1] + 1) == whole.owners[0]
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_around_is_every_entry_once_from_its_owner_on(hashed):
+    whole = ring((1, 1, 1, 1), 16, 16)
+    walked = list(whole.around(hashed))
+    assert walked[0] == whole.owner(hashed)
+    assert Counter(walked) == Counter(whole.owners)
+
+
+def test_when_one_leaves_only_its_hashes_move():
+    with_all, without_last = ring((1, 1, 1, 1)), ring((1, 1, 1))
+    hashes = [xxh64_intdigest(f"key {n}".encode()) for n in range(2000)]
+    moved = [h for h in hashes if with_all.owner(h) != without_last.owner(h) and with_all.owner(h) != 3]
+    assert len(moved) < 2000 / 4  # a few more than none: the ring's size changes with the number of endpoints
+
+
+def test_an_empty_ring_can_be_made():
+    assert build_ring((), (), 1024, 4096).owners == ()

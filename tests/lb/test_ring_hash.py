@@ -1,0 +1,236 @@
+"""ring_hash, by values."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, endpoints, picked, surroundings
+
+from trxds.config.policies import RingHashConfig
+from trxds.lb import ring_hash
+from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
+from trxds.lb.policy import Inputs
+from trxds.lb.ring_hash import RingHash, aggregate
+from trxds.resources.endpoint import Endpoint
+
+
+def config(names, **more):
+    return RingHashConfig(endpoints(names), (1,) * len(names), 64, 4096, **more)
+
+
+class Ringed:
+    """A policy with its hosts, as its node has them: what it leases is there, what it asks for connects."""
+
+    def __init__(self, names="abc", its_config=None):
+        self.wishes = set()
+        self.hosts = {}
+        self.policy = RingHash(replace(surroundings(), wish=self.wishes.add))
+        self.config = its_config or config(names)
+        self.decide()
+
+    def decide(self, ejected="", **states):
+        for name, state in states.items():
+            self.hosts[name] = FakeHost(name, state)
+        wishes = frozenset(self.wishes)
+        self.wishes.clear()
+        for _ in range(2):
+            self.decision = self.policy.decide(Inputs(self.config, {}, self.hosts, wishes, frozenset(ejected)), 0.0)
+            self.hosts = {name: self.hosts.get(name) or FakeHost(name) for name in self.decision.hosts}
+        for name in self.decision.connect:
+            self.hosts[name].request_connection()
+        return self.decision
+
+    def pick(self, hashed):
+        return self.decision.picker.pick(PickArgs("/s/m", hash=hashed))
+
+    def order(self, hashed=0):
+        """The names as that hash comes to them on the ring."""
+        picker = self.decision.picker
+        return list(dict.fromkeys(picker.keys[owner] for owner in picker.ring.around(hashed)))
+
+    def all(self, *states):
+        """The hosts in the order of the ring are in these states; each was picked once."""
+        for name in self.order():
+            self.wishes.add(name)
+        self.decide()
+        return self.decide(**dict(zip(self.order(), states, strict=True)))
+
+
+def test_nobody_is_connected_before_an_rpc_asks():
+    decision = Ringed().decision
+    assert decision.state is IDLE
+    assert decision.hosts == decision.connect == ()
+
+
+def test_a_pick_has_its_host_connected_and_waits():
+    ringed = Ringed()
+    first = ringed.order()[0]
+    assert ringed.pick(0) is QUEUE
+    assert ringed.decide().connect == (first,)
+    assert ringed.decision.state is CONNECTING
+    assert ringed.pick(0) is QUEUE
+    ringed.decide(**{first: READY})
+    assert ringed.pick(0) == Complete(ringed.hosts[first])
+
+
+def test_equal_hashes_meet_one_host_and_others_others():
+    ringed = Ringed()
+    ringed.all(READY, READY, READY)
+    chosen = [ringed.pick(n * 2**57).host.address for n in range(128)]
+    assert chosen == [ringed.pick(n * 2**57).host.address for n in range(128)]
+    assert set(chosen) == {"a", "b", "c"}
+
+
+def test_a_pick_sees_what_is_ready_now():
+    ringed = Ringed("ab")
+    picker = ringed.decision.picker
+    ringed.all(READY, READY)
+    assert picked(picker, hash=0) == [ringed.order()[0]]
+
+
+def test_past_a_host_that_failed_the_next_one_is_asked():
+    ringed = Ringed()
+    ringed.pick(0)
+    ringed.decide()
+    first, second, _ = ringed.order()
+    ringed.decide(**{first: FAILURE})
+    assert ringed.pick(0) is QUEUE
+    ringed.decide(**{second: READY})
+    assert ringed.pick(0) == Complete(ringed.hosts[second])
+
+
+def test_when_all_have_failed_the_first_ones_error_is_told():
+    ringed = Ringed()
+    ringed.all(FAILURE, FAILURE, FAILURE)
+    result = ringed.pick(0)
+    assert isinstance(result, Fail)
+    assert f"{ringed.order()[0]}: refused" in result.status.message
+
+
+def test_a_lost_connection_is_idle_until_the_next_pick():
+    ringed = Ringed()
+    first = ringed.order()[0]
+    ringed.pick(0)
+    ringed.decide()
+    ringed.decide(**{first: READY})
+    assert ringed.decide(**{first: IDLE}).state is IDLE
+    assert ringed.decision.hosts == ()
+    assert ringed.pick(0) is QUEUE
+    assert ringed.decide().connect == (first,)
+
+
+def test_without_a_hash_one_is_drawn_and_kept_for_the_next_attempt():
+    ringed = Ringed()
+    call = PickArgs("/s/m")
+    ringed.decision.picker.pick(call)
+    drawn = call.hash
+    ringed.decision.picker.pick(call)
+    assert drawn is not None and call.hash == drawn
+
+
+@pytest.mark.parametrize(
+    ("awake", "endpoints_", "state"),
+    [
+        ([READY, FAILURE, FAILURE], 3, READY),
+        ([FAILURE, FAILURE, CONNECTING], 9, FAILURE),
+        ([CONNECTING, FAILURE], 9, CONNECTING),
+        ([CONNECTING], 9, CONNECTING),
+        ([FAILURE], 9, CONNECTING),
+        ([FAILURE], 1, FAILURE),
+        ([], 9, IDLE),
+    ],
+)
+def test_the_state_of_the_whole(awake, endpoints_, state):
+    assert aggregate(Counter(awake), endpoints_) is state
+
+
+def test_while_it_fails_it_tries_one_more_by_itself():
+    ringed = Ringed("abcd")
+    ringed.pick(0)
+    ringed.decide()
+    tried = ringed.order()[:1]
+    for expected in (CONNECTING, FAILURE, FAILURE):
+        assert ringed.decide(**{tried[-1]: FAILURE}).state is expected
+        (new,) = ringed.decision.connect
+        assert new not in tried
+        tried.append(new)
+
+
+def test_it_tries_no_other_while_one_is_connecting():
+    ringed = Ringed("abcd")
+    ringed.all(FAILURE, FAILURE, CONNECTING, READY)
+    ringed.config = config("abcdefg")
+    ringed.decide(**{ringed.order()[3]: FAILURE})
+    assert ringed.decision.connect == ()
+
+
+def test_an_ejected_host_is_passed_over():
+    ringed = Ringed()
+    ringed.all(READY, READY, READY)
+    first, second, _ = ringed.order()
+    ringed.decide(ejected=first)
+    assert ringed.pick(0).host.address == second
+
+
+class TestUpdates:
+    def test_a_ring_is_built_anew_only_if_keys_or_weights_change(self, monkeypatch):
+        built = []
+        monkeypatch.setattr(ring_hash, "build_ring", lambda *args: built.append(args) or original(*args))
+        ringed = Ringed("ab")
+        ringed.all(READY, READY)
+        ringed.config = replace(config("ab"), note="another configuration")
+        ringed.decide()
+        assert len(built) == 1
+        ringed.config = config("abc")
+        ringed.decide()
+        ringed.config = replace(ringed.config, weights=(2, 1, 1))
+        ringed.decide()
+        assert len(built) == 3
+
+    def test_hosts_that_stay_keep_their_connections(self):
+        ringed = Ringed("ab")
+        ringed.all(READY, READY)
+        ringed.config = config("bc")
+        assert ringed.decide().hosts == ("b",)
+        assert ringed.decision.state is READY
+
+    def test_an_old_picker_that_wishes_for_a_host_that_went_does_no_harm(self):
+        ringed = Ringed("ab")
+        old = ringed.decision.picker
+        ringed.config = config("c")
+        ringed.decide()
+        assert old.pick(PickArgs("/s/m", hash=0)) is QUEUE
+        assert ringed.decide().hosts == ()
+
+    def test_the_hash_key_places_an_endpoint_whatever_its_address(self):
+        def keyed(*addresses):
+            its = tuple(Endpoint((a,), hash_key=f"key {n}") for n, a in enumerate(addresses))
+            return RingHashConfig(its, (1,) * len(its), 64, 4096)
+
+        ringed = Ringed(its_config=keyed("a", "b"))
+        before = ringed.decision.picker.ring
+        ringed.config = keyed("x", "y")
+        ringed.decide()
+        assert ringed.decision.picker.ring is before
+        assert ringed.decision.picker.keys == ("x", "y")
+
+    def test_another_order_of_an_endpoints_addresses_keeps_its_connection(self):
+        def both(*addresses):
+            return RingHashConfig((Endpoint(addresses),), (1,), 64, 4096)
+
+        ringed = Ringed(its_config=both("a", "b"))
+        ringed.pick(0)
+        ringed.decide()
+        ringed.decide(a=READY)
+        ringed.config = both("b", "a")
+        assert ringed.decide().hosts == ("a",)
+
+
+@pytest.mark.parametrize("note", ["", "no localities"])
+def test_without_endpoints_it_fails_and_says_why(note):
+    ringed = Ringed(its_config=config("", note=note))
+    assert ringed.decision.state is FAILURE
+    assert ringed.pick(0).status.message == (note or "empty address list")
+
+
+original = ring_hash.build_ring
