@@ -123,6 +123,12 @@ class EndpointState:
     # -- what follows from it
 
     @property
+    def host(self) -> Host:
+        """The host to use, of an endpoint that is READY."""
+        assert self.ready is not None
+        return self.ready
+
+    @property
     def wanted(self) -> tuple[str, ...]:
         return self.addresses[: self._reached] if self._host is None else (self._host.address,)
 

@@ -6,7 +6,7 @@ among endpoints and leave the addresses of each one to pick_first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from trxds.ground.connectivity import Connectivity
@@ -22,9 +22,9 @@ Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, 
 
 
 class ConnectedEndpoints:
-    """All endpoints of a leaf policy. `choose` makes a picker of those that are READY."""
+    """All endpoints of a leaf policy. `choose` makes a picker of those that are READY, one at least."""
 
-    def __init__(self, choose: Callable[[Sequence[EndpointState]], Picker]) -> None:
+    def __init__(self, choose: Callable[[Mapping[Key, EndpointState]], Picker]) -> None:
         self._choose = choose
         self._configured: tuple[Endpoint, ...] = ()
         self._states: dict[Key, EndpointState] = {}
@@ -54,7 +54,7 @@ class ConnectedEndpoints:
 
     def _picker(self, state: Connectivity) -> Picker:
         if state is Connectivity.READY:
-            return self._choose([endpoint for endpoint in self._states.values() if endpoint.ready is not None])
+            return self._choose({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
         if state is Connectivity.CONNECTING:
             return QUEUEING
         return unreachable(self._states.values())

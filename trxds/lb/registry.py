@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from .cds import Cds
 from .cluster_impl import ClusterImpl
 from .cluster_manager import ClusterManager
+from .least_request import LeastRequest
 from .outlier_detection import OutlierDetection
 from .pick_first import PickFirst
 from .policy import Policy, PolicyFactory, Surroundings
@@ -26,6 +27,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
     "round_robin": RoundRobin,
     "pick_first": PickFirst,
     "ring_hash_experimental": RingHash,
+    "least_request_experimental": LeastRequest,
 }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
 from .endpoints import EndpointState
-from .petiole import ConnectedEndpoints
+from .petiole import ConnectedEndpoints, Key
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 
@@ -16,19 +16,18 @@ class RoundRobin:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
         self._endpoints = ConnectedEndpoints(self._rotation)
-        self._ready: tuple[str, ...] = ()
+        self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         return self._endpoints.decide(inputs, now)
 
-    def _rotation(self, endpoints: Sequence[EndpointState]) -> Picker:
-        hosts = [endpoint.ready for endpoint in endpoints if endpoint.ready is not None]
-        ready = tuple(host.address for host in hosts)
-        if ready != self._ready:
+    def _rotation(self, ready: Mapping[Key, EndpointState]) -> Picker:
+        keys = tuple(ready)
+        if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.
-            self._ready, self._turn = ready, count(self._random.randrange(len(ready)))
-        return Rotation(tuple(Complete(host) for host in hosts), self._turn)
+            self._ready, self._turn = keys, count(self._random.randrange(len(keys)))
+        return Rotation(tuple(Complete(endpoint.host) for endpoint in ready.values()), self._turn)
 
 
 @dataclass(frozen=True, slots=True)

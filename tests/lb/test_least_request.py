@@ -1,0 +1,105 @@
+"""least_request, by values."""
+
+from collections import Counter
+
+from support.policies import CONNECTING, FAILURE, READY, endpoints, hosts, surroundings
+
+from trxds.config.policies import LeastRequestConfig
+from trxds.ground.status import OK
+from trxds.lb.least_request import LeastRequest
+from trxds.lb.pick import QUEUE, PickArgs
+from trxds.lb.policy import Inputs
+
+
+class Balanced:
+    """A policy whose RPCs begin and end."""
+
+    def __init__(self, names="abc", choice_count=2):
+        self.policy = LeastRequest(surroundings())
+        self.choice_count = choice_count
+        self.update(names)
+
+    def update(self, names, **states):
+        self.names = names
+        self.config = LeastRequestConfig(endpoints(names), self.choice_count)
+        self.decide(**(states or dict.fromkeys(names, READY)))
+
+    def decide(self, **states):
+        self.decision = self.policy.decide(Inputs(self.config, hosts=hosts(**states)), 0.0)
+        return self.decision
+
+    def begin(self, times=1):
+        """RPCs that stay open: (address, tracker) each."""
+        begun = []
+        for _ in range(times):
+            result = self.decision.picker.pick(PickArgs("/s/m"))
+            (tracker,) = result.trackers
+            tracker.began()
+            begun.append((result.host.address, tracker))
+        return begun
+
+    def spread(self, times):
+        """How many of so many short RPCs go to each host."""
+        counted = Counter()
+        for _ in range(times):
+            ((address, tracker),) = self.begin()
+            tracker.ended(OK)
+            counted[address] += 1
+        return counted
+
+
+def test_it_connects_to_all_of_them():
+    decision = Balanced().decide()
+    assert decision.connect == ("a", "b", "c")
+    assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
+
+
+def test_idle_hosts_share_evenly():
+    assert all(850 < count < 1150 for count in Balanced().spread(3000).values())
+
+
+def test_open_rpcs_spread_more_evenly_than_by_chance():
+    counted = Counter(address for address, _ in Balanced("abcdefghij").begin(1000))
+    assert max(counted.values()) - min(counted.values()) <= 10
+
+
+def test_a_busy_host_gets_only_what_two_equal_draws_give_it():
+    balanced = Balanced("ab")
+    while {address for address, _ in balanced.begin()} and balanced.policy._counts["a"].rpcs < 5:
+        pass
+    balanced.policy._counts["b"].rpcs = 0
+    assert 200 < balanced.spread(1000)["a"] < 300
+
+
+def test_an_rpc_that_has_ended_counts_no_more():
+    balanced = Balanced("ab")
+    for _, tracker in balanced.begin(100):
+        tracker.ended(OK)
+    assert all(400 < count < 600 for count in balanced.spread(1000).values())
+
+
+def test_more_choices_find_the_idle_host_more_often():
+    two, ten = Balanced("abcdef", 2), Balanced("abcdef", 10)
+    for balanced in (two, ten):
+        for name in "abcde":
+            balanced.policy._counts[name].rpcs = 9
+    assert ten.spread(1000)["f"] > 800 > two.spread(1000)["f"]
+
+
+def test_counts_outlive_pickers_and_updates():
+    balanced = Balanced("ab")
+    ((busy, tracker),) = balanced.begin()
+    balanced.update("abc")
+    assert balanced.policy._counts[busy].rpcs == 1
+    tracker.ended(OK)
+    assert balanced.policy._counts[busy].rpcs == 0
+
+
+def test_only_ready_hosts_are_drawn():
+    balanced = Balanced("abc")
+    balanced.decide(a=READY, b=CONNECTING, c=FAILURE)
+    assert set(balanced.spread(50)) == {"a"}
+
+
+def test_it_fails_when_all_have_failed():
+    assert Balanced("ab").decide(a=FAILURE, b=FAILURE).state is FAILURE

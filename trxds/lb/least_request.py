@@ -1,0 +1,62 @@
+"""Of a few hosts drawn at random, the one with the fewest RPCs in flight (A48).
+
+The counts are this policy's own and of its RPCs alone. They outlive the pickers: an RPC that
+began under an old picker still counts under the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from trxds.config.policies import LeastRequestConfig
+
+from .endpoints import EndpointState
+from .limits import InFlight
+from .petiole import ConnectedEndpoints, Key, key_of
+from .pick import Complete, PickArgs, Picker, PickResult
+from .policy import Decision, Inputs, Surroundings
+
+
+class LeastRequest:
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._random = surroundings.random
+        self._endpoints = ConnectedEndpoints(self._sample)
+        self._config: LeastRequestConfig | None = None
+        self._counts: dict[Key, InFlight] = {}
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        if inputs.config is not self._config:
+            self._take_over(inputs.config)
+        return self._endpoints.decide(inputs, now)
+
+    def _take_over(self, config: LeastRequestConfig) -> None:
+        old, self._config = self._counts, config
+        self._counts = {key: old.get(key) or InFlight() for key in map(key_of, config.endpoints)}
+
+    def _sample(self, ready: Mapping[Key, EndpointState]) -> Picker:
+        assert self._config is not None
+        counts = tuple(self._counts[key] for key in ready)
+        hosts = tuple(Complete(each.host, (count,)) for each, count in zip(ready.values(), counts, strict=True))
+        return Sample(hosts, counts, self._config.choice_count, self._random)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    hosts: tuple[Complete, ...]
+    counts: tuple[InFlight, ...]  # of the same hosts; read at the pick
+    choice_count: int
+    random: Random
+
+    def pick(self, call: PickArgs) -> PickResult:
+        # Some may be drawn twice, as in Envoy: so even the busiest host gets an RPC now and then.
+        chosen = self._draw()
+        for _ in range(self.choice_count - 1):
+            other = self._draw()
+            if self.counts[other].rpcs < self.counts[chosen].rpcs:
+                chosen = other
+        return self.hosts[chosen]
+
+    def _draw(self) -> int:
+        return int(self.random.random() * len(self.hosts))
