@@ -15,6 +15,9 @@ from .rpc import Rpc
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 
+# What is kept of an uncommitted call, to say it again in another attempt (A6).
+REPLAY_BYTES = 256 * 1024
+
 
 class Call(Generic[Req, Res]):
     """What `async with method.open(...)` gives. One task may send while another receives.
@@ -27,8 +30,9 @@ class Call(Generic[Req, Res]):
         self._rpc = rpc
         self._serialize = serialize
         self._deserialize = deserialize
-        self._sends = 0
-        self._opening: bytes | None = None  # the first message, for another attempt
+        self._said: list[bytes] | None = []  # None once the call cannot be said again
+        self._room = REPLAY_BYTES
+        self._repeating = False
         self._done = False
         self._status: Status | None = None
 
@@ -38,11 +42,12 @@ class Call(Generic[Req, Res]):
         False if the server has already ended the call with OK and reads nothing any more.
         """
         payload = self._serialize(request)
+        self._remember(payload)
+        if self._repeating:
+            return True  # whoever repeats the call comes to this message too
         stream = self._stream
-        self._sends += 1
-        self._opening = payload if self._sends == 1 else None
-        if await self._rpc.within(partial(stream.send, payload)) or stream.refused:
-            return True  # refused: `receive` says it again elsewhere, or raises
+        if await self._rpc.within(partial(stream.send, payload)) or self._repeatable:
+            return True
         assert stream.status is not None
         if not stream.status.ok:
             await self._check(self._settle())
@@ -51,7 +56,8 @@ class Call(Generic[Req, Res]):
     def done_sending(self) -> None:
         """There are no more messages from this side. Plain and idempotent."""
         self._done = True
-        self._stream.end()
+        if not self._repeating:
+            self._stream.end()
 
     async def receive(self) -> Res | None:
         """The next message; None when the server has ended the call with OK."""
@@ -74,8 +80,8 @@ class Call(Generic[Req, Res]):
 
     async def headers(self) -> Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
-        if self.initial_metadata is None and self._stream.status is None:
-            await self._rpc.within(self._stream.wait_headers)
+        if self.initial_metadata is None and self._status is None:
+            await self._rpc.within(self._wait_for_headers)
         return self.initial_metadata or Metadata()
 
     @property
@@ -107,21 +113,14 @@ class Call(Generic[Req, Res]):
 
     async def _receive(self) -> bytes | None:
         while True:
-            stream = self._stream
-            payload = await stream.receive()
-            if payload is not None or not (stream.refused and self._repeatable and self._rpc.may_go_again()):
+            payload = await self._stream.receive()
+            if payload is not None or not await self._repeated():
                 return payload
-            problem = await self._rpc.open()
-            if problem is not None:
-                raise await self._rpc.failure(problem)
-            if self._opening is not None:
-                await self._stream.send(self._opening)
-            if self._done:
-                self._stream.end()
 
-    @property
-    def _repeatable(self) -> bool:
-        return self._sends <= 1
+    async def _wait_for_headers(self) -> None:
+        await self._stream.wait_headers()
+        while self.initial_metadata is None and await self._repeated():
+            await self._stream.wait_headers()
 
     def _settle(self) -> Status:
         if self._status is None:
@@ -131,6 +130,41 @@ class Call(Generic[Req, Res]):
     async def _check(self, status: Status) -> None:
         if not status.ok:
             raise await self._rpc.failure(status)
+
+    # -- another attempt: everything said so far is said again
+
+    @property
+    def _repeatable(self) -> bool:
+        return self._said is not None and not self._rpc.committed
+
+    def _remember(self, payload: bytes) -> None:
+        if self._said is None:
+            return
+        self._room -= len(payload)
+        if self._rpc.committed or (self._room < 0 and self._said):
+            self._said = None  # the response has begun, or it would be too much to keep
+        else:
+            self._said.append(payload)
+
+    async def _repeated(self) -> bool:
+        """The stream has ended: True if there is another one, on which everything has been said again."""
+        if not self._repeatable or not await self._rpc.another_attempt():
+            return False
+        self._repeating = True
+        try:
+            problem = await self._rpc.open()
+            if problem is not None:
+                raise await self._rpc.failure(problem)
+            said = self._said or []
+            at = 0
+            while at < len(said):  # it may grow meanwhile
+                await self._stream.send(said[at])
+                at += 1
+        finally:
+            self._repeating = False
+        if self._done:
+            self._stream.end()
+        return True
 
     def __repr__(self) -> str:
         return f"<Call {self._rpc!r}>"

@@ -101,7 +101,7 @@ async def open_channel(
     """
     settings = _settings(target, bootstrap)
     names = parse_target(target, settings)
-    state = ChannelState(target, names.authority, max_receive_size)
+    state = ChannelState(target, names.authority, max_receive_size, Random())
     limits = early_limit if early_route_timeouts else final_limit
     services = _services(settings, names.listener, names.authority, state, network or TcpNetwork(), limits)
     try:
@@ -124,9 +124,10 @@ async def open_channel(
 
 
 def _settings(target: str, bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None) -> Bootstrap:
-    if not target.startswith("xds:"):
-        scheme = target.partition(":")[0]
-        raise ValueError(f"target {target!r}: unknown scheme {scheme!r}; this version of trxds knows xds:///NAME")
+    scheme, colon, _ = target.partition(":")
+    if scheme != "xds" or not colon:
+        what = f"unknown scheme {scheme!r}" if colon else "no scheme"
+        raise ValueError(f"target {target!r}: {what}; this version of trxds knows xds:///NAME")
     if bootstrap is None:
         return load(os.environ)
     if isinstance(bootstrap, Bootstrap):
@@ -140,7 +141,7 @@ def _services(
     settings: Bootstrap, listener: str, authority: str, state: ChannelState, network: Network, limits: Limits
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """What runs while the channel is open, by the name of its task."""
-    random = Random()
+    random = state.random
     pool = Pool(network, WireOptions(), random)
     guard = os.environ.get("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "").lower()  # A55
     compat = os.environ.get("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT", "").lower()  # A75

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,10 +30,11 @@ class ChannelState:
     The data plane is one attribute: a new one is an assignment and a wake-up of whoever waits.
     """
 
-    def __init__(self, target: str, authority: str, max_receive_size: int) -> None:
+    def __init__(self, target: str, authority: str, max_receive_size: int, random: Random) -> None:
         self.target = target
         self.authority = authority
         self.max_receive_size = max_receive_size
+        self.random = random
         self.plane: DataPlane | None = None
         self.rpcs: set[Rpc] = set()
         self.closed = False

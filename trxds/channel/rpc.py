@@ -26,6 +26,7 @@ from trxds.wire.subchannel import Subchannel
 
 from .dataplane import ChannelState
 from .filters import Respond
+from .retry import Retries
 
 if TYPE_CHECKING:
     from trxds.affinity.session import SessionCookies
@@ -50,6 +51,7 @@ class Rpc:
         "_hold",
         "_refusals",
         "_responds",
+        "_retries",
         "_scopes",
         "_session",
         "_started",
@@ -93,6 +95,7 @@ class Rpc:
         self._responds: list[Respond] = []
         self._committed = False
         self._refusals = 0
+        self._retries: Retries | None = None
         self._trackers: tuple[Tracker, ...] = ()
         state.rpcs.add(self)
 
@@ -142,7 +145,7 @@ class Rpc:
             assert stream is not None
             await stream.send(request, end=True)
             reply = await stream.receive_only()
-            if stream.refused and self.may_go_again():
+            if reply is None and await self.another_attempt():
                 continue
             status = self.settle()
             return status if reply is None else reply
@@ -178,6 +181,9 @@ class Rpc:
         # The table keeps every cluster of the route alive while a filter may still choose (A60).
         self._hold = selection.table.lifetime.hold()
         self._shorten(selection.route.limit)
+        action = selection.route.route.action
+        if action is not None and action.retry_policy is not None:
+            self._retries = Retries(action.retry_policy, self._state.random)
         args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
         for one in selection.cluster.chain:
             self._waiting_for = f"the filter {type(one).__name__}"
@@ -210,6 +216,8 @@ class Rpc:
                         return None
                 case Fail(status):
                     if not self._wait_for_ready:
+                        if await self._backed_off(status, EMPTY):
+                            continue
                         return status
                     self._waiting_for = f"a host of cluster {args.cluster}: {status.message}"
                 case Drop(status):
@@ -239,11 +247,17 @@ class Rpc:
         return Request(
             self.path,
             self._state.authority,
-            md.encode(self.metadata),
+            self._headers(),
             min(self._deadline, trio.current_effective_deadline()),
             self._on_headers,
             self._state.max_receive_size,
         )
+
+    def _headers(self) -> md.Headers:
+        headers = md.encode(self.metadata)
+        if self._retries is not None and self._retries.made:
+            headers.append((b"grpc-previous-rpc-attempts", b"%d" % self._retries.made))
+        return headers
 
     # -- the response
 
@@ -261,16 +275,38 @@ class Rpc:
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.path)
         if self._session is not None:
-            self._session.heard(metadata)
+            self._session.heard(metadata, self._args.session_headers if self._args is not None else ())
         return metadata
 
-    def may_go_again(self) -> bool:
-        """After a refusal: the server certainly did not see the call, or has said so once (A6)."""
-        assert self.stream is not None
-        self._refusals += self.stream.opened
-        if self._committed or self._refusals > 1:
+    @property
+    def committed(self) -> bool:
+        """The response has begun: this attempt is the call."""
+        return self._committed
+
+    async def another_attempt(self) -> bool:
+        """The stream has failed: whether there is to be another one, once it is time for it.
+
+        The cluster is held meanwhile, so an update cannot take it away (A60).
+        """
+        stream = self.stream
+        assert stream is not None and stream.status is not None
+        if self._committed:
+            return False
+        if stream.refused and self._refusals == 0:
+            # The server certainly did not see the call: nobody has to know (A6). Once it has said so
+            # itself, the next refusal counts like any failure.
+            self._refusals += stream.opened
+            self._end_attempt()
+            return True
+        return await self._backed_off(stream.status, stream.trailing_metadata)
+
+    async def _backed_off(self, status: Status, trailing: Metadata) -> bool:
+        delay = self._retries.after(status, trailing) if self._retries is not None else None
+        if delay is None:
             return False
         self._end_attempt()
+        self._waiting_for = f"the next attempt, after {status}"
+        await trio.sleep(delay)
         return True
 
     def settle(self) -> Status:

@@ -18,6 +18,7 @@ from trxds.ground.status import RpcError, Status, StatusCode
 
 from .call import Call
 from .dataplane import ChannelState
+from .messages import deserializer, serializer
 from .rpc import Rpc
 
 Req = TypeVar("Req")
@@ -188,24 +189,8 @@ class Caller:
             self._state,
             self._session,
             path,
-            _serializer(request_type),
-            _deserializer(response_type),
+            serializer(request_type, path),
+            deserializer(response_type),
             client_streaming,
             server_streaming,
         )
-
-
-def _serializer(kind: type[Message] | Callable[[Any], bytes] | None) -> Callable[[Any], bytes]:
-    if kind is None:
-        return bytes
-    if isinstance(kind, type) and issubclass(kind, Message):
-        return cast(Callable[[Any], bytes], kind.SerializeToString)
-    return cast(Callable[[Any], bytes], kind)
-
-
-def _deserializer(kind: type[Message] | Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
-    if kind is None:
-        return bytes
-    if isinstance(kind, type) and issubclass(kind, Message):
-        return cast(Callable[[bytes], Any], kind.FromString)
-    return cast(Callable[[bytes], Any], kind)
