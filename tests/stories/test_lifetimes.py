@@ -14,6 +14,7 @@ from support.tasks import task_names
 from trxds import RpcError, StatusCode
 from trxds.affinity.cookie import encode
 from trxds.affinity.filter import StatefulSession
+from trxds.testing import resources as xds
 
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm
 
@@ -210,4 +211,26 @@ async def test_a_cancelled_rpc_lets_its_cluster_go(autojump_clock):
                 await trio.sleep(1)
                 assert clusters_alive() == {"x", "y"}
         await trio.sleep(1)
+        assert clusters_alive() == {"y"}
+
+
+async def test_an_rpc_in_a_delay_filter_holds_its_table(nursery, autojump_clock):
+    delay = {
+        "name": "fault",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+            "delay": {"fixed_delay": "10s", "percentage": {"numerator": 100}},
+        },
+    }
+    async with three_clusters("x") as (mesh, channel):
+        mesh.plane.put(xds.listener("shop", routes="routes", filters=[delay]))
+        await trio.sleep(1)
+        answers = []
+        nursery.start_soon(lambda: answer(answers, channel))
+        await trio.sleep(1)
+        mesh.route("y")
+        await trio.sleep(1)
+        assert clusters_alive() == {"x", "y"}
+        await trio.sleep(10)
+        assert answers == [mesh.hosts[0]]
         assert clusters_alive() == {"y"}
