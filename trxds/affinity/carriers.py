@@ -15,6 +15,8 @@ from . import cookie
 
 
 class Carrier(Protocol):
+    session_headers: tuple[str, ...]  # what a session has to send back, other than cookies
+
     def covers(self, path: str) -> bool:
         """Whether RPCs to that path take part."""
 
@@ -29,6 +31,8 @@ class Carrier(Protocol):
 
 
 class InCookie:
+    session_headers: tuple[str, ...] = ()
+
     def __init__(self, config: CookieConfig) -> None:
         self._config = config
 
@@ -54,6 +58,7 @@ class InCookie:
 class InHeader:
     def __init__(self, config: HeaderConfig) -> None:
         self._name = config.name
+        self.session_headers: tuple[str, ...] = (config.name,)
 
     def covers(self, path: str) -> bool:
         return True

@@ -32,6 +32,7 @@ class StatefulSession:
         """Reads the cookie; the answer is what the response's metadata has to pass."""
         if not self._carrier.covers(call.path):
             return None
+        call.session_headers += self._carrier.session_headers
         held = self._read(call.metadata)
         # Set even without a cookie: the pick notes in it which host this session is given. Of two
         # filters the later one has its way, unless only the earlier one knows a host.

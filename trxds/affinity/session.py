@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from trxds.ground.metadata import Metadata
+from trxds.ground.metadata import Metadata, Value
 
 from .jar import CookieJar
 
@@ -16,6 +16,7 @@ from .jar import CookieJar
 class SessionCookies:
     def __init__(self, wait_for_first: bool = True) -> None:
         self._jar = CookieJar()
+        self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
         self._begun = False
         self._first_over = trio.Event()
         if not wait_for_first:
@@ -33,6 +34,8 @@ class SessionCookies:
 
     def fill(self, metadata: Metadata, path: str) -> Metadata:
         """The call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
+        kept = [(name, value) for name, value in self._headers.items() if metadata.first(name) is None]
+        metadata = Metadata((*metadata, *kept)) if kept else metadata
         jar = self._jar.header(path, trio.current_time())
         if not jar:
             return metadata
@@ -40,8 +43,12 @@ class SessionCookies:
         rest = [(key, value) for key, value in metadata if key != "cookie"]
         return Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
 
-    def heard(self, metadata: Metadata) -> None:
-        """A call of this session has response headers: keep their cookies."""
+    def heard(self, metadata: Metadata, headers: tuple[str, ...] = ()) -> None:
+        """A call of this session has response headers: keep their cookies, and those of `headers` that are there."""
+        for name in headers:
+            value = metadata.first(name)
+            if value is not None:
+                self._headers[name] = value
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):
                 self._jar.take(value, trio.current_time())

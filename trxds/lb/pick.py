@@ -35,7 +35,8 @@ class PickArgs:
 
     A filter may switch `cluster` to another one of `route` (A60) and set `override`. `hash` is None
     where no hash policy yields one; a policy that needs one draws it and notes it here, so that
-    a further attempt of the RPC has the same (A42).
+    a further attempt of the RPC has the same (A42). `session_headers` are response headers that a
+    session has to send back, other than cookies.
     """
 
     path: str
@@ -43,6 +44,7 @@ class PickArgs:
     route: BoundRoute | None = None
     cluster: str = ""
     override: Override | None = None
+    session_headers: tuple[str, ...] = ()
     hash: int | None = None
     now: float = 0.0  # seconds on trio's clock
 
