@@ -45,7 +45,7 @@ def test_buffered_is_what_was_fed_less_what_was_taken(case: tuple[list[bytes], l
 def test_a_message_above_the_limit_is_refused_by_its_prefix_alone() -> None:
     problem = Deframer(10).feed(frame(b"x" * 11)[:PREFIX_SIZE])
     assert problem is not None and problem.code is StatusCode.RESOURCE_EXHAUSTED
-    assert problem.message == "received message of 11 bytes is larger than the limit of 10"
+    assert problem.message == "received message of 11 bytes is larger than the limit of 10; raise max_receive_size"
 
 
 def test_a_message_at_the_limit_is_taken() -> None:

@@ -8,6 +8,7 @@ from trxds.ground.status import OK, Status, StatusCode
 from trxds.wire.response import headers_problem, reset_status, trailers_status
 
 GRPC = (b"content-type", b"application/grpc")
+PEER = "10.0.0.1:443"
 
 
 @pytest.mark.parametrize(
@@ -26,52 +27,55 @@ GRPC = (b"content-type", b"application/grpc")
     ],
 )
 def test_an_http_status_stands_in_for_a_missing_grpc_status(http: bytes, code: StatusCode) -> None:
-    expected = Status(code, f"the answer has HTTP status {http.decode()}")
-    assert headers_problem([(b":status", http), GRPC]) == expected
-    assert trailers_status([(b":status", http)]) == expected
+    remedy = "check that a gRPC server listens there"
+    expected = Status(code, f"10.0.0.1:443: the answer has HTTP status {http.decode()}; {remedy}")
+    assert headers_problem([(b":status", http), GRPC], PEER) == expected
+    assert trailers_status([(b":status", http)], PEER) == expected
 
 
 def test_a_grpc_status_wins_over_the_http_status() -> None:
-    assert trailers_status([(b":status", b"503"), (b"grpc-status", b"5")]).code is StatusCode.NOT_FOUND
+    assert trailers_status([(b":status", b"503"), (b"grpc-status", b"5")], PEER).code is StatusCode.NOT_FOUND
 
 
 def test_headers_of_grpc_are_no_problem() -> None:
-    assert headers_problem([(b":status", b"200"), GRPC]) is None
-    assert headers_problem([(b":status", b"200"), (b"content-type", b"application/grpc+proto")]) is None
+    assert headers_problem([(b":status", b"200"), GRPC], PEER) is None
+    assert headers_problem([(b":status", b"200"), (b"content-type", b"application/grpc+proto")], PEER) is None
 
 
 def test_an_answer_that_is_no_grpc_names_its_content_type() -> None:
-    problem = headers_problem([(b":status", b"200"), (b"content-type", b"text/html")])
-    assert problem == Status(StatusCode.UNKNOWN, "the answer is no gRPC: content-type 'text/html'")
+    problem = headers_problem([(b":status", b"200"), (b"content-type", b"text/html")], PEER)
+    assert problem is not None and problem.code is StatusCode.UNKNOWN
+    assert problem.message.startswith("10.0.0.1:443: the answer has content-type 'text/html'; check that a gRPC server")
 
 
 def test_an_answer_without_http_status_is_malformed() -> None:
-    assert headers_problem([GRPC]) == Status(StatusCode.INTERNAL, "the answer has no HTTP status")
+    assert headers_problem([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
 
 
 def test_ok() -> None:
-    assert trailers_status([(b"grpc-status", b"0")]) == OK
+    assert trailers_status([(b"grpc-status", b"0")], PEER) == OK
 
 
 def test_message_and_details_are_decoded() -> None:
     details = base64.b64encode(b"\0\1\2\3").rstrip(b"=")
     status = trailers_status(
-        [(b"grpc-status", b"9"), (b"grpc-message", b"no%20%E2%82%AC"), (b"grpc-status-details-bin", details)]
+        [(b"grpc-status", b"9"), (b"grpc-message", b"no%20%E2%82%AC"), (b"grpc-status-details-bin", details)], PEER
     )
     assert status == Status(StatusCode.FAILED_PRECONDITION, "no €", b"\0\1\2\3")
 
 
 @pytest.mark.parametrize("text", [b"17", b"-1", b"OK", b"", b"00"])
 def test_a_status_that_nobody_knows_is_unknown(text: bytes) -> None:
-    assert trailers_status([(b"grpc-status", text)]).code is StatusCode.UNKNOWN
+    assert trailers_status([(b"grpc-status", text)], PEER).code is StatusCode.UNKNOWN
 
 
 def test_trailers_without_a_status_are_unknown() -> None:
-    assert trailers_status([]) == Status(StatusCode.UNKNOWN, "the server ended the call without grpc-status")
+    status = trailers_status([], PEER)
+    assert status == Status(StatusCode.UNKNOWN, "10.0.0.1:443: the call was ended without grpc-status")
 
 
 def test_details_that_are_no_base64_are_left_out() -> None:
-    assert trailers_status([(b"grpc-status", b"2"), (b"grpc-status-details-bin", b"x")]).details is None
+    assert trailers_status([(b"grpc-status", b"2"), (b"grpc-status-details-bin", b"x")], PEER).details is None
 
 
 def test_a_reset_names_its_code() -> None:

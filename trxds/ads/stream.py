@@ -102,7 +102,8 @@ class AdsStream:
             ready = await connection.wait_ready()
         stream = connection.open_stream(_request(self._server.address)) if ready else None
         if stream is None:
-            return str(connection.error or f"no HTTP/2 within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap")
+            cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
+            return f"{cause}; check server_uri in the bootstrap"
         try:
             await self._converse(stream)
         finally:

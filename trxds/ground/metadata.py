@@ -11,7 +11,7 @@ import binascii
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 from urllib.parse import quote, unquote_to_bytes
 
 Value: TypeAlias = str | bytes
@@ -53,7 +53,13 @@ EMPTY = Metadata()
 
 def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
     """The caller's pairs as Metadata; keys are lowered. `TypeError` or `ValueError` names a bad pair."""
-    return Metadata([_checked(key, value) for key, value in pairs])
+    return Metadata([_checked(*_pair(given)) for given in pairs])
+
+
+def _pair(given: Any) -> tuple[str, Value]:
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
+        raise TypeError(f"metadata has {given!r} where a pair of key and value belongs, such as ('user', '7')")
+    return given[0], given[1]
 
 
 def _checked(key: str, value: Value) -> tuple[str, Value]:

@@ -90,5 +90,5 @@ class Deframer:
             return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, but no compression was agreed on")
         return Status(
             StatusCode.RESOURCE_EXHAUSTED,
-            f"received message of {length} bytes is larger than the limit of {self._max_size}",
+            f"received message of {length} bytes is larger than the limit of {self._max_size}; raise max_receive_size",
         )

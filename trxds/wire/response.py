@@ -19,25 +19,28 @@ _RESET_CODES: dict[int, StatusCode] = {
     ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
 }
 
+_NO_GRPC = "check that a gRPC server listens there"
+
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
 
 
-def headers_problem(headers: Headers) -> Status | None:
+def headers_problem(headers: Headers, peer: str) -> Status | None:
     """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
     http = find(headers, b":status")
     if http != b"200":
-        return _http_status(http)
+        return _http_status(http, peer)
     content_type = find(headers, b"content-type") or b""
     if not content_type.startswith(b"application/grpc"):
-        return Status(StatusCode.UNKNOWN, f"the answer is no gRPC: content-type {content_type.decode('latin-1')!r}")
+        text = f"{peer}: the answer has content-type {content_type.decode('latin-1')!r}; {_NO_GRPC}"
+        return Status(StatusCode.UNKNOWN, text)
     return None
 
 
-def trailers_status(headers: Headers) -> Status:
+def trailers_status(headers: Headers, peer: str) -> Status:
     """The status that trailers, or a trailers-only answer, carry."""
     text = find(headers, b"grpc-status")
     if text is None:
-        return _status_without_code(headers)
+        return _status_without_code(headers, peer)
     code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
     message = find(headers, b"grpc-message")
     if code is StatusCode.UNKNOWN and text != b"2":
@@ -50,17 +53,17 @@ def reset_status(code: int) -> Status:
     return Status(_RESET_CODES.get(code, StatusCode.INTERNAL), f"the server reset the stream: {code_name(code)}")
 
 
-def _status_without_code(headers: Headers) -> Status:
+def _status_without_code(headers: Headers, peer: str) -> Status:
     http = find(headers, b":status")
     if http is not None and http != b"200":
-        return _http_status(http)
-    return Status(StatusCode.UNKNOWN, "the server ended the call without grpc-status")
+        return _http_status(http, peer)
+    return Status(StatusCode.UNKNOWN, f"{peer}: the call was ended without grpc-status")
 
 
-def _http_status(http: bytes | None) -> Status:
+def _http_status(http: bytes | None, peer: str) -> Status:
     if http is None:
-        return Status(StatusCode.INTERNAL, "the answer has no HTTP status")
-    return Status(_http_code(http), f"the answer has HTTP status {http.decode('latin-1')}")
+        return Status(StatusCode.INTERNAL, f"{peer}: the answer has no HTTP status")
+    return Status(_http_code(http), f"{peer}: the answer has HTTP status {http.decode('latin-1')}; {_NO_GRPC}")
 
 
 def _http_code(text: bytes) -> StatusCode:

@@ -130,13 +130,13 @@ class ClientStream(MessageStream):
         """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
         if event.end:
             self.trailers_only = self._initial is None
-            self._finish(self._ended_well(trailers_status(event.headers)), event.headers)
+            self._finish(self._ended_well(trailers_status(event.headers, self.peer)), event.headers)
         else:
             self._accept_initial(event.headers)
 
     def _accept_initial(self, headers: Headers) -> None:
         self._initial = headers
-        problem = headers_problem(headers)
+        problem = headers_problem(headers, self.peer)
         if problem is not None:
             return self._abort(problem)
         if self.request.on_headers is not None:
