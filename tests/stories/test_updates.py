@@ -66,6 +66,17 @@ async def test_a_session_stays_while_its_locality_moves_to_another_priority(auto
             assert set(await spread(channel, 10)) == {other}
 
 
+async def test_two_priorities_that_change_places_change_roles(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        a, b = mesh.hosts
+        mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b", priority=1))
+        await settled()
+        assert set(await spread(channel, 10)) == {a}
+        mesh.endpoints("cart", xds.locality(b, zone="b"), xds.locality(a, zone="a", priority=1))
+        await settled()
+        assert set(await spread(channel, 10)) == {b}
+
+
 async def test_a_host_that_moves_between_priorities_keeps_its_connection(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         a, b = mesh.hosts
