@@ -1,0 +1,126 @@
+"""Each policy in the whole tree: EDS bytes in, RPCs out."""
+
+from collections import Counter
+
+import trio
+from support.mesh import Mesh, ask, bidi, spread
+
+from trxds.testing import resources as xds
+
+POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."
+
+
+def by_type(name, **fields):
+    """What `load_balancing_policy` says to have the policy of that type, "pick_first.v3.PickFirst" say."""
+    config = {"name": "policy", "typed_config": {"@type": POLICIES + name, **fields}}
+    return {"load_balancing_policy": {"policies": [{"typed_extension_config": config}]}}
+
+
+def balance(mesh, **policy):
+    mesh.plane.put({**xds.cluster("cart"), **policy})
+
+
+def several(*addresses):
+    """A locality of one endpoint with these addresses (A61)."""
+    first, *others = (each["endpoint"] for each in xds.locality(*addresses)["lb_endpoints"])
+    locality = xds.locality(addresses[0])
+    locality["lb_endpoints"] = [{"endpoint": {**first, "additional_addresses": others}}]
+    return locality
+
+
+def connected(mesh):
+    """The hosts that somebody has connected to."""
+    return {address for address, server in mesh.servers.items() if server.connections}
+
+
+class TestPickFirst:
+    async def test_all_rpcs_meet_the_first_host_and_nobody_else_is_connected(self, autojump_clock):
+        async with Mesh.run(3) as mesh:
+            balance(mesh, **by_type("pick_first.v3.PickFirst"))
+            async with mesh.channel() as channel:
+                assert await spread(channel, 10) == {mesh.hosts[0]: 10}
+                assert connected(mesh) == {mesh.hosts[0]}
+
+    async def test_a_host_that_does_not_answer_costs_a_quarter_of_a_second(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            balance(mesh, **by_type("pick_first.v3.PickFirst"))
+            mesh.network.black_hole(mesh.hosts[0])
+            async with mesh.channel() as channel:
+                began = trio.current_time()
+                assert await ask(channel) == mesh.hosts[1]
+                assert 0.25 <= trio.current_time() - began < 0.3
+
+    async def test_when_the_connection_is_lost_the_next_rpc_connects_again(self, autojump_clock):
+        async with Mesh.run(2) as mesh:
+            balance(mesh, **by_type("pick_first.v3.PickFirst"))
+            async with mesh.channel() as channel:
+                assert await ask(channel) == mesh.hosts[0]
+                mesh.network.cut(mesh.hosts[0])
+                await trio.sleep(60)
+                assert not connected(mesh)
+                assert await ask(channel) == mesh.hosts[0]
+
+
+async def test_an_endpoint_with_two_addresses_is_reached_by_the_one_that_answers(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        mesh.endpoints("cart", several(*mesh.hosts[:2]), xds.locality(mesh.hosts[2], zone="other"))
+        mesh.network.black_hole(mesh.hosts[0])
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            assert set(await spread(channel, 50)) == set(mesh.hosts[1:])
+
+
+class TestRingHash:
+    @staticmethod
+    def hashed(mesh):
+        route = xds.route("cart")
+        route["route"]["hash_policy"] = [{"header": {"header_name": "user"}}]
+        mesh.route(route)
+        balance(mesh, lb_policy="RING_HASH")
+
+    async def test_a_key_meets_one_host_and_only_that_is_connected(self, autojump_clock):
+        async with Mesh.run(5) as mesh:
+            self.hashed(mesh)
+            async with mesh.channel() as channel:
+                met = await spread(channel, 10, metadata=[("user", "7")])
+                assert len(met) == 1
+                assert connected(mesh) == set(met)
+
+    async def test_a_key_goes_elsewhere_while_its_host_is_down_and_comes_back(self, autojump_clock):
+        async with Mesh.run(5) as mesh:
+            self.hashed(mesh)
+            async with mesh.channel() as channel:
+                own = await ask(channel, metadata=[("user", "7")])
+                mesh.network.refuse(own)
+                mesh.network.cut(own)
+                await trio.sleep(1)
+                other = await ask(channel, metadata=[("user", "7")])
+                assert other != own
+                mesh.network.restore(own)
+                await trio.sleep(200)
+                assert await ask(channel, metadata=[("user", "7")]) == own
+
+    async def test_keys_of_hosts_that_stay_stay(self, autojump_clock):
+        async with Mesh.run(5) as mesh:
+            self.hashed(mesh)
+            async with mesh.channel() as channel:
+                keys = [[("user", str(n))] for n in range(100)]
+                before = [await ask(channel, metadata=key) for key in keys]
+                mesh.endpoints("cart", mesh.hosts[:4])
+                await trio.sleep(1)
+                after = [await ask(channel, metadata=key) for key in keys]
+                moved = [old for old, new in zip(before, after, strict=True) if old != new]
+                assert Counter(moved).most_common(1)[0][0] == mesh.hosts[4]
+                assert len(moved) < 40
+
+
+async def test_least_request_leaves_a_busy_host_alone(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        balance(mesh, lb_policy="LEAST_REQUEST", least_request_lb_config={"choice_count": 10})
+        async with mesh.channel() as channel, bidi(channel).open() as busy:
+            await busy.send(b"")
+            host = (await busy.receive()).decode()
+            await trio.sleep(1)
+            met = await spread(channel, 50)
+            assert met[host] <= 2
