@@ -242,9 +242,10 @@ async def _only(call: Call) -> bytes:
     return message
 
 
-async def _send_all(call: Call, replies: AsyncIterator[Any], serialize: Serialize) -> None:
-    async for reply in replies:
-        await call.send(serialize(reply))
+async def _send_all(call: Call, replies: AsyncGenerator[Any, None], serialize: Serialize) -> None:
+    async with aclosing(replies):  # one that is cancelled ends here, not in the garbage collector
+        async for reply in replies:
+            await call.send(serialize(reply))
 
 
 async def _parsed(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
