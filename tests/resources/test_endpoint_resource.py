@@ -302,3 +302,33 @@ def test_the_hash_key_is_a_text_in_envoys_metadata(read: Any, metadata: dict[str
     value = read(EDS, eds(locality(host("10.0.0.1", metadata={"filter_metadata": metadata})))).value
     assert isinstance(value, ClusterLoadAssignment)
     assert value.priorities[0][0].endpoints[0].hash_key == key
+
+
+def test_endpoints_that_did_not_change_are_the_same_objects():
+    context = ParseContext()
+
+    def read(*weights):
+        message = {
+            "cluster_name": "c",
+            "endpoints": [
+                {
+                    "locality": {},
+                    "load_balancing_weight": 1,
+                    "lb_endpoints": [
+                        {
+                            "endpoint": {"address": {"socket_address": {"address": f"10.0.0.{n}", "port_value": 1}}},
+                            "load_balancing_weight": weight,
+                        }
+                        for n, weight in enumerate(weights)
+                    ],
+                }
+            ],
+        }
+        kind = {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"}
+        value = EDS.read(protos.from_json(kind | message), context).value
+        return value.priorities[0][0].endpoints
+
+    before, after = read(1, 1, 1), read(1, 2, 1)
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    del before, after
+    assert len(context.endpoints) == 0, "nothing is kept that no resource has"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
 from .lb_policy import LB_POLICIES, LbPolicyType
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,9 @@ class ParseContext:
     override_host: bool = True
     aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()
+    # Endpoints in use, by their bytes: of ten thousand of which one has changed, one is parsed, and
+    # all others are the same objects, which compare at once.
+    endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     @property
     def authority_rewrite(self) -> bool:

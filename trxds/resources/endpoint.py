@@ -7,7 +7,7 @@ written out where something is wrong, and a repeated address is found by one set
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ class LocalityId:
         return f'{{region="{self.region}", zone="{self.zone}", sub_zone="{self.sub_zone}"}}'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Endpoint:
     """One backend. It may be reached by any of its `addresses`, the first one preferred (A61).
 
@@ -101,12 +101,13 @@ class _Reading:
     """What goes along through all localities of a resource."""
 
     health: Mapping[int, HealthStatus]
+    known: MutableMapping[bytes, Endpoint]
     addresses: set[str] = field(default_factory=set)
     pace: Pace = field(default_factory=Pace)
 
 
 def cluster_load_assignment(message: Any, context: ParseContext, problems: Problems) -> Slices[ClusterLoadAssignment]:
-    reading = _Reading(known_health(context))
+    reading = _Reading(known_health(context), context.endpoints)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
@@ -163,7 +164,7 @@ def _locality(message: Any, reading: _Reading, problems: Problems) -> Slices[Loc
     for index, each in enumerate(message.lb_endpoints):
         health = reading.health.get(each.health_status)
         if health is not None:  # one that nobody may use is not worth a complaint either
-            endpoint = _endpoint(each, health, reading.addresses, problems, index)
+            endpoint = _endpoint(each, health, reading, problems, index)
             if endpoint is not None:
                 endpoints.append(endpoint)
         if reading.pace.full():
@@ -178,20 +179,30 @@ def _locality_id(message: Any) -> LocalityId:
     return LocalityId(message.region, message.zone, message.sub_zone)
 
 
-def _endpoint(
-    message: Any, health: HealthStatus, addresses: set[str], problems: Problems, index: int
-) -> Endpoint | None:
-    weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
-    own = _addresses(message.endpoint)
-    if not own or not weight:
-        _complain(message, problems.at(f"lb_endpoints[{index}]"))
-        return None
-    for address in own:
-        if address in addresses:
+def _endpoint(message: Any, health: HealthStatus, reading: _Reading, problems: Problems, index: int) -> Endpoint | None:
+    key = message.SerializeToString()
+    endpoint = reading.known.get(key)
+    if endpoint is None:
+        endpoint = _fresh_endpoint(message, health)
+        if endpoint is None:
+            _complain(message, problems.at(f"lb_endpoints[{index}]"))
+            return None
+        reading.known[key] = endpoint
+    for address in endpoint.addresses:
+        if address in reading.addresses:
             at = problems.at(f"lb_endpoints[{index}]")
             at.add(f'duplicate endpoint address "{_scheme(address)}:{address}"')
-        addresses.add(address)
-    return Endpoint(own, health, weight, message.endpoint.hostname, _hash_key(message))
+        reading.addresses.add(address)
+    return endpoint
+
+
+def _fresh_endpoint(message: Any, health: HealthStatus) -> Endpoint | None:
+    """None if it is no good."""
+    weight = message.load_balancing_weight.value if message.HasField("load_balancing_weight") else 1
+    addresses = _addresses(message.endpoint)
+    if not addresses or not weight:
+        return None
+    return Endpoint(addresses, health, weight, message.endpoint.hostname, _hash_key(message))
 
 
 def _hash_key(message: Any) -> str:
