@@ -1,0 +1,222 @@
+"""Stateful session affinity (A55), rule by rule: ADS bytes in, RPCs out.
+
+What the C++ client tests of it is listed at the top, each with our test of the same; the
+end-to-end ones that are not tested elsewhere follow. Cookies and the filter's configuration have
+files of their own.
+"""
+
+from pathlib import Path
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh
+from support.sessions import answer, b64, hosts, in_cookie, listen, override, session_filter
+
+from trxds.testing import resources as xds
+
+ROOT = Path(__file__).parent.parent
+POLICY = "affinity/test_override_host.py"
+HERE = "grfc/test_a55.py"
+
+# SPEC §3.7: test/core/load_balancing/xds_override_host_test.cc
+UNIT_TESTS = {
+    "DelegatesToChild": f"{POLICY}::test_without_the_filter_the_child_picks",
+    # Here the types see to it: there is no node without a configuration.
+    "NoConfigReportsError": "lb/test_node.py::test_nothing_is_decided_before_there_is_a_configuration",
+    "OverrideHost": f"{POLICY}::test_a_cookies_host_is_picked_every_time",
+    "SubchannelNotFound": f"{POLICY}::test_a_host_that_is_not_found_leaves_the_choice_to_the_child",
+    "SubchannelsComeAndGo": f"{POLICY}::test_a_host_may_go_and_come_back",
+    "OverrideIsQueuedInIdle": f"{POLICY}::test_an_idle_host_is_connected_and_waited_for",
+    "...InConnecting": f"{POLICY}::test_a_connecting_host_is_waited_for",
+    "...FailedInTransientFailure": f"{POLICY}::test_a_failed_host_leaves_the_choice_to_the_child",
+    "DrainingState": f"{POLICY}::test_a_draining_host_keeps_its_sessions_and_gets_nobody_elses",
+    "DrainingSubchannelIsConnecting": f"{POLICY}::test_a_draining_host_that_reconnects_is_waited_for",
+    "DrainingToHealthy": f"{POLICY}::test_a_host_that_recovers_is_everybodys_again",
+    "OverrideHostStatus": f"{POLICY}::test_only_the_configured_statuses_are_overridden",
+    "MultipleAddressesPerEndpoint": (
+        f"{POLICY}::test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rotated"
+    ),
+    "ChildPolicyNeverCreatedSubchannel": (
+        f"{POLICY}::test_a_host_that_drained_from_the_start_is_connected_for_its_session"
+    ),
+    "ChildPolicyUnrefsSubchannelNotUsedWithinIdleThreshold": f"{POLICY}::test_a_host_that_no_session_used_is_not_kept",
+    "IdleTimer": "affinity/test_hosts.py::test_the_story_of_an_idle_timer",
+}
+
+# SPEC §3.8: test/cpp/end2end/xds/xds_override_host_end2end_test.cc
+END_TO_END_TESTS = {
+    "HappyPath": f"{HERE}::test_a_cookie_pins_its_rpcs_and_nobody_elses",
+    "AffinityWorksAcrossPriorities": (
+        "stories/test_updates.py::test_a_session_stays_while_its_locality_moves_to_another_priority"
+    ),
+    "AffinityWorksAcrossPrioritiesHeuristicChangesChildName": (
+        f"{HERE}::test_a_session_stays_when_its_locality_comes_under_another_child"
+    ),
+    "DrainingIncludedFromOverrideSet": (
+        "stories/test_updates.py::test_a_draining_host_keeps_its_session_and_gets_nobody_elses"
+    ),
+    "DrainingExcludedFromOverrideSet": "stories/test_updates.py::test_a_draining_host_loses_its_session_by_default",
+    "UnhealthyEndpoint": f"{HERE}::test_an_unhealthy_host_loses_its_session_whatever_the_statuses",
+    "OverrideWithWeightedClusters": f"{HERE}::test_a_cookie_pins_cluster_and_host",
+    "ClusterOverrideHonoredButHostGone": f"{HERE}::test_the_cookies_cluster_is_kept_when_its_host_is_gone",
+    "ClusterGoneHostStays": f"{HERE}::test_the_cookies_host_is_kept_where_the_drawn_cluster_has_it",
+    "EnabledInRouteConfig": f"{HERE}::test_a_route_may_switch_on_what_the_listener_has_off",
+    "DifferentPerRoute": f"{HERE}::test_every_route_honours_its_own_cookie",
+    "TTLSetsMaxAge": f"{HERE}::test_the_ttl_becomes_max_age",
+    "MultipleAddressesPerEndpoint": f"{HERE}::test_an_endpoint_keeps_its_session_over_its_addresses",
+    # Without load reports, which are not built yet.
+    "OverrideHostLoadReportingTest.SubchannelNotYetCreated": (
+        "stories/test_sessions.py::test_a_hand_made_cookie_reaches_a_host_that_nobody_connected"
+    ),
+}
+
+
+@pytest.mark.parametrize("counterpart", [*UNIT_TESTS.values(), *END_TO_END_TESTS.values()])
+def test_every_counterpart_is_there(counterpart):
+    file, _, name = counterpart.partition("::")
+    assert f"def {name}(" in (ROOT / file).read_text("utf-8")
+
+
+# -- the end-to-end tests
+
+
+async def test_a_cookie_pins_its_rpcs_and_nobody_elses(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        listen(mesh, session_filter(state=in_cookie()))
+        first = await answer(channel)
+        assert first.cookies == [f"session={b64(f'{first.host};cart')}; HttpOnly"]
+        await trio.sleep(1)
+        for path in (METHOD, "/shop.Other/Method"):
+            assert await hosts(channel, first.said, path=path) == {first.host}
+        assert await hosts(channel) == set(mesh.hosts)
+
+
+async def test_a_session_stays_when_its_locality_comes_under_another_child(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        a, b = mesh.hosts
+        mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b"))
+        assert await hosts(channel, f"{b};cart") == {b}
+        # Of the two localities of the first priority, "a" keeps the child; "b" is given a new one.
+        mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b", priority=1))
+        await trio.sleep(1)
+        assert await hosts(channel, f"{b};cart") == {b}
+        assert await hosts(channel) == {a}
+        assert mesh.network.attempts[b] == 1
+
+
+async def test_an_unhealthy_host_loses_its_session_whatever_the_statuses(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DEGRADED", "UNHEALTHY"])
+        host, *others = mesh.hosts
+        assert await hosts(channel, f"{host};cart") == {host}
+        mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "UNHEALTHY"}))
+        await trio.sleep(1)
+        assert await hosts(channel, f"{host};cart") == set(others)
+
+
+def two_clusters(mesh, weights):
+    """x and y with two hosts each; the hosts of either."""
+    for cluster, its in (("x", mesh.hosts[:2]), ("y", mesh.hosts[2:])):
+        mesh.cluster(cluster)
+        mesh.endpoints(cluster, its)
+    mesh.route(weights)
+    return mesh.hosts[:2], mesh.hosts[2:]
+
+
+async def test_a_cookie_pins_cluster_and_host(autojump_clock):
+    async with Mesh.run(4) as mesh, mesh.channel() as channel:
+        (_, host), _ = two_clusters(mesh, {"x": 1, "y": 3})
+        await trio.sleep(1)
+        assert await hosts(channel, f"{host};x", times=30) == {host}
+        assert (await answer(channel, f"{host};x")).cookies == []
+
+
+async def test_the_cookies_cluster_is_kept_when_its_host_is_gone(autojump_clock):
+    async with Mesh.run(4) as mesh, mesh.channel() as channel:
+        (host, other), _ = two_clusters(mesh, {"x": 1, "y": 3})
+        mesh.endpoints("x", [other])
+        await trio.sleep(1)
+        assert await hosts(channel, f"{host};x", times=30) == {other}
+        assert (await answer(channel, f"{host};x")).said == f"{other};x"
+
+
+async def test_the_cookies_host_is_kept_where_the_drawn_cluster_has_it(autojump_clock):
+    async with Mesh.run(4) as mesh, mesh.channel() as channel:
+        (host, _), ys = two_clusters(mesh, {"x": 1, "y": 1})
+        mesh.cluster("z")
+        mesh.endpoints("z", [host, *ys])
+        mesh.route({"y": 1, "z": 1})
+        await trio.sleep(1)
+        answers = [await answer(channel, f"{host};x") for _ in range(60)]
+        assert {one.host for one in answers if one.said.endswith(";z")} == {host}
+        assert {one.host for one in answers if one.said.endswith(";y")} == set(ys)
+
+
+async def test_a_route_may_switch_on_what_the_listener_has_off(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        listen(mesh, session_filter())
+        mesh.route({**xds.route("cart", prefix="/on/"), "typed_per_filter_config": override(in_cookie())}, "cart")
+        host = mesh.hosts[0]
+        await trio.sleep(1)
+        assert await hosts(channel, f"{host};cart", path="/on/m") == {host}
+        assert await hosts(channel, f"{host};cart", path="/off/m") == set(mesh.hosts)
+        assert (await answer(channel, path="/on/m")).cookies
+        assert (await answer(channel, path="/off/m")).cookies == []
+
+
+async def test_every_route_honours_its_own_cookie(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        listen(mesh, session_filter(state=in_cookie("inherited")))
+        mesh.route(
+            {**xds.route("cart", prefix="/off/"), "typed_per_filter_config": override(disabled=True)},
+            {**xds.route("cart", prefix="/own/"), "typed_per_filter_config": override(in_cookie("own"))},
+            xds.route("cart"),
+        )
+        host = f"{mesh.hosts[0]};cart"
+        await trio.sleep(1)
+        honoured = {
+            (path, name): len(await hosts(channel, host, path=f"/{path}/m", name=name)) == 1
+            for path in ("off", "own", "other")
+            for name in ("inherited", "own")
+        }
+        assert [pair for pair, yes in honoured.items() if yes] == [("own", "own"), ("other", "inherited")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "attributes"),
+    [
+        ({"ttl": "42s"}, "HttpOnly; Max-Age=42"),
+        ({"ttl": "0s"}, "HttpOnly"),
+        ({"ttl": "1.5s"}, "HttpOnly; Max-Age=1"),
+        ({"ttl": "0.5s"}, "HttpOnly; Max-Age=0"),
+        ({"path": "/"}, "HttpOnly; Path=/"),
+        ({"path": "/shop.Cart", "ttl": "7s"}, "HttpOnly; Path=/shop.Cart; Max-Age=7"),
+        ({"attributes": [{"name": "Secure"}]}, "HttpOnly"),
+    ],
+)
+async def test_the_ttl_becomes_max_age(autojump_clock, fields, attributes):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        listen(mesh, session_filter(state=in_cookie(**fields)))
+        (cookie,) = (await answer(channel)).cookies
+        assert cookie.partition("; ")[2] == attributes
+
+
+async def test_an_endpoint_keeps_its_session_over_its_addresses(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        first, second, other = mesh.hosts  # two addresses of one backend, and another backend
+        place = xds.locality(first, other)
+        ip, _, port = second.partition(":")
+        also = {"address": {"socket_address": {"address": ip, "port_value": int(port)}}}
+        place["lb_endpoints"][0]["endpoint"]["additional_addresses"] = [also]
+        mesh.endpoints("cart", place)
+        mesh.network.refuse(first)
+        pinned = f"{second},{first};cart"
+        assert await hosts(channel, f"{first},{second};cart") == {second}
+        assert (await answer(channel, f"{first},{second};cart")).said == pinned
+        assert (await answer(channel, pinned)).cookies == []
+        mesh.network.refuse(second)
+        mesh.network.cut(second)
+        mesh.network.restore(first)
+        await trio.sleep(5)
+        assert await hosts(channel, pinned) == {first}
+        assert (await answer(channel, pinned)).said == f"{first},{second};cart"
