@@ -8,12 +8,13 @@ import pytest
 
 from trxds.resources.cluster import Cluster
 from trxds.resources.lb_policy import WrrLocality
-from trxds.resources.leaf_policy import LbPolicyConfig, LeastRequest, PickFirst, RingHash
+from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin, LbPolicyConfig, LeastRequest, PickFirst, RingHash
 from trxds.resources.types import CDS
 
 POLICIES = "envoy.extensions.load_balancing_policies."
 PICK_FIRST = f"{POLICIES}pick_first.v3.PickFirst"
 RING_HASH = f"{POLICIES}ring_hash.v3.RingHash"
+WEIGHTED = f"{POLICIES}client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
 LEAST_REQUEST = f"{POLICIES}least_request.v3.LeastRequest"
 
 
@@ -37,6 +38,21 @@ ACCEPTED = {
     "least_request": (by_type(LEAST_REQUEST), LeastRequest(2)),
     "least_request of 7": (by_type(LEAST_REQUEST, choice_count=7), LeastRequest(7)),
     "at most ten choices": (by_type(LEAST_REQUEST, choice_count=11), LeastRequest(10)),
+    "weighted_round_robin": (by_type(WEIGHTED), ClientSideWeightedRoundRobin(10.0, 180.0, 1.0, 1.0)),
+    "weighted_round_robin with periods": (
+        by_type(
+            WEIGHTED,
+            blackout_period="2s",
+            weight_expiration_period="3s",
+            weight_update_period="4s",
+            error_utilization_penalty=0.5,
+        ),
+        ClientSideWeightedRoundRobin(2.0, 3.0, 4.0, 0.5),
+    ),
+    "weights at most ten times a second": (
+        by_type(WEIGHTED, weight_update_period="0.001s"),
+        ClientSideWeightedRoundRobin(update_period=0.1),
+    ),
     "RING_HASH": (cds(lb_policy="RING_HASH"), RingHash(1024, 8388608)),
     "RING_HASH with sizes": (
         cds(lb_policy="RING_HASH", ring_hash_lb_config={"minimum_ring_size": 3, "maximum_ring_size": 5}),
@@ -79,6 +95,14 @@ REFUSED = {
     "a smallest above the default largest, older field": (
         cds(lb_policy="RING_HASH", ring_hash_lb_config={"maximum_ring_size": 1000}),
         "ring_hash_lb_config.minimum_ring_size error:cannot be greater than maximum_ring_size",
+    ),
+    "a negative penalty": (
+        by_type(WEIGHTED, error_utilization_penalty=-1),
+        f"{TYPED}.value[{WEIGHTED}].error_utilization_penalty error:value must be non-negative",
+    ),
+    "a negative period": (
+        by_type(WEIGHTED, blackout_period="-1s"),
+        f"{TYPED}.value[{WEIGHTED}].blackout_period.seconds error:value must be in the range [0, 315576000000]",
     ),
     "no choice": (
         by_type(LEAST_REQUEST, choice_count=1),

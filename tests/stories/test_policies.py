@@ -3,7 +3,8 @@
 from collections import Counter
 
 import trio
-from support.mesh import Mesh, ask, bidi, spread
+from support.mesh import METHOD, Mesh, ask, bidi, spread
+from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.testing import resources as xds
 
@@ -113,6 +114,29 @@ class TestRingHash:
                 moved = [old for old, new in zip(before, after, strict=True) if old != new]
                 assert Counter(moved).most_common(1)[0][0] == mesh.hosts[4]
                 assert len(moved) < 40
+
+
+async def test_weighted_round_robin_goes_by_what_the_hosts_report(autojump_clock):
+    def reporting(address, utilization):
+        report = OrcaLoadReport(cpu_utilization=utilization, rps_fractional=100).SerializeToString()
+
+        async def reply(call):
+            async for _ in call:
+                await call.send(address.encode())
+            call.set_trailing_metadata([("endpoint-load-metrics-bin", report)])
+
+        return reply
+
+    async with Mesh.run(2) as mesh:
+        balance(mesh, **by_type("client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"))
+        for address, utilization in zip(mesh.hosts, (0.9, 0.3), strict=True):
+            mesh.servers[address].handlers[METHOD] = reporting(address, utilization)
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            assert (await spread(channel, 20))[mesh.hosts[0]] == 10
+            await trio.sleep(15)
+            assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
 
 
 async def test_least_request_leaves_a_busy_host_alone(autojump_clock):

@@ -341,8 +341,11 @@ class Rpc:
 
     def _end_attempt(self) -> None:
         trackers, self._trackers = self._trackers, ()
+        if not trackers or self.stream is None:
+            return
+        status, trailing, now = self.stream.status or OK, self.stream.trailing_metadata, trio.current_time()
         for tracker in trackers:
-            tracker.ended((self.stream and self.stream.status) or OK)
+            tracker.ended(status, trailing, now)
 
     def _release(self) -> None:
         hold, self._hold = self._hold, None

@@ -17,7 +17,14 @@ from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
 from trxds.resources.lb_policy import WrrLocality
-from trxds.resources.leaf_policy import LbPolicyConfig, LeastRequest, PickFirst, RingHash, RoundRobin
+from trxds.resources.leaf_policy import (
+    ClientSideWeightedRoundRobin,
+    LbPolicyConfig,
+    LeastRequest,
+    PickFirst,
+    RingHash,
+    RoundRobin,
+)
 
 from .policies import (
     CdsConfig,
@@ -31,6 +38,7 @@ from .policies import (
     RingHashConfig,
     RoundRobinConfig,
     Target,
+    WeightedRoundRobinConfig,
     WeightedTargetConfig,
 )
 from .snapshot import AggregateConfig, ClusterConfig
@@ -135,5 +143,7 @@ def _leaf(policy: LbPolicyConfig, localities: Sequence[_Serving], note: str) -> 
             return RingHashConfig(endpoints, endpoint_weights(localities), smallest, largest, note)
         case LeastRequest(choice_count):
             return LeastRequestConfig(endpoints, choice_count, note)
+        case ClientSideWeightedRoundRobin():
+            return WeightedRoundRobinConfig(endpoints, policy, note)
         case _:
             raise TypeError(f"no leaf policy for {policy!r}; its parser let it through")

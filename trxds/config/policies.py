@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
 from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
+from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 from trxds.resources.outlier import EjectionRules
 
 from .snapshot import ClusterOutcome
@@ -52,6 +53,14 @@ class LeastRequestConfig:
     policy: ClassVar[str] = "least_request_experimental"
     endpoints: tuple[Endpoint, ...]
     choice_count: int  # so many hosts are compared for each RPC
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedRoundRobinConfig:
+    policy: ClassVar[str] = "weighted_round_robin"
+    endpoints: tuple[Endpoint, ...]
+    rules: ClientSideWeightedRoundRobin
     note: str = ""
 
 
@@ -135,6 +144,7 @@ LbConfig: TypeAlias = (
     | PickFirstConfig
     | RingHashConfig
     | LeastRequestConfig
+    | WeightedRoundRobinConfig
     | WeightedTargetConfig
     | PriorityConfig
     | OverrideHostConfig

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 
 Key: TypeAlias = tuple[str, str]  # cluster, EDS service name
@@ -25,7 +26,7 @@ class InFlight:
     def began(self) -> None:
         self.rpcs += 1
 
-    def ended(self, status: Status) -> None:
+    def ended(self, status: Status, trailing: Metadata = EMPTY, now: float = 0.0) -> None:
         self.rpcs -= 1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import fsum, sqrt
 
+from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
 
@@ -32,7 +33,7 @@ class Record:
     def began(self) -> None:
         pass
 
-    def ended(self, status: Status) -> None:
+    def ended(self, status: Status, trailing: Metadata = EMPTY, now: float = 0.0) -> None:
         if status.ok:
             self._successes += 1
         else:

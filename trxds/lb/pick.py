@@ -50,10 +50,13 @@ class PickArgs:
 
 
 class Tracker(Protocol):
-    """Told when the attempt's stream is open and when it has ended (load, outliers, limits)."""
+    """Told when the attempt's stream is open and when it has ended (load, outliers, limits).
+
+    `trailing` are the server's trailers, with its load report perhaps (A51); `now` is trio's clock.
+    """
 
     def began(self) -> None: ...
-    def ended(self, status: Status) -> None: ...
+    def ended(self, status: Status, trailing: Metadata, now: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

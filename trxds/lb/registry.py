@@ -14,6 +14,7 @@ from .policy import Policy, PolicyFactory, Surroundings
 from .priority import Priority
 from .ring_hash import RingHash
 from .round_robin import RoundRobin
+from .weighted_round_robin import WeightedRoundRobin
 from .weighted_target import WeightedTarget
 
 # The names are those that the gRFCs gave to the policies' configurations.
@@ -28,6 +29,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
     "pick_first": PickFirst,
     "ring_hash_experimental": RingHash,
     "least_request_experimental": LeastRequest,
+    "weighted_round_robin": WeightedRoundRobin,
 }
 
 

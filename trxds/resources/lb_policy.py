@@ -92,6 +92,7 @@ LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
         protos.type_name(protos.PickFirst): _leaf(leaf.pick_first),
         protos.type_name(protos.RingHash): _leaf(leaf.ring_hash),
         protos.type_name(protos.LeastRequest): _leaf(leaf.least_request),
+        protos.type_name(protos.ClientSideWeightedRoundRobin): _leaf(leaf.client_side_weighted_round_robin),
         protos.type_name(protos.WrrLocality): _wrr_locality,
     }
 )

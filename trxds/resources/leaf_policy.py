@@ -1,4 +1,4 @@
-"""The policies that choose among endpoints, as a cluster's resource asks for them (A42, A48, A62)."""
+"""The policies that choose among endpoints, as a cluster's resource asks for them (A42, A48, A58, A62)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 from . import protos
 from .extension import Extension
 from .problems import Problems
+from .units import optional_duration
 
 MIN_RING_SIZE = 1024
 LARGEST_RING = 8 * 1024 * 1024
 CHOICE_COUNT = 2
 MOST_CHOICES = 10
+SHORTEST_UPDATE = 0.1  # seconds between two looks at the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,20 @@ class LeastRequest(LbPolicyConfig):
     choice_count: int = CHOICE_COUNT
 
 
+@dataclass(frozen=True, slots=True)
+class ClientSideWeightedRoundRobin(LbPolicyConfig):
+    """Every endpoint in turn, more often the more it serves for its load (A58). Times are seconds.
+
+    A weight counts once reports have come for `blackout`, until none came for `expiration`.
+    `error_penalty` is what a share of errors adds to the utilization.
+    """
+
+    blackout: float = 10.0
+    expiration: float = 180.0
+    update_period: float = 1.0
+    error_penalty: float = 1.0
+
+
 # -- from load_balancing_policy
 
 
@@ -70,6 +86,26 @@ def ring_hash(config: Extension) -> RingHash | None:
 def least_request(config: Extension) -> LeastRequest | None:
     message = _message(config, protos.LeastRequest, "LeastRequest")
     return _choices(message, config.problems) if message is not None else None
+
+
+def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRoundRobin | None:
+    message = _message(config, protos.ClientSideWeightedRoundRobin, "ClientSideWeightedRoundRobin")
+    if message is None:
+        return None
+    penalty = message.error_utilization_penalty.value if message.HasField("error_utilization_penalty") else 1.0
+    if penalty < 0:
+        config.problems.at("error_utilization_penalty").add("value must be non-negative")
+    return ClientSideWeightedRoundRobin(
+        _seconds(message, "blackout_period", 10.0, config.problems),
+        _seconds(message, "weight_expiration_period", 180.0, config.problems),
+        max(_seconds(message, "weight_update_period", 1.0, config.problems), SHORTEST_UPDATE),
+        penalty,
+    )
+
+
+def _seconds(message: Any, field: str, default: float, problems: Problems) -> float:
+    seconds = optional_duration(message, field, problems)
+    return default if seconds is None else seconds
 
 
 def _message(config: Extension, message_class: Any, name: str) -> Any | None:

@@ -30,6 +30,9 @@ from envoy.extensions.filters.network.http_connection_manager.v3.http_connection
 )
 from envoy.extensions.http.stateful_session.cookie.v3.cookie_pb2 import CookieBasedSessionState
 from envoy.extensions.http.stateful_session.header.v3.header_pb2 import HeaderBasedSessionState
+from envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3 import (
+    client_side_weighted_round_robin_pb2,
+)
 from envoy.extensions.load_balancing_policies.least_request.v3.least_request_pb2 import LeastRequest
 from envoy.extensions.load_balancing_policies.pick_first.v3.pick_first_pb2 import PickFirst
 from envoy.extensions.load_balancing_policies.ring_hash.v3.ring_hash_pb2 import RingHash
@@ -42,13 +45,17 @@ from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from udpa.type.v1.typed_struct_pb2 import TypedStruct as UdpaTypedStruct
+from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 from xds.type.v3.typed_struct_pb2 import TypedStruct
+
+ClientSideWeightedRoundRobin = client_side_weighted_round_robin_pb2.ClientSideWeightedRoundRobin
 
 __all__ = [
     "DEFAULT_PRIORITY",
     "TYPE_PREFIX",
     "AggregateConfig",
     "AnyProto",
+    "ClientSideWeightedRoundRobin",
     "Cluster",
     "ClusterLoadAssignment",
     "CookieBasedSessionState",
@@ -64,6 +71,7 @@ __all__ = [
     "Listener",
     "Locality",
     "Node",
+    "OrcaLoadReport",
     "PickFirst",
     "Resource",
     "RingHash",

@@ -1,0 +1,180 @@
+"""Client-side weighted_round_robin and what it stands on, by values (A58)."""
+
+import math
+from collections import Counter
+from random import Random
+
+import pytest
+from support.policies import CONNECTING, FAILURE, READY, endpoints, hosts, surroundings
+from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
+
+from trxds.config.policies import WeightedRoundRobinConfig
+from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.status import OK
+from trxds.lb.pick import QUEUE, PickArgs
+from trxds.lb.policy import Inputs
+from trxds.lb.reported_weight import ReportedWeight
+from trxds.lb.schedule import Schedule, completed
+from trxds.lb.weighted_round_robin import WeightedRoundRobin
+from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
+from trxds.resources.orca import LoadReport, load_report
+
+
+def trailers(**fields):
+    return Metadata([("endpoint-load-metrics-bin", OrcaLoadReport(**fields).SerializeToString())])
+
+
+class TestReports:
+    def test_the_applications_utilization_counts_before_the_cpus(self):
+        value = OrcaLoadReport(cpu_utilization=0.5, rps_fractional=100, eps=2)
+        assert load_report(value.SerializeToString()) == LoadReport(0.5, 100, 2)
+        value.application_utilization = 0.7
+        assert load_report(value.SerializeToString()) == LoadReport(0.7, 100, 2)
+
+    def test_bytes_that_are_no_report_are_none(self):
+        assert load_report(b"\xff\xff") is None
+
+    @pytest.mark.parametrize("trailing", [EMPTY, Metadata([("endpoint-load-metrics-bin", b"\xff")])])
+    def test_trailers_without_one_change_nothing(self, trailing):
+        weight = ReportedWeight(Rules(blackout=0))
+        weight.ended(OK, trailing, 1.0)
+        assert weight.at(1.0) == 0
+
+
+class TestWeights:
+    @pytest.mark.parametrize(
+        ("fields", "penalty", "expected"),
+        [
+            ({"cpu_utilization": 0.5, "rps_fractional": 100}, 1, 200),
+            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": 50}, 1, 100),
+            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": 50}, 0, 200),
+            ({"cpu_utilization": 0.5}, 1, 0),
+            ({"rps_fractional": 100}, 1, 0),
+        ],
+    )
+    def test_it_is_what_the_host_serves_for_its_utilization(self, fields, penalty, expected):
+        weight = ReportedWeight(Rules(blackout=0, error_penalty=penalty))
+        weight.ended(OK, trailers(**fields), 1.0)
+        assert weight.at(1.0) == expected
+
+    def reported(self, *times, **rules):
+        weight = ReportedWeight(Rules(**rules))
+        for time in times:
+            weight.take(LoadReport(0.5, 100), time)
+        return weight
+
+    def test_it_counts_after_the_blackout(self):
+        weight = self.reported(5, 14)
+        assert weight.at(14.9) == 0
+        assert weight.at(15) == 200
+
+    def test_it_expires_and_then_the_blackout_comes_again(self):
+        weight = self.reported(5)
+        assert weight.at(184.9) == 200
+        assert weight.at(185) == 0
+        weight.take(LoadReport(0.5, 100), 190)
+        assert weight.at(199) == 0
+        assert weight.at(200) == 200
+
+    def test_a_new_connection_begins_with_a_blackout(self):
+        weight = self.reported(5)
+        weight.connected()
+        weight.take(LoadReport(0.5, 100), 20)
+        assert weight.at(29) == 0
+        assert weight.at(30) == 200
+
+
+class TestSchedule:
+    def turns(self, *weights, times=1000):
+        schedule = Schedule(lambda now: list(weights), 1.0, Random(1))
+        return [schedule.next(0.0) for _ in range(times)]
+
+    def test_turns_are_by_weight(self):
+        counted = Counter(self.turns(3, 1, times=400))
+        assert abs(counted[0] - 300) <= 1
+
+    def test_turns_of_one_are_never_far_apart(self):
+        gaps = "".join(map(str, self.turns(3, 1))).split("1")
+        assert {len(gap) for gap in gaps[1:-1]} <= {2, 3, 4}
+
+    def test_equal_ones_take_turns(self):
+        turns = self.turns(2, 2, 2, times=30)
+        assert turns == turns[:3] * 10
+
+    def test_weights_are_read_anew_once_in_a_period(self):
+        asked = []
+        schedule = Schedule(lambda now: asked.append(now) or [1.0, 2.0], 1.0, Random(1))
+        for now in (0.0, 0.5, 0.99, 1.0, 1.5, 7.0):
+            schedule.next(now)
+        assert asked == [0.0, 1.0, 7.0]
+
+    @pytest.mark.parametrize(
+        ("weights", "used"),
+        [
+            ([4.0, 0.0, 2.0], [4.0, 3.0, 2.0]),
+            ([4.0, 0.0, 0.0], [1.0, 1.0, 1.0]),
+            ([0.0, 0.0], [1.0, 1.0]),
+            ([5.0], [1.0]),
+        ],
+    )
+    def test_who_has_no_weight_gets_the_mean_of_two_at_least(self, weights, used):
+        assert completed(weights) == used
+
+
+class TestPolicy:
+    def balanced(self, names="ab", **rules):
+        policy = WeightedRoundRobin(surroundings())
+        config = WeightedRoundRobinConfig(endpoints(names), Rules(**rules))
+
+        def decide(**states):
+            return policy.decide(Inputs(config, hosts=hosts(**states)), 0.0)
+
+        return decide
+
+    def serve(self, picker, times, now, utilization):
+        counted = Counter()
+        for _ in range(times):
+            result = picker.pick(PickArgs("/s/m", now=now))
+            address = result.host.address
+            counted[address] += 1
+            (tracker,) = result.trackers
+            tracker.began()
+            tracker.ended(OK, trailers(cpu_utilization=utilization[address], rps_fractional=100), now)
+        return counted
+
+    def test_it_connects_to_all_and_queues_until_one_is_ready(self):
+        decision = self.balanced()()
+        assert decision.connect == ("a", "b")
+        assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
+
+    def test_without_reports_all_take_turns(self):
+        picker = self.balanced("abc")(a=READY, b=READY, c=READY).picker
+        chosen = Counter(picker.pick(PickArgs("/s/m")).host.address for _ in range(30))
+        assert set(chosen.values()) == {10}
+
+    def test_a_busy_host_gets_less_once_the_blackout_is_over(self):
+        picker = self.balanced()(a=READY, b=READY).picker
+        load = {"a": 0.9, "b": 0.3}
+        assert self.serve(picker, 100, 1.0, load)["a"] == 50
+        counted = self.serve(picker, 100, 11.0, load)
+        assert abs(counted["a"] - 25) <= 1
+
+    def test_weights_outlive_pickers(self):
+        decide = self.balanced(blackout=0)
+        self.serve(decide(a=READY, b=READY).picker, 10, 1.0, {"a": 0.9, "b": 0.3})
+        counted = self.serve(decide(a=READY, b=READY).picker, 100, 3.0, {"a": 0.9, "b": 0.3})
+        assert abs(counted["a"] - 25) <= 1
+
+    def test_a_host_that_comes_back_is_blacked_out(self):
+        decide = self.balanced("abc")
+        load = {"a": 0.9, "b": 0.3, "c": 0.3}
+        self.serve(decide(a=READY, b=READY, c=READY).picker, 30, 1.0, load)
+        decide(a=CONNECTING, b=READY, c=READY)
+        picker = decide(a=READY, b=READY, c=READY).picker
+        counted = self.serve(picker, 90, 12.0, load)
+        assert set(counted.values()) == {30}
+
+    def test_it_fails_when_all_have_failed(self):
+        decision = self.balanced()(a=FAILURE, b=FAILURE)
+        assert decision.state is FAILURE
+        assert decision.wake_at == math.inf

@@ -1,0 +1,54 @@
+"""An endpoint's weight by what it reports of its load (A58): the more it serves for its utilization, the more it gets.
+
+Reports come in the trailers of RPCs (A51), so the weight is a tracker of them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from trxds.ground.metadata import Metadata
+from trxds.ground.status import Status
+from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
+from trxds.resources.orca import LoadReport, load_report
+
+REPORT_KEY = "endpoint-load-metrics-bin"
+
+
+class ReportedWeight:
+    __slots__ = ("_reported_at", "_since", "_weight", "rules")
+
+    def __init__(self, rules: ClientSideWeightedRoundRobin) -> None:
+        self.rules = rules
+        self._weight = 0.0
+        self._reported_at = -math.inf
+        self._since = math.inf  # when the reports began that have come without a break
+
+    def began(self) -> None:
+        pass
+
+    def ended(self, status: Status, trailing: Metadata, now: float) -> None:
+        value = trailing.first(REPORT_KEY)
+        report = load_report(value) if isinstance(value, bytes) else None
+        if report is not None:
+            self.take(report, now)
+
+    def take(self, report: LoadReport, now: float) -> None:
+        """One that says nothing changes nothing."""
+        if report.queries <= 0 or report.utilization <= 0:
+            return
+        penalty = report.errors / report.queries * self.rules.error_penalty
+        self._weight = report.queries / (report.utilization + penalty)
+        self._reported_at = now
+        self._since = min(self._since, now)
+
+    def connected(self) -> None:
+        """A new connection may lead to a new process: its first reports do not count yet."""
+        self._since = math.inf
+
+    def at(self, now: float) -> float:
+        """The weight to use; 0 while there is none, or the reports are too few or too old."""
+        if now - self._reported_at >= self.rules.expiration:
+            self._since = math.inf
+            return 0.0
+        return self._weight if now - self._since >= self.rules.blackout else 0.0
