@@ -1,0 +1,58 @@
+"""cds for aggregates and names, by values; its other decisions are in test_parents.py."""
+
+from support.picture import assignment
+from support.policies import CONNECTING, FAILURE, IDLE, READY, report, surroundings
+
+from trxds.config.policies import CdsConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig
+from trxds.ground.status import unavailable
+from trxds.lb.cds import Cds
+from trxds.lb.pick import Complete, PickArgs, failing
+from trxds.lb.policy import Inputs, Report
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds, LogicalDns
+
+X = ClusterConfig(Cluster("x", Eds("x")), assignment("x", "10.0.0.1:80"))
+NAME = ClusterConfig(Cluster("n", LogicalDns("cart.example", 80)), assignment("cart.example:80", "10.0.0.1:80"))
+
+
+def decide(policy, cluster, its):
+    return policy.decide(Inputs(CdsConfig(cluster), {"cluster": its}), 0.0)
+
+
+def asked(cluster, *states):
+    """What is to be resolved again after each of these states of the endpoint."""
+    policy = Cds(surroundings())
+    return [decide(policy, cluster, report(state)).resolve_again for state in states]
+
+
+def test_a_name_is_resolved_again_when_its_endpoint_is_lost_or_cannot_be_reached():
+    again = "cart.example:80"
+    assert asked(NAME, CONNECTING, READY, READY, CONNECTING, CONNECTING) == ["", "", "", again, ""]
+    assert asked(NAME, READY, IDLE, IDLE) == ["", again, ""]
+    assert asked(NAME, FAILURE, FAILURE, READY) == [again, again, ""]
+
+
+def test_what_eds_says_is_never_resolved():
+    assert asked(X, READY, FAILURE, CONNECTING) == ["", "", ""]
+
+
+def fails(cluster):
+    decision = decide(Cds(surroundings()), cluster, Report(FAILURE, failing(unavailable("refused"))))
+    return decision.picker.pick(PickArgs("/s/m")).status.message
+
+
+def test_an_rpc_that_fails_is_told_what_an_aggregate_had_to_leave_out():
+    assert fails(AggregateConfig("both", (X,), "y does not exist")) == "refused; left out: y does not exist"
+    assert fails(AggregateConfig("both", (X,))) == "refused"
+
+
+def test_an_rpc_that_does_not_fail_is_told_nothing():
+    decision = decide(Cds(surroundings()), AggregateConfig("both", (X,), "y does not exist"), report(READY))
+    assert isinstance(decision.picker.pick(PickArgs("/s/m")), Complete)
+
+
+def test_reports_do_not_plan_the_tree_anew():
+    policy, both = Cds(surroundings()), AggregateConfig("both", (X,))
+    first, second = (decide(policy, both, report(READY)).children["cluster"] for _ in range(2))
+    assert first is second
