@@ -11,11 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from trxds.ads.place import Place, Problem, kind_of
 from trxds.ground.status import BootstrapError
-
-T = TypeVar("T")
 
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
@@ -102,13 +101,16 @@ def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Boots
 
     `BootstrapError` lists every problem, each as `field: what is wrong; what to write`.
     """
-    if isinstance(document, str):
-        document = _json(document, source)
-    problems: list[str] = []
-    bootstrap = _bootstrap(_Place(document, "", problems))
+    bootstrap, problems = examine(_json(document, source) if isinstance(document, str) else document)
     if problems:
         raise BootstrapError("\n".join(f"{source}: {problem}" for problem in problems))
     return bootstrap
+
+
+def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
+    """What the document says, as far as it can be read, and all that is wrong with it."""
+    problems: list[Problem] = []
+    return _bootstrap(Place(document, problems)), problems
 
 
 def _json(text: str, source: str) -> Any:
@@ -143,59 +145,9 @@ def _with_port(host: str) -> str:
     return f"{name}:{port}"
 
 
-class _Place:
-    """A place in the document: its value, its path for people, and where its problems go."""
-
-    __slots__ = ("_problems", "path", "value")
-
-    def __init__(self, value: Any, path: str, problems: list[str]) -> None:
-        self.value = value
-        self.path = path
-        self._problems = problems
-
-    def wrong(self, problem: str) -> None:
-        self._problems.append(f"{self.path or 'top level'}: {problem}")
-
-    def member(self, name: str) -> _Place:
-        """That member of an object; one that is absent, or null as JSON writers put it, has the value None."""
-        path = f"{self.path}.{name}" if self.path else name
-        value = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return _Place(value, path, self._problems)
-
-    def members(self) -> dict[str, _Place]:
-        return {name: self._at(f"[{name!r}]", value) for name, value in self.object().items()}
-
-    def items(self, problem: str) -> list[_Place]:
-        """The places of a list that must have at least one item; `problem` says what one is."""
-        if not isinstance(self.value, list) or not self.value:
-            self.wrong(problem)
-            return []
-        return [self._at(f"[{index}]", value) for index, value in enumerate(self.value)]
-
-    def object(self) -> Mapping[str, Any]:
-        return self.value if isinstance(self.value, Mapping) else self._instead({}, "an object")
-
-    def text(self, default: str = "") -> str:
-        return self.value if isinstance(self.value, str) else self._instead(default, "a string")
-
-    def _at(self, step: str, value: Any) -> _Place:
-        return _Place(value, self.path + step, self._problems)
-
-    def _instead(self, default: T, wanted: str) -> T:
-        """Absent is fine; anything else that is not what we want is a problem."""
-        if self.value is not None:
-            self.wrong(f"is {_named(self.value)}; write {wanted}")
-        return default
-
-
-def _named(value: Any) -> str:
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
-    return names.get(type(value), "null" if value is None else "an object")
-
-
-def _bootstrap(top: _Place) -> Bootstrap:
+def _bootstrap(top: Place) -> Bootstrap:
     if not isinstance(top.value, Mapping):
-        top.wrong(f'is {_named(top.value)}; write an object with "xds_servers" and "node"')
+        top.wrong(f'is {kind_of(top.value)}; write an object with "xds_servers" and "node"')
         return Bootstrap(servers=())
     return Bootstrap(
         servers=_servers(top.member("xds_servers")),
@@ -205,12 +157,12 @@ def _bootstrap(top: _Place) -> Bootstrap:
     )
 
 
-def _servers(place: _Place) -> tuple[ServerConfig, ...]:
+def _servers(place: Place) -> tuple[ServerConfig, ...]:
     wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
     return tuple(_server(item) for item in place.items(wanted))
 
 
-def _server(place: _Place) -> ServerConfig:
+def _server(place: Place) -> ServerConfig:
     place.object()
     features = place.member("server_features").value
     return ServerConfig(
@@ -221,7 +173,7 @@ def _server(place: _Place) -> ServerConfig:
     )
 
 
-def _uri(place: _Place) -> str:
+def _uri(place: Place) -> str:
     uri = place.text()
     if place.value is None or place.value == "":
         place.wrong("is missing; write the control plane's host:port")
@@ -233,7 +185,7 @@ def _uri(place: _Place) -> str:
     return uri
 
 
-def _credentials(place: _Place) -> str:
+def _credentials(place: Place) -> str:
     """The first type we support, as the list is in order of preference."""
     kinds = [item.member("type").text() for item in place.items('is missing; write [{"type": "insecure"}]')]
     supported = [kind for kind in kinds if kind in _SUPPORTED_CREDENTIALS]
@@ -244,7 +196,7 @@ def _credentials(place: _Place) -> str:
     return supported[0] if supported else ""
 
 
-def _node(place: _Place) -> Node:
+def _node(place: Place) -> Node:
     place.object()
     locality = place.member("locality")
     locality.object()
@@ -256,7 +208,7 @@ def _node(place: _Place) -> Node:
     )
 
 
-def _authority(name: str, place: _Place) -> Authority:
+def _authority(name: str, place: Place) -> Authority:
     place.object()
     prefix = f"xdstp://{name}/"
     template = place.member("client_listener_resource_name_template")

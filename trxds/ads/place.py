@@ -1,0 +1,79 @@
+"""A place in the bootstrap: its value, its name for people, and what is wrong with it.
+
+Reading goes on after a problem, so that all of them are told at once. Whoever has the text can
+find a problem's line by its `steps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`steps` lead from the top to the place: names of members, and indexes of items."""
+
+    path: str
+    text: str
+    steps: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.path or 'top level'}: {self.text}"
+
+
+class Place:
+    """Where a reader stands. What is not there, or null as JSON writers put it, has the value None."""
+
+    __slots__ = ("_problems", "path", "steps", "value")
+
+    def __init__(self, value: Any, problems: list[Problem], path: str = "", steps: tuple[str | int, ...] = ()) -> None:
+        self.value = value
+        self.path = path
+        self.steps = steps
+        self._problems = problems
+
+    def wrong(self, text: str) -> None:
+        self._problems.append(Problem(self.path, text, self.steps))
+
+    def member(self, name: str) -> Place:
+        """That member of an object."""
+        value = self.value.get(name) if isinstance(self.value, Mapping) else None
+        return self._at(f".{name}" if self.path else name, name, value)
+
+    def members(self) -> dict[str, Place]:
+        return {name: self._at(f"[{name!r}]", name, value) for name, value in self.object().items()}
+
+    def items(self, problem: str = "") -> list[Place]:
+        """The places of a list; `problem` says what an item is, if there must be at least one."""
+        if isinstance(self.value, list) and (self.value or not problem):
+            return [self._at(f"[{index}]", index, value) for index, value in enumerate(self.value)]
+        if problem:
+            self.wrong(problem)
+        else:
+            self._instead([], "a list")
+        return []
+
+    def object(self) -> Mapping[str, Any]:
+        return self.value if isinstance(self.value, Mapping) else self._instead({}, "an object")
+
+    def text(self, default: str = "") -> str:
+        return self.value if isinstance(self.value, str) else self._instead(default, "a string")
+
+    def _at(self, suffix: str, step: str | int, value: Any) -> Place:
+        return Place(value, self._problems, self.path + suffix, (*self.steps, step))
+
+    def _instead(self, default: T, wanted: str) -> T:
+        """Absent is fine; anything else that is not what we want is a problem."""
+        if self.value is not None:
+            self.wrong(f"is {kind_of(self.value)}; write {wanted}")
+        return default
+
+
+def kind_of(value: Any) -> str:
+    """What the value is in JSON's words, with its article."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return names.get(type(value), "null" if value is None else "an object")
