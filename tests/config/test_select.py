@@ -242,7 +242,7 @@ def test_the_most_specific_scope_wins_entirely():
         listener=listener_with(s=session("listener")),
         overrides={"s": session("host")},
     )
-    names = [select.choose(f"/s/{number}", Metadata()).cluster.chain[0].cookie.name for number in range(3)]
+    names = [select.choose(f"/s/{number}", Metadata()).cluster.chain[0].state.name for number in range(3)]
     assert names == ["cluster", "route", "host"]
 
 
