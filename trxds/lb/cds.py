@@ -6,14 +6,15 @@ An aggregate becomes a failover over its clusters, and each of those is a node l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from trxds.config.plan import PriorityNames, failover, subtree
-from trxds.config.policies import OutlierDetectionConfig, PriorityConfig
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError
+from trxds.config.policies import CdsConfig, OutlierDetectionConfig, PriorityConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome
 from trxds.ground.connectivity import Connectivity
 from trxds.resources.discovery import LogicalDns
 
+from .explain import Said, to_drop, to_fail
 from .pick import Always, Drop, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
@@ -35,8 +36,7 @@ class Cds:
             self._names, self._planned = PriorityNames(), None
             # Nothing will bring an absent cluster back to RPCs whose route is gone, so even those
             # that wait for ready are dropped: one of them would keep the cluster forever (A31).
-            dropped = cluster.absent and not inputs.config.routed
-            picker = Always(Drop(cluster.status) if dropped else Fail(cluster.status))
+            picker = Always(Drop(cluster.status) if _is_over(inputs.config) else Fail(cluster.status))
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
@@ -47,12 +47,40 @@ class Cds:
             resolve_again=_name(cluster) if _lost(was, report.state) else "",
         )
 
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        cluster = inputs.config.cluster
+        saw = _seen(cluster)
+        if not isinstance(cluster, ClusterError):
+            return Said(saw, "what is below it", "it is there", _CHILD)
+        if _is_over(inputs.config):
+            return to_drop(saw, cluster.status, "it is gone and no route leads to it")
+        return to_fail(saw, cluster.status, "it may still come")
+
     def _below(self, cluster: _Usable) -> OutlierDetectionConfig | PriorityConfig:
         # Planned once per configuration, not once per report of the child.
         if self._planned is None or self._planned[0] is not cluster:
             plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
             self._planned = cluster, plan
         return self._planned[1]
+
+
+def _is_over(config: CdsConfig) -> bool:
+    return isinstance(config.cluster, ClusterError) and config.cluster.absent and not config.routed
+
+
+def _seen(cluster: ClusterOutcome) -> str:
+    match cluster:
+        case ClusterError(name):
+            return f"cluster {name} without a usable resource"
+        case AggregateConfig(name, leaves, note):
+            left_out = f"; left out: {note}" if note else ""
+            return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
+        case ClusterConfig(its, endpoints, note):
+            priorities = endpoints.priorities if endpoints is not None else ()
+            count = sum(len(locality.endpoints) for localities in priorities for locality in localities)
+            return f"cluster {its.name} with {count} endpoints in {len(priorities)} priorities" + (note and f"; {note}")
+        case _ as never:
+            assert_never(never)
 
 
 def _lost(was: Connectivity, state: Connectivity) -> bool:

@@ -11,15 +11,22 @@ from random import Random
 
 from trxds.config.policies import ClusterImplConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.ground.status import Status, unavailable
 from trxds.resources.endpoint import Drop as DropShare
 
+from .explain import Said, to_drop
 from .limits import InFlight
 from .pick import Complete, Drop, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "hosts"
 _ALL = 1_000_000  # per million
+
+TOO_MANY = unavailable("circuit breaker drop")
+
+
+def dropped(category: str) -> Status:
+    return unavailable(f"EDS-configured drop: {category}")
 
 
 class ClusterImpl:
@@ -35,6 +42,18 @@ class ClusterImpl:
         # What drops everything answers everything, whatever its hosts do.
         drops_all = any(share.per_million >= _ALL for share in config.drops)
         return Decision(Connectivity.READY if drops_all else report.state, picker, children={_CHILD: config.child})
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        config: ClusterImplConfig = inputs.config
+        in_flight = self._count(config).rpcs
+        shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
+        saw = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
+        for share in config.drops:
+            if self._random.random() * _ALL < share.per_million:
+                return to_drop(saw, dropped(share.category), f"it was drawn for {share.category}")
+        if in_flight >= config.max_requests:
+            return to_drop(saw, TOO_MANY, "there may be no more")
+        return Said(saw, "what is below it", "neither drops it", _CHILD)
 
     def _count(self, config: ClusterImplConfig) -> InFlight:
         key = (config.cluster, config.service)
@@ -54,9 +73,9 @@ class Limited:
     def pick(self, call: PickArgs) -> PickResult:
         for share in self.drops:
             if self.random.random() * _ALL < share.per_million:
-                return Drop(unavailable(f"EDS-configured drop: {share.category}"))
+                return Drop(dropped(share.category))
         if self.in_flight.rpcs >= self.max_requests:
-            return Drop(unavailable("circuit breaker drop"))
+            return Drop(TOO_MANY)
         result = self.child.pick(call)
         if type(result) is Complete:
             return Complete(result.host, (*result.trackers, self.in_flight))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trxds.ground.status import Status, StatusCode
 
+from .explain import Said, to_drop
 from .pick import Drop, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 from .state import StickyFailures, aggregate
@@ -28,6 +29,14 @@ class ClusterManager:
             keep=frozenset(inputs.children.keys() - children.keys()),
         )
 
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        known = inputs.config.children
+        saw = f"{len(known)} clusters"
+        if call.cluster not in known:
+            return to_drop(saw, unknown(call.cluster), "it is not among them")
+        state = inputs.children.get(call.cluster, CONNECTING).state
+        return Said(saw, call.cluster, f"it is the RPC's; it is {state.name}", call.cluster)
+
 
 @dataclass(frozen=True, slots=True)
 class ByCluster:
@@ -37,5 +46,9 @@ class ByCluster:
         picker = self.pickers.get(call.cluster)
         if picker is None:
             # Dropped, not failed: the RPC's cluster will never come to this picker (A31).
-            return Drop(Status(StatusCode.INTERNAL, f"cluster manager: unknown cluster {call.cluster!r}"))
+            return Drop(unknown(call.cluster))
         return picker.pick(call)
+
+
+def unknown(cluster: str) -> Status:
+    return Status(StatusCode.INTERNAL, f"cluster manager: unknown cluster {cluster!r}")

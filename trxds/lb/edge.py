@@ -11,6 +11,7 @@ import trio
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 
+from .explain import Explained
 from .policy import RETENTION, LbConfig, Report
 
 
@@ -30,7 +31,7 @@ class Child:
     waits for it.
     """
 
-    __slots__ = ("config", "generation", "kept", "mailbox", "name", "policy", "predecessor", "report", "scope")
+    __slots__ = ("config", "generation", "kept", "mailbox", "name", "node", "policy", "predecessor", "report", "scope")
 
     def __init__(self, name: str, policy: str, predecessor: Child | None = None) -> None:
         self.name = name
@@ -41,6 +42,7 @@ class Child:
         self.config: LbConfig | None = None  # the last one sent
         self.generation = 0  # ... and its stamp
         self.report: Report | None = None
+        self.node: Explained | None = None  # once its task has begun
         self.kept = False  # only warm: sent nothing, not waited for
 
     def send(self, config: LbConfig, generation: int) -> None:
@@ -63,7 +65,12 @@ class Child:
     @property
     def heard(self) -> Report | None:
         """What the parent's policy is told under this name."""
-        return self.report if self.predecessor is None else self.predecessor.report
+        return self.speaker.report
+
+    @property
+    def speaker(self) -> Child:
+        """Whose picker that is."""
+        return self if self.predecessor is None else self.predecessor
 
     def keep(self, now: float) -> None:
         if not self.kept:

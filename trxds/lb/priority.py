@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import unavailable
 
-from .pick import failing
+from .explain import Said, to_fail
+from .pick import PickArgs, failing
 from .policy import CONNECTING, RETENTION, Decision, Inputs, Report, Surroundings
 
 FAILOVER = 10.0  # seconds
+
+EMPTY = unavailable("the cluster has no priorities")
 
 _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
@@ -45,14 +48,16 @@ class Priority:
     def __init__(self, surroundings: Surroundings) -> None:
         self._known: dict[str, _Patience] = {}
         self._active: frozenset[str] = frozenset()
+        self._chosen = ""
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
         if not names:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(unavailable("the cluster has no priorities")))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(EMPTY))
         self._forget(inputs.config.children, now)
         chosen, begun = self._choose(names, inputs.children, now)
         report = self._judged(chosen, inputs.children.get(chosen, CONNECTING), now)
+        self._chosen = chosen
         active = self._activate(names, chosen, begun, report.state)
         self._mark_warm(now)
         return Decision(
@@ -62,6 +67,31 @@ class Priority:
             keep=frozenset(name for name in self._known if name not in active),
             wake_at=min((p.until for n, p in self._known.items() if n in active and p.until > now), default=math.inf),
         )
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        names = tuple(inputs.config.children)
+        if not names:
+            return to_fail("no priorities", EMPTY, "there is none to choose")
+        saw = ", ".join(f"{name} {self._seen(name, inputs.children, call.now)}" for name in names)
+        state = inputs.children.get(self._chosen, CONNECTING).state
+        if state in _USABLE:
+            why = "the first that is READY or IDLE"
+        elif self._known[self._chosen].until > call.now:
+            why = "the first that is still given time"
+        elif state is Connectivity.CONNECTING:
+            why = "none can serve, and it still tries"
+        else:
+            why = "none can serve, and it is the last"
+        return Said(saw, self._chosen, why, self._chosen)
+
+    def _seen(self, name: str, reports: Mapping[str, Report], now: float) -> str:
+        patience = self._known.get(name)
+        if patience is None or name not in reports:
+            return "not begun"
+        left = patience.until - now
+        time = f" for {left:.1f} s more" if 0 < left < math.inf else ""
+        warm = ", kept warm" if patience.gone_at < math.inf else ""
+        return f"{reports[name].state.name}{time}{warm}"
 
     def _forget(self, configured: Iterable[str], now: float) -> None:
         wanted = set(configured)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
+from trxds.config.policies import WeightedTargetConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.ground.status import Status, unavailable
 
+from .explain import Said, to_fail, to_wait
 from .pick import QUEUEING, PickArgs, Picker, PickResult, failing
 from .policy import CONNECTING, Decision, Inputs, Report, Surroundings
 from .state import StickyFailures, aggregate
@@ -28,8 +30,7 @@ class WeightedTarget:
         drawn = {name: target.weight for name, target in targets.items() if target.weight}
         states = self._failures.states(drawn, reports)
         if not drawn:
-            status = unavailable(inputs.config.note or "no localities with endpoints")
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(_empty(inputs.config)))
         state = aggregate(states.values())
         return Decision(
             state,
@@ -37,6 +38,23 @@ class WeightedTarget:
             children={name: target.config for name, target in targets.items()},
             keep=frozenset(inputs.children.keys() - targets.keys()),
         )
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        weights = {name: target.weight for name, target in inputs.config.targets.items() if target.weight}
+        states = self._failures.states(weights, inputs.children)
+        saw = ", ".join(f"{name} {states[name].name} of weight {weight}" for name, weight in weights.items())
+        if not weights:
+            return to_fail("no targets", _empty(inputs.config), "there is none to draw")
+        state = aggregate(states.values())
+        if state is Connectivity.CONNECTING:
+            return to_wait(saw, "a target to be READY", "none is yet")
+        names = [name for name, its in states.items() if its is state]
+        if len(names) == 1 or state is not Connectivity.READY:
+            return Said(saw, names[-1], f"the last of the {state.name} ones speaks for all", names[-1])
+        bounds = tuple(accumulate(weights[name] for name in names))
+        number = self._random.random() * bounds[-1]
+        chosen = names[bisect(bounds, number)]
+        return Said(saw, chosen, f"drew {number:.1f} of {bounds[-1]}", chosen)
 
     def _picker(
         self,
@@ -52,6 +70,10 @@ class WeightedTarget:
             # IDLE: any pick wakes its child. Failure: the last target's error speaks for all.
             return list(pickers.values())[-1]
         return Draw(tuple(pickers.values()), tuple(accumulate(weights[name] for name in pickers)), self._random)
+
+
+def _empty(config: WeightedTargetConfig) -> Status:
+    return unavailable(config.note or "no localities with endpoints")
 
 
 @dataclass(frozen=True, slots=True)

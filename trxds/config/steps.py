@@ -1,0 +1,102 @@
+"""What becomes of an RPC behind its route, told by those who decide it: sessions, then policy by policy.
+
+Plain values with a good `str`; the policies that fill them in stand above this floor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class ToHost:
+    """The RPC is sent to this host."""
+
+    address: str
+    state: Connectivity
+
+    def __str__(self) -> str:
+        return f"goes to {self.address} ({self.state.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The RPC waits until the tree changes; `address` is the host it waits for, if it is for one."""
+
+    what_for: str
+    address: str = ""
+
+    def __str__(self) -> str:
+        return f"waits for {self.what_for}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """The RPC fails, unless it waits for ready."""
+
+    status: Status
+
+    def __str__(self) -> str:
+        return f"fails, unless it waits for ready: {self.status}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """The RPC fails, even if it waits for ready."""
+
+    status: Status
+
+    def __str__(self) -> str:
+        return f"fails: {self.status}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A policy on the way does not explain itself."""
+
+    policy: str
+
+    def __str__(self) -> str:
+        return f"is up to {self.policy}, which does not explain itself"
+
+
+Outcome: TypeAlias = ToHost | Waits | Fails | Drops | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """What a session filter reads from the RPC, and what follows.
+
+    `carrier` names the cookie or header. `addresses` and `cluster` are what it says, if it can be read
+    and counts; `cluster` also where the route does not have it.
+    """
+
+    carrier: str
+    addresses: tuple[str, ...]
+    cluster: str
+    verdict: str
+
+    def __str__(self) -> str:
+        return f"session by {self.carrier}: {self.verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One policy's line: what it saw, what it chose, and why.
+
+    `path` is the policy's place in the tree. `outcome` is there where the RPC's way ends.
+    """
+
+    path: str
+    policy: str
+    saw: str
+    chose: str
+    why: str
+    outcome: Outcome | None = None
+
+    def __str__(self) -> str:
+        return f"{self.policy} sees {self.saw}; chooses {self.chose}: {self.why}"
