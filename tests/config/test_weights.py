@@ -1,14 +1,19 @@
 """What share of the traffic an endpoint is to get (A113)."""
 
 from trxds.config.weights import endpoint_weights
-from trxds.resources.endpoint import Endpoint
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 ALL = 1 << 31
 
 
 def weights(*localities):
     """Each as (weight, weights of its endpoints)."""
-    return endpoint_weights([(weight, [Endpoint(("a",), weight=each) for each in its]) for weight, its in localities])
+    return endpoint_weights([locality(weight, its) for weight, its in localities])
+
+
+def locality(weight, its):
+    endpoints = tuple(Endpoint(("a",), weight=each) for each in its)
+    return Locality(LocalityId(), weight, endpoints), endpoints
 
 
 def test_endpoints_of_one_locality_share_by_weight():

@@ -1,4 +1,4 @@
-"""Policies among endpoints: by load_balancing_policy, and by a cluster's older fields (A42, A48, A62)."""
+"""Policies among endpoints: by load_balancing_policy, and by a cluster's older fields (A42, A48, A58, A62, A68)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trxds.resources.cluster import Cluster
-from trxds.resources.lb_policy import WrrLocality
+from trxds.resources.lb_policy import RandomSubsetting, WrrLocality
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin, LbPolicyConfig, LeastRequest, PickFirst, RingHash
 from trxds.resources.types import CDS
 
@@ -15,6 +15,7 @@ POLICIES = "envoy.extensions.load_balancing_policies."
 PICK_FIRST = f"{POLICIES}pick_first.v3.PickFirst"
 RING_HASH = f"{POLICIES}ring_hash.v3.RingHash"
 WEIGHTED = f"{POLICIES}client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
+SUBSETTING = f"{POLICIES}random_subsetting.v3.RandomSubsetting"
 LEAST_REQUEST = f"{POLICIES}least_request.v3.LeastRequest"
 
 
@@ -52,6 +53,10 @@ ACCEPTED = {
     "weights at most ten times a second": (
         by_type(WEIGHTED, weight_update_period="0.001s"),
         ClientSideWeightedRoundRobin(update_period=0.1),
+    ),
+    "random_subsetting": (
+        by_type(SUBSETTING, subset_size=3, child_policy=by_type(PICK_FIRST)["load_balancing_policy"]),
+        RandomSubsetting(3, PickFirst()),
     ),
     "RING_HASH": (cds(lb_policy="RING_HASH"), RingHash(1024, 8388608)),
     "RING_HASH with sizes": (
@@ -103,6 +108,14 @@ REFUSED = {
     "a negative period": (
         by_type(WEIGHTED, blackout_period="-1s"),
         f"{TYPED}.value[{WEIGHTED}].blackout_period.seconds error:value must be in the range [0, 315576000000]",
+    ),
+    "an empty subset": (
+        by_type(SUBSETTING, child_policy=by_type(PICK_FIRST)["load_balancing_policy"]),
+        f"{TYPED}.value[{SUBSETTING}].subset_size error:must be greater than 0",
+    ),
+    "a subset for nobody": (
+        by_type(SUBSETTING, subset_size=3),
+        f"{TYPED}.value[{SUBSETTING}].child_policy error:field not present",
     ),
     "no choice": (
         by_type(LEAST_REQUEST, choice_count=1),

@@ -116,6 +116,18 @@ class TestRingHash:
                 assert len(moved) < 40
 
 
+async def test_of_a_subset_only_its_hosts_are_connected(autojump_clock):
+    async with Mesh.run(6) as mesh:
+        inner = by_type("round_robin.v3.RoundRobin")["load_balancing_policy"]
+        balance(mesh, **by_type("random_subsetting.v3.RandomSubsetting", subset_size=2, child_policy=inner))
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            met = await spread(channel, 20)
+            assert set(met.values()) == {10}
+            assert connected(mesh) == set(met)
+
+
 async def test_weighted_round_robin_goes_by_what_the_hosts_report(autojump_clock):
     def reporting(address, utilization):
         report = OrcaLoadReport(cpu_utilization=utilization, rps_fractional=100).SerializeToString()

@@ -10,41 +10,15 @@ localities and not their rank: a locality that moves to another priority takes i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
-from typing import TypeAlias
+from itertools import count
 
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
-from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
-from trxds.resources.lb_policy import WrrLocality
-from trxds.resources.leaf_policy import (
-    ClientSideWeightedRoundRobin,
-    LbPolicyConfig,
-    LeastRequest,
-    PickFirst,
-    RingHash,
-    RoundRobin,
-)
+from trxds.resources.endpoint import Locality, LocalityId
 
-from .policies import (
-    CdsConfig,
-    ClusterImplConfig,
-    LbConfig,
-    LeastRequestConfig,
-    OutlierDetectionConfig,
-    OverrideHostConfig,
-    PickFirstConfig,
-    PriorityConfig,
-    RingHashConfig,
-    RoundRobinConfig,
-    Target,
-    WeightedRoundRobinConfig,
-    WeightedTargetConfig,
-)
+from .balance import balance
+from .policies import CdsConfig, ClusterImplConfig, OutlierDetectionConfig, OverrideHostConfig, PriorityConfig
 from .snapshot import AggregateConfig, ClusterConfig
-from .weights import endpoint_weights
-
-_Serving: TypeAlias = tuple[int, tuple[Endpoint, ...]]  # a locality's weight, and its endpoints that take new requests
 
 
 class PriorityNames:
@@ -78,7 +52,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
     priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     children = {
-        f"{{cluster={cluster.name}, child_number={number}}}": _localities(cluster.lb_policy, localities, _note(config))
+        f"{{cluster={cluster.name}, child_number={number}}}": balance(cluster.lb_policy, localities, _note(config))
         for number, localities in zip(numbers, priorities, strict=True)
     }
     override = OverrideHostConfig(
@@ -115,35 +89,3 @@ def _note(config: ClusterConfig) -> str:
     if config.endpoints is None or not config.endpoints.priorities:
         return f'EDS resource "{name}" has no localities; add endpoints to it'
     return f'EDS resource "{name}" has no endpoint that takes new requests; all are DRAINING or none is listed'
-
-
-def _localities(policy: LbPolicyConfig, localities: Sequence[Locality], note: str) -> LbConfig:
-    # DRAINING never reaches the child, whatever override_host_status says (A55).
-    serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
-    match policy:
-        case WrrLocality(child):
-            targets = {str(at.id): Target(at.weight, _leaf(child, [(1, its)], note)) for at, its in serving}
-            return WeightedTargetConfig(targets, note)
-        case _:
-            return _leaf(policy, [(at.weight, its) for at, its in serving], note)
-
-
-def _serving(locality: Locality) -> tuple[Endpoint, ...]:
-    return tuple(e for e in locality.endpoints if e.health is not HealthStatus.DRAINING)
-
-
-def _leaf(policy: LbPolicyConfig, localities: Sequence[_Serving], note: str) -> LbConfig:
-    endpoints = tuple(chain.from_iterable(its for _, its in localities))
-    match policy:
-        case RoundRobin():
-            return RoundRobinConfig(endpoints, note)
-        case PickFirst(shuffle):
-            return PickFirstConfig(endpoints, endpoint_weights(localities), shuffle, note)
-        case RingHash(smallest, largest):
-            return RingHashConfig(endpoints, endpoint_weights(localities), smallest, largest, note)
-        case LeastRequest(choice_count):
-            return LeastRequestConfig(endpoints, choice_count, note)
-        case ClientSideWeightedRoundRobin():
-            return WeightedRoundRobinConfig(endpoints, policy, note)
-        case _:
-            raise TypeError(f"no leaf policy for {policy!r}; its parser let it through")

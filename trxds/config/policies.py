@@ -78,6 +78,15 @@ class WeightedTargetConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RandomSubsettingConfig:
+    """`child` has all endpoints; so many of them are left to it."""
+
+    policy: ClassVar[str] = "random_subsetting_experimental"
+    subset_size: int
+    child: LbConfig
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityConfig:
     """`children` by name, the names most preferred first."""
 
@@ -146,6 +155,7 @@ LbConfig: TypeAlias = (
     | LeastRequestConfig
     | WeightedRoundRobinConfig
     | WeightedTargetConfig
+    | RandomSubsettingConfig
     | PriorityConfig
     | OverrideHostConfig
     | ClusterImplConfig

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trxds.resources.endpoint import Endpoint
+from trxds.resources.endpoint import Endpoint, Locality
 
 _ONE = 1 << 31  # shares are fixed-point numbers with 31 bits after the point (A113)
 
 
-def endpoint_weights(localities: Sequence[tuple[int, Sequence[Endpoint]]]) -> tuple[int, ...]:
-    """For localities as (weight, endpoints): the locality's share times the endpoint's within it (A113)."""
-    total = sum(weight for weight, _ in localities)
-    return tuple(share for weight, endpoints in localities for share in _within(weight * _ONE // total, endpoints))
+def endpoint_weights(localities: Sequence[tuple[Locality, Sequence[Endpoint]]]) -> tuple[int, ...]:
+    """For localities with those of their endpoints that count: the locality's share times the endpoint's within it."""
+    total = sum(locality.weight for locality, _ in localities)
+    return tuple(share for locality, its in localities for share in _within(locality.weight * _ONE // total, its))
 
 
 def _within(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:

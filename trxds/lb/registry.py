@@ -12,6 +12,7 @@ from .outlier_detection import OutlierDetection
 from .pick_first import PickFirst
 from .policy import Policy, PolicyFactory, Surroundings
 from .priority import Priority
+from .random_subsetting import RandomSubsetting
 from .ring_hash import RingHash
 from .round_robin import RoundRobin
 from .weighted_round_robin import WeightedRoundRobin
@@ -25,6 +26,7 @@ BUILT_IN: Mapping[str, PolicyFactory] = {
     "xds_cluster_impl_experimental": ClusterImpl,
     "priority_experimental": Priority,
     "weighted_target_experimental": WeightedTarget,
+    "random_subsetting_experimental": RandomSubsetting,
     "round_robin": RoundRobin,
     "pick_first": PickFirst,
     "ring_hash_experimental": RingHash,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import leaf_policy as leaf
-from . import protos
+from . import newer_protos, protos
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
 from .problems import Problems
@@ -27,6 +27,14 @@ _MOST_NESTED = 16
 class WrrLocality(LbPolicyConfig):
     """Localities by weight, `child` within each."""
 
+    child: LbPolicyConfig
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSubsetting(LbPolicyConfig):
+    """So many endpoints, chosen at random by each client, and `child` among those (A68)."""
+
+    subset_size: int
     child: LbPolicyConfig
 
 
@@ -86,6 +94,21 @@ def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
     return WrrLocality(child) if child is not None else None
 
 
+def _random_subsetting(config: Extension, nesting: Nesting) -> RandomSubsetting | None:
+    message = config.parse(newer_protos.RandomSubsetting)
+    if message is None:
+        config.problems.add("can't decode RandomSubsetting LB policy config")
+        return None
+    if not message.subset_size.value:
+        config.problems.at("subset_size").add("must be greater than 0")
+    at = config.problems.at("child_policy")
+    if not message.HasField("child_policy"):
+        at.add("field not present")
+        return None
+    child = nesting.child(message.child_policy, at)
+    return RandomSubsetting(message.subset_size.value, child) if child is not None else None
+
+
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
     {
         protos.type_name(protos.RoundRobin): _leaf(leaf.round_robin),
@@ -94,5 +117,6 @@ LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
         protos.type_name(protos.LeastRequest): _leaf(leaf.least_request),
         protos.type_name(protos.ClientSideWeightedRoundRobin): _leaf(leaf.client_side_weighted_round_robin),
         protos.type_name(protos.WrrLocality): _wrr_locality,
+        protos.type_name(newer_protos.RandomSubsetting): _random_subsetting,
     }
 )
