@@ -1,5 +1,6 @@
 """The stateful session filter by values: a request's metadata in, override and Set-Cookie out."""
 
+import base64
 import math
 
 import pytest
@@ -91,3 +92,90 @@ async def test_garbage_counts_as_no_cookie():
 
 async def test_a_host_that_is_in_no_table_is_not_set():
     assert await start(call(), actual="") == (("x", "1"),)
+
+
+class TestEnvoysExpiry:
+    """The wall clock is asked on every RPC, whatever was read before."""
+
+    EXPIRES = 1_000
+
+    async def addresses(self, filter_):
+        said = b"\x0a\x09" + b"1.1.1.1:1" + b"\x10\xe8\x07"
+        args = call(base64.b64encode(said).decode())
+        await filter_.start(args)
+        return args.override.addresses
+
+    async def test_it_counts_until_then_and_not_after(self):
+        now = self.EXPIRES
+        filter_ = StatefulSession(CookieConfig("s"), epoch=lambda: now)
+        assert await self.addresses(filter_) == ("1.1.1.1:1",)
+        now += 1
+        assert await self.addresses(filter_) == ()
+
+    async def test_an_expired_one_is_not_a_bad_one(self, caplog):
+        await self.addresses(StatefulSession(CookieConfig("s"), epoch=lambda: self.EXPIRES + 1))
+        assert caplog.records == []
+
+
+class TestBadTexts:
+    async def read(self, filter_, text):
+        await filter_.start(call(text))
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "localhost:1",
+            "1.1.1.1",
+            ":1",
+            "1.1.1.1:",
+            "1.1.1.1:x",
+            "1.1.1.1:65536",
+            "[::1:1",
+            "::1:1",
+            "[1.1.1.1]:1",
+            "",
+        ],
+    )
+    async def test_it_is_logged_once_by_each_filter(self, caplog, address):
+        for _ in range(2):
+            filter_ = StatefulSession(CookieConfig("s"))
+            await self.read(filter_, encode(address, "a"))
+            await self.read(filter_, encode(address, "a"))
+        assert [record.name for record in caplog.records] == ["trxds.affinity"] * 2
+        assert f"cookie 's' holds no list of ip:port: {address!r}" in caplog.text
+
+    @pytest.mark.parametrize("address", ["1.1.1.1:1", "[::1]:1", "[::ffff:1.2.3.4]:80", "1.1.1.1:1,[::1]:65535"])
+    async def test_a_list_of_addresses_is_not(self, caplog, address):
+        await self.read(StatefulSession(CookieConfig("s")), encode(address, "a"))
+        assert caplog.records == []
+
+    async def test_what_is_remembered_has_a_bound(self):
+        filter_ = StatefulSession(CookieConfig("s"))
+        for number in range(2_000):
+            await self.read(filter_, encode(f"1.1.1.1:{number}", "a"))
+        assert len(filter_._known) <= 256
+
+
+class TestTwoInOneChain:
+    async def start(self, metadata, actual="3.3.3.3:3"):
+        args = call()
+        args.metadata = Metadata(metadata)
+        responds = [await StatefulSession(CookieConfig(name), name == "one").start(args) for name in ("one", "two")]
+        args.override.actual = actual
+        headers = Metadata()
+        for respond in responds:
+            headers = respond(headers)
+        return args.override, headers
+
+    async def test_the_later_ones_cookie_counts_and_its_strictness_with_it(self):
+        both = f"one={encode('1.1.1.1:1', 'a')}; two={encode('2.2.2.2:2', 'a')}"
+        override, _ = await self.start([("cookie", both)])
+        assert (override.addresses, override.strict) == (("2.2.2.2:2",), False)
+
+    async def test_without_one_of_its_own_the_earlier_ones_does(self):
+        override, _ = await self.start([("cookie", f"one={encode('1.1.1.1:1', 'a')}")])
+        assert (override.addresses, override.strict) == (("1.1.1.1:1",), True)
+
+    async def test_each_sets_its_own_where_it_does_not_say_so_already(self):
+        _, headers = await self.start([("cookie", f"one={encode('3.3.3.3:3', 'a')}")])
+        assert [value.partition("=")[0] for _, value in headers] == ["two"]

@@ -1,5 +1,6 @@
 """xds_override_host by values: the rows of SPEC §3.7, with a child that takes turns over what is READY."""
 
+from dataclasses import replace
 from itertools import count
 from random import Random
 
@@ -8,7 +9,8 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
 from trxds.affinity.override_host import OverrideHost
 from trxds.config.policies import OverrideHostConfig, RoundRobinConfig
-from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, failing
+from trxds.ground.status import unavailable
+from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, failing
 from trxds.lb.policy import Inputs, Report, Surroundings
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
@@ -79,10 +81,13 @@ class Story:
 
     # -- RPCs
 
+    def result(self, override):
+        return self.decision.picker.pick(PickArgs("/s/m", override=override, now=self.now))
+
     def pick(self, *cookie):
         """With a session filter and those addresses in the cookie: the host, and the list for the next cookie."""
         override = Override(cookie)
-        result = self.decision.picker.pick(PickArgs("/s/m", override=override, now=self.now))
+        result = self.result(override)
         return QUEUED if result is QUEUE else (result.host.address, override.actual)
 
     def hosts(self, *cookie, times=6):
@@ -369,3 +374,34 @@ def test_the_state_is_the_childs():
     for name in "abc":
         story.becomes(name, FAILURE)
     assert story.decision.state is FAILURE
+
+
+class TestStrict:
+    """A strict session's host or none (Envoy's)."""
+
+    def test_a_host_that_cannot_be_used_is_not_replaced(self):
+        story = Story(*three())
+        story.becomes("b", FAILURE)
+        result = story.result(Override(("b", "gone"), strict=True))
+        assert isinstance(result, Fail)
+        assert result.status == unavailable("none of the session's hosts can be used: b, gone")
+
+    def test_one_that_may_come_up_is_waited_for(self):
+        story = Story(*three())
+        story.becomes("b", CONNECTING)
+        assert story.result(Override(("b",), strict=True)) is QUEUE
+
+    def test_without_a_cookie_the_child_picks(self):
+        assert isinstance(Story(*three()).result(Override(strict=True)), Complete)
+
+
+def test_of_a_further_attempt_nothing_is_left_of_the_attempt_before():
+    story = Story(endpoint("a"))
+    override = Override()
+    story.result(override)
+    assert override.actual == "a"
+    story.update(endpoint("b"))
+    story.config = replace(story.config, endpoints=())
+    story.step()
+    story.result(override)
+    assert override.actual == ""

@@ -132,3 +132,23 @@ async def test_hosts_of_all_priorities_are_judged_together(autojump_clock):
         assert await met(channel) == {""}
         await trio.sleep(10)
         assert await met(channel) == {far}, "with its only host ejected the first priority has failed"
+
+
+async def test_a_host_that_never_answers_is_ejected_by_the_deadlines_of_its_rpcs(autojump_clock):
+    async def hang(call):
+        await trio.sleep_forever()
+
+    async with Mesh.run(3) as mesh, mesh.channel() as channel:
+        mesh.plane.put(cluster("cart"))
+        silent, *others = mesh.hosts
+        mesh.servers[silent].handlers[METHOD] = hang
+        late = 0
+        for _ in range(30):
+            try:
+                await ask(channel, timeout=0.1)
+            except RpcError as error:
+                assert error.status.code is StatusCode.DEADLINE_EXCEEDED
+                late += 1
+        assert late >= 3
+        await trio.sleep(11)
+        assert await met(channel) == set(others)
