@@ -10,7 +10,10 @@ import trio
 from rich.console import Console
 
 import trxds
+from trxds.ground.status import BootstrapError
+from trxds.wire.connect import TcpNetwork
 
+from .check import check_file, check_servers
 from .demo.run import run_demo
 from .demo.screen import show_verdict, watching
 from .plane import serve_file
@@ -53,3 +56,29 @@ def plane(file: Path, port: int) -> None:
     except* KeyboardInterrupt:
         click.echo("stopped")
     sys.exit(0 if good else 1)
+
+
+@main.command()
+@click.argument("bootstrap", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--connect", is_flag=True, help="Also ask its servers, and say what they answer.")
+@click.option("--target", metavar="xds:///NAME", help="With --connect: ask for the Listener of this target.")
+@click.option("--within", default=5.0, show_default=True, help="Seconds that a server has for its answer.")
+def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> None:
+    """Say what is wrong or unusual in the file BOOTSTRAP, line by line.
+
+    Exits 1 if anything is wrong: an error in the file, or a server that gives no good answer.
+    """
+    report = check_file(bootstrap)
+    for finding in report.findings:
+        click.echo(f"{bootstrap}:{finding}")
+    click.echo(f"{bootstrap}: {report}")
+    if report.bootstrap is None:
+        sys.exit(1)
+    if connect:
+        try:
+            answers = trio.run(check_servers, report.bootstrap, TcpNetwork(), target, within)
+        except (ValueError, BootstrapError) as error:
+            raise click.BadParameter(str(error), param_hint="--target") from error
+        for uri, answer in answers.items():
+            click.echo(f"{uri}: {'' if answer.good else 'error: '}{answer.text}")
+        sys.exit(0 if all(answer.good for answer in answers.values()) else 1)

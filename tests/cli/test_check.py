@@ -1,0 +1,245 @@
+"""`trxds check`: each finding has its line, errors make the exit status, and `--connect` tells what a server says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from click.testing import CliRunner, Result
+
+from trxds.ads.bootstrap import parse
+from trxds.cli.check import check, check_servers
+from trxds.cli.json_lines import JsonLines
+from trxds.cli.main import main
+from trxds.testing import ManagementServer, MemoryNetwork, resources
+
+LOCAL = {"server_uri": "127.0.0.1:18000", "channel_creds": [{"type": "insecure"}]}
+GOOD = {"xds_servers": [LOCAL], "node": {"id": "web-1"}}
+
+
+def findings(document: Any) -> list[str]:
+    return [str(finding) for finding in check(json.dumps(document, indent=1)).findings]
+
+
+def server(**changes: Any) -> dict[str, Any]:
+    return {**GOOD, "xds_servers": [{**LOCAL, **changes}]}
+
+
+def run(path: Path, text: str, *options: str) -> Result:
+    path.write_text(text, "utf-8")
+    return CliRunner().invoke(main, ["check", str(path), *options])
+
+
+# -- lines
+
+
+def test_each_value_has_the_line_of_its_name() -> None:
+    lines = JsonLines('\n{"a": {\n"b":\n [1,\n 2, [],\n {}]}\n, "c{\\"": "]"}')
+    places: list[tuple[str | int, ...]] = [
+        (),
+        ("a",),
+        ("a", "b"),
+        ("a", "b", 0),
+        ("a", "b", 1),
+        ("a", "b", 3),
+        ('c{"',),
+    ]
+    assert [lines.of(place) for place in places] == [2, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_is_not_there_has_the_line_of_what_would_hold_it() -> None:
+    lines = JsonLines('{\n"a": [\n{}\n]}')
+    assert lines.of(("a", 0, "missing", "further")) == 3
+
+
+def test_a_member_that_stands_twice_is_known() -> None:
+    assert JsonLines('{"a": 1, "b": {"a": 2, "a": 3}}').repeated == [("b", "a")]
+
+
+# -- findings
+
+
+def test_a_good_bootstrap_has_no_findings() -> None:
+    assert findings(GOOD) == []
+
+
+def test_every_field_of_grpc_is_known() -> None:
+    document = {
+        **server(call_creds=[], server_features=["xds_v3", "trusted_xds_server"]),
+        "node": {
+            "id": "a",
+            "cluster": "b",
+            "locality": {"region": "c", "zone": "d", "sub_zone": "e"},
+            "metadata": {"f": 1},
+        },
+        "certificate_providers": {},
+        "authorities": {"fleet": {"xds_servers": [LOCAL], "fallback_on_reachability_only": True}},
+        "client_default_listener_resource_name_template": "xdstp://fleet/envoy.config.listener.v3.Listener/%s",
+        "server_listener_resource_name_template": "grpc/server/%s",
+        "allowed_grpc_services": {},
+    }
+    assert findings(document) == []
+
+
+def test_errors_and_warnings_come_by_line(tmp_path: Path) -> None:
+    text = """\
+{
+  "xds_servers": [
+    {"server_uri": "10.0.0.5", "channel_creds": [{"type": "insecure"}],
+     "server_feature": []},
+    {"channel_creds": [{"type": "alts"}]}
+  ],
+  "node": {},
+  "node": {"id": 7}
+}
+"""
+    path = tmp_path / "b.json"
+    result = run(path, text)
+    assert result.exit_code == 1
+    assert [line.removeprefix(str(path)) for line in result.output.splitlines()] == [
+        ":3: warning: xds_servers[0].channel_creds[0]: "
+        "is 'insecure': what the control plane says comes as plain text from another machine",
+        ":4: warning: xds_servers[0].server_feature: is not known, and has no effect; did you mean 'server_features'?",
+        ":5: error: xds_servers[1].channel_creds: none of 'alts' is supported; add one of insecure",
+        ":5: error: xds_servers[1].server_uri: is missing; write the control plane's host:port",
+        ":8: error: node.id: is a number; write a string",
+        ":8: warning: 'node' stands twice here; this one counts",
+        ": 3 errors, 3 warnings",
+    ]
+
+
+def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    result = run(path, json.dumps({**GOOD, "nodes": {}}))
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, f"{path}: 0 errors, 1 warning")
+
+
+def test_broken_json_is_one_error_at_its_line(tmp_path: Path) -> None:
+    result = run(tmp_path / "b.json", '{"node":\n  oops}')
+    assert result.exit_code == 1
+    assert ":2: error: no valid JSON: Expecting value (column 3)" in result.output
+
+
+def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    path.write_bytes(b"\xff\xfe")
+    result = CliRunner().invoke(main, ["check", str(path)])
+    assert result.exit_code == 1 and ":1: error: not UTF-8 text" in result.output
+
+
+@pytest.mark.parametrize("uri", ["localhost:1", "127.0.0.1:1", "[::1]:1", "unix:/run/ads.sock", "dns:///localhost:1"])
+def test_plain_text_within_this_machine_is_usual(uri: str) -> None:
+    assert findings(server(server_uri=uri)) == []
+
+
+@pytest.mark.parametrize("uri", ["10.0.0.5:1", "plane.example:1", "[2001:db8::1]:1"])
+def test_plain_text_from_another_machine_is_not(uri: str) -> None:
+    (finding,) = findings(server(server_uri=uri))
+    assert "plain text from another machine" in finding
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({**GOOD, "node": {"locality": {"sub_zoen": "a"}, "id": "a"}}, "node.locality.sub_zoen: is not known"),
+        ({**GOOD, "node": {}}, "node.id: is empty"),
+        (
+            server(server_features=["xds_v4"]),
+            "server_features[0]: is 'xds_v4', which no client knows; did you mean 'xds_v3'?",
+        ),
+        ({**GOOD, "xds_servers": [LOCAL, LOCAL]}, "xds_servers[1].server_uri: is '127.0.0.1:18000' as before"),
+        ({**GOOD, "client_default_listener_resource_name_template": "shop"}, "every target asks for the same Listener"),
+        (
+            {**GOOD, "client_default_listener_resource_name_template": "xdstp://fleet/%s"},
+            "names the authority 'fleet', which is not in authorities; every target will fail",
+        ),
+        ({**GOOD, "authorities": {"a": {"xds_server": []}}}, "authorities['a'].xds_server: is not known"),
+    ],
+)
+def test_what_is_hardly_meant_is_a_warning(document: Any, expected: str) -> None:
+    (finding,) = findings(document)
+    assert "warning: " in finding and expected in finding
+
+
+# -- what servers answer
+
+
+async def answers(network: MemoryNetwork, target: str | None = None) -> list[tuple[bool, str]]:
+    bootstrap = parse({**GOOD, "xds_servers": [{**LOCAL, "server_uri": "plane:1"}]})
+    return [(answer.good, answer.text) for answer in (await check_servers(bootstrap, network, target, 5)).values()]
+
+
+async def test_a_server_tells_the_listeners_it_has(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(resources.listener("shop", routes="r"), resources.listener("depot", routes="r"))
+    async with plane.serve("plane:1", network):
+        assert await answers(network) == [(True, "answers with 2 Listeners: depot, shop")]
+        assert plane.requests[0].node.id == "web-1"
+
+
+async def test_a_targets_listener_is_there_or_not(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(resources.listener("shop", routes="r"))
+    async with plane.serve("plane:1", network):
+        assert await answers(network, "xds:///shop") == [(True, "answers with 1 Listener: shop")]
+        assert await answers(network, "xds:///cart") == [(False, 'answers with no Listeners; "cart" is not there')]
+
+
+async def test_a_listener_that_would_be_refused_is_told(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    bad = resources.listener("shop", routes="r")
+    bad["api_listener"]["api_listener"]["http_filters"] = []
+    plane.put(bad)
+    async with plane.serve("plane:1", network):
+        ((good, text),) = await answers(network)
+    assert not good and text.startswith("answers with 1 Listener: shop; resource index 0: shop: INVALID_ARGUMENT:")
+
+
+async def test_nobody_there_is_an_error(autojump_clock: Any) -> None:
+    assert await answers(MemoryNetwork()) == [(False, "no connection: [Errno 111] Connection refused")]
+
+
+async def test_a_server_that_cannot_be_reached_in_time_is_an_error(autojump_clock: Any) -> None:
+    network = MemoryNetwork()
+    network.black_hole("plane:1")
+    assert await answers(network) == [(False, "no connection within 5 s")]
+
+
+async def test_a_server_that_says_nothing_is_an_error(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.withhold("LDS")
+    async with plane.serve("plane:1", network):
+        assert await answers(network) == [(False, "connected, but no answer within 5 s")]
+
+
+async def test_a_target_of_an_authority_asks_that_authoritys_server(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    document = {**GOOD, "authorities": {"fleet": {"xds_servers": [{**LOCAL, "server_uri": "fleet:1"}]}}}
+    async with plane.serve("fleet:1", network):
+        found = await check_servers(parse(document), network, "xds://fleet/shop", 5)
+    assert list(found) == ["fleet:1"]
+    assert plane.requests[0].names == ("xdstp://fleet/envoy.config.listener.v3.Listener/shop",)
+
+
+def test_the_command_says_what_it_was_told_over_tcp(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+
+    async def in_a_thread() -> Result:
+        plane = ManagementServer()
+        plane.put(resources.listener("shop", routes="r"))
+        async with plane.serve() as address:
+            text = json.dumps(server(server_uri=address))
+            return await trio.to_thread.run_sync(lambda: run(path, text, "--connect"))
+
+    result = trio.run(in_a_thread)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0] == f"{path}: 0 errors, 0 warnings"
+    assert result.output.endswith(": answers with 1 Listener: shop\n")
+
+
+def test_a_target_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    result = run(tmp_path / "b.json", json.dumps(GOOD), "--connect", "--target", "shop")
+    assert result.exit_code == 2 and "write xds:///NAME" in result.output

@@ -1,0 +1,105 @@
+"""`trxds check`: what is wrong with a bootstrap or unusual in it, line by line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import trio
+
+from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
+from trxds.ads.names import authority_of, parse_target
+from trxds.ads.place import Problem
+from trxds.wire.connect import Network
+
+from .ask import Answer, ask
+from .json_lines import JsonLines
+from .unusual import unusual
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """`line` counts from 1; `path` is the field, empty for the whole document."""
+
+    line: int
+    weight: Literal["error", "warning"]
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (f"{self.line}", self.weight, self.path, self.text)))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`findings` by line; with errors there is no `bootstrap`."""
+
+    findings: tuple[Finding, ...] = ()
+    bootstrap: Bootstrap | None = field(default=None, compare=False)
+
+    def count(self, weight: str) -> int:
+        return sum(finding.weight == weight for finding in self.findings)
+
+    def __str__(self) -> str:
+        return f"{_plural(self.count('error'), 'error')}, {_plural(self.count('warning'), 'warning')}"
+
+
+def check(text: str) -> Report:
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        return Report((Finding(error.lineno, "error", "", f"no valid JSON: {error.msg} (column {error.colno})"),))
+    lines = JsonLines(text)
+    bootstrap, errors = examine(document)
+    told = {problem.steps for problem in errors}
+    remarks = [problem for problem in unusual(document) if problem.steps not in told]
+    findings = [
+        *_findings(lines, "error", errors),
+        *_findings(lines, "warning", remarks),
+        *(
+            Finding(lines.of(steps), "warning", "", f"{steps[-1]!r} stands twice here; this one counts")
+            for steps in lines.repeated
+        ),
+    ]
+    return Report(tuple(sorted(findings)), None if errors else bootstrap)
+
+
+def check_file(path: Path) -> Report:
+    try:
+        return check(path.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        return Report((Finding(1, "error", "", f"not UTF-8 text ({error})"),))
+
+
+async def check_servers(bootstrap: Bootstrap, network: Network, target: str | None, within: float) -> dict[str, Answer]:
+    """What each server of the bootstrap answers, by its URI, in the bootstrap's order."""
+    listener = parse_target(target, bootstrap).listener if target else ""
+    answers = {server.uri: Answer(False, "not asked") for server in _servers(bootstrap, listener)}
+
+    async def note(server: ServerConfig) -> None:
+        answers[server.uri] = await ask(server, bootstrap.node, network, listener, within)
+
+    async with trio.open_nursery() as nursery:
+        for server in _servers(bootstrap, listener):
+            nursery.start_soon(note, server, name=f"check {server.uri}")
+    return answers
+
+
+def _servers(bootstrap: Bootstrap, listener: str) -> Iterable[ServerConfig]:
+    """Those of the listener's authority; all there are, if none is asked for."""
+    if not listener:
+        return chain(bootstrap.servers, *(authority.servers for authority in bootstrap.authorities.values()))
+    authority = bootstrap.authorities.get(authority_of(listener))
+    return (authority and authority.servers) or bootstrap.servers
+
+
+def _findings(lines: JsonLines, weight: Literal["error", "warning"], problems: Iterable[Problem]) -> Iterable[Finding]:
+    return (Finding(lines.of(problem.steps), weight, problem.path, problem.text) for problem in problems)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,119 @@
+"""What a bootstrap may say, but hardly means.
+
+gRPC leaves alone what it does not know, so a field with a slip of the pen is no error: it is
+a field that silently has no effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Collection
+from typing import Any
+
+from trxds.ads.bootstrap import dial_address
+from trxds.ads.names import authority_of
+from trxds.ads.place import Place, Problem
+
+_SERVER_LIST = "xds_servers"
+_DEFAULT_TEMPLATE = "client_default_listener_resource_name_template"
+_TEMPLATE = "client_listener_resource_name_template"
+_TOP = (
+    _SERVER_LIST,
+    "node",
+    "certificate_providers",
+    "authorities",
+    _DEFAULT_TEMPLATE,
+    "server_listener_resource_name_template",
+    "allowed_grpc_services",
+)
+_SERVER = ("server_uri", "channel_creds", "call_creds", "server_features")
+_NODE = ("id", "cluster", "locality", "metadata")
+_AUTHORITY = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
+_FEATURES = (
+    "xds_v3",
+    "ignore_resource_deletion",
+    "trusted_xds_server",
+    "fail_on_data_errors",
+    "resource_timer_is_transient_error",
+)
+
+
+def unusual(document: Any) -> list[Problem]:
+    """In the order of the document's fields. What is no object or no list where it should be is left to errors."""
+    found: list[Problem] = []
+    top = Place(document, found)
+    _strangers(top, _TOP)
+    _servers(top.member(_SERVER_LIST))
+    _node(top.member("node"))
+    _template(top.member(_DEFAULT_TEMPLATE), top.member("authorities").object())
+    for authority in top.member("authorities").members().values():
+        _strangers(authority, _AUTHORITY)
+        _template(authority.member(_TEMPLATE), top.member("authorities").object())
+        _servers(authority.member(_SERVER_LIST))
+    return found
+
+
+def _strangers(place: Place, known: Collection[str]) -> None:
+    for name in place.object():
+        if name not in known:
+            place.member(name).wrong(f"is not known, and has no effect{_meant(name, known)}")
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _servers(place: Place) -> None:
+    seen: set[str] = set()
+    for server in place.items():
+        _strangers(server, _SERVER)
+        _features(server.member("server_features"))
+        uri = server.member("server_uri")
+        if uri.text() in seen:
+            uri.wrong(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
+        seen.add(uri.text())
+        _plain_text(server)
+
+
+def _features(place: Place) -> None:
+    for feature in place.items():
+        if feature.text() not in ("", *_FEATURES):
+            feature.wrong(f"is {feature.text()!r}, which no client knows{_meant(feature.text(), _FEATURES)}")
+
+
+def _plain_text(server: Place) -> None:
+    credentials = server.member("channel_creds").items()
+    uri = server.member("server_uri").text()
+    if credentials and credentials[0].member("type").value == "insecure" and not _is_local(uri):
+        credentials[0].wrong("is 'insecure': what the control plane says comes as plain text from another machine")
+
+
+def _is_local(uri: str) -> bool:
+    try:
+        host = dial_address(uri).rpartition(":")[0].strip("[]")
+    except ValueError:
+        return True  # an error, told elsewhere
+    if host in {"unix", "localhost"} or uri.startswith("unix:"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _node(place: Place) -> None:
+    _strangers(place, _NODE)
+    _strangers(place.member("locality"), ("region", "zone", "sub_zone"))
+    if not place.member("id").text() and place.member("id").value in (None, ""):
+        place.member("id").wrong("is empty; control planes tell their clients apart by it, so write one")
+
+
+def _template(place: Place, authorities: Collection[str]) -> None:
+    template = place.text("%s")
+    if "%s" not in template:
+        place.wrong(f"is {template!r} without %s: every target asks for the same Listener")
+    authority = authority_of(template)
+    if authority and authority not in authorities:
+        place.wrong(f"names the authority {authority!r}, which is not in authorities; every target will fail")
