@@ -158,8 +158,12 @@ def _is_ipv6(address: str) -> bool:
 
 def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
     """What says so when all of them have failed."""
+    return failing(last_error(endpoints))
+
+
+def last_error(endpoints: Iterable[EndpointState]) -> Status:
     errors = [endpoint.error.message for endpoint in endpoints if endpoint.error]
-    return failing(unavailable(f"no host can be reached; the last error: {errors[-1] if errors else 'none'}"))
+    return unavailable(f"no host can be reached; the last error: {errors[-1] if errors else 'none'}")
 
 
 def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: float) -> float:

@@ -13,6 +13,7 @@ from random import Random
 from trxds.config.policies import LeastRequestConfig
 
 from .endpoints import EndpointState
+from .explain import Said
 from .limits import InFlight
 from .petiole import ConnectedEndpoints, Key, key_of
 from .pick import Complete, PickArgs, Picker, PickResult
@@ -30,6 +31,15 @@ class LeastRequest:
         if inputs.config is not self._config:
             self._take_over(inputs.config)
         return self._endpoints.decide(inputs, now)
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        return self._endpoints.explain(inputs, self._least)
+
+    def _least(self, ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
+        assert self._config is not None
+        drawn = self._random.choices(tuple(ready), k=self._config.choice_count)
+        counts = ", ".join(f"{ready[key].host.address} with {self._counts[key].rpcs}" for key in drawn)
+        return min(drawn, key=lambda key: self._counts[key].rpcs), f"the fewest RPCs in flight of those drawn: {counts}"
 
     def _take_over(self, config: LeastRequestConfig) -> None:
         old, self._config = self._counts, config

@@ -16,6 +16,7 @@ from trxds.config.policies import OutlierDetectionConfig
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
+from .explain import Said
 from .outliers import Record, by_failure_percentage, by_success_rate
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
@@ -47,6 +48,12 @@ class OutlierDetection:
             wake_at=wake_at,
             ejected=self._ejected,
         )
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        if inputs.config.rules is None:
+            return Said("no rules", "what is below it", "it ejects nobody", _CHILD)
+        saw = f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
+        return Said(saw, "what is below it", "it only counts; the leaves leave out who is ejected", _CHILD)
 
     def _go_on(self, rules: EjectionRules | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
         """Whatever is due by now; returns when the next sweep is."""

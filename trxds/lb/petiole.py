@@ -7,13 +7,14 @@ among endpoints and leave the addresses of each one to pick_first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.ground.status import Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
-from .endpoints import EndpointState, soonest, unreachable
+from .endpoints import EndpointState, last_error, soonest, unreachable
+from .explain import Said, counted, to_fail, to_host, to_wait
 from .pick import QUEUEING, Picker, failing
 from .policy import Decision, Inputs
 from .state import aggregate
@@ -34,8 +35,7 @@ class ConnectedEndpoints:
             self._take_over(inputs.config.endpoints)
         states = self._states.values()
         if not states:
-            status = unavailable(inputs.config.note or "empty address list")
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.config)))
         state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected) for endpoint in states])
         return Decision(
             state,
@@ -44,6 +44,19 @@ class ConnectedEndpoints:
             connect=tuple(address for endpoint in states for address in endpoint.connect),
             wake_at=soonest(states, inputs.hosts, now),
         )
+
+    def explain(self, inputs: Inputs, which: Callable[[Mapping[Key, EndpointState]], tuple[Key, str]]) -> Said:
+        """`which` tells the one that a pick would come to, of those that are READY, and why."""
+        saw = counted(endpoint.state for endpoint in self._states.values())
+        if not self._states:
+            return to_fail(saw, without_endpoints(inputs.config), "there is none to choose")
+        match aggregate(endpoint.state for endpoint in self._states.values()):
+            case Connectivity.READY:
+                key, why = which({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
+                return to_host(saw, self._states[key].host, why)
+            case Connectivity.CONNECTING:
+                return to_wait(saw, "an endpoint to connect", "none is READY, and some may come to be")
+        return to_fail(saw, last_error(self._states.values()), "all have failed")
 
     def _take_over(self, endpoints: tuple[Endpoint, ...]) -> None:
         old, self._states, self._configured = self._states, {}, endpoints
@@ -58,6 +71,11 @@ class ConnectedEndpoints:
         if state is Connectivity.CONNECTING:
             return QUEUEING
         return unreachable(self._states.values())
+
+
+def without_endpoints(config: Any) -> Status:
+    """What a leaf that has none tells its RPCs."""
+    return unavailable(config.note or "empty address list")
 
 
 def key_of(endpoint: Endpoint) -> Key:

@@ -11,10 +11,11 @@ from random import Random
 
 from trxds.config.policies import PickFirstConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
 from trxds.resources.endpoint import Endpoint
 
-from .endpoints import EndpointState, unreachable
+from .endpoints import EndpointState, last_error, unreachable
+from .explain import Said, to_fail, to_host, to_wait
+from .petiole import without_endpoints
 from .pick import QUEUE, QUEUEING, Always, Complete, PickArgs, Picker, PickResult, failing
 from .policy import Decision, Inputs, Surroundings
 
@@ -32,8 +33,7 @@ class PickFirst:
         if inputs.config is not self._config:
             self._take_over(inputs.config)
         if self._state is None:
-            status = unavailable(inputs.config.note or "empty address list")
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.config)))
         if inputs.wishes:
             self._state.wake()
         # Ejections are for policies with more than one host to choose from (A61).
@@ -45,6 +45,20 @@ class PickFirst:
             connect=self._state.connect,
             wake_at=self._state.wake_at(inputs.hosts, now),
         )
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        endpoint = self._state
+        if endpoint is None:
+            return to_fail("no addresses", without_endpoints(inputs.config), "there is none to choose")
+        saw = f"{len(endpoint.addresses)} addresses, {endpoint.state.name}"
+        if endpoint.ready is not None:
+            return to_host(saw, endpoint.ready, "it is the one that is connected")
+        match endpoint.state:
+            case Connectivity.IDLE:
+                return to_wait(saw, f"{endpoint.addresses[0]} to connect", "an RPC has it connect, the first one first")
+            case Connectivity.TRANSIENT_FAILURE:
+                return to_fail(saw, last_error((endpoint,)), "all have failed")
+        return to_wait(saw, "the first address that connects", "none has yet")
 
     def _take_over(self, config: PickFirstConfig) -> None:
         self._config = config

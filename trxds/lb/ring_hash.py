@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from trxds.config.policies import RingHashConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
 from trxds.resources.endpoint import Endpoint
 
-from .endpoints import EndpointState, soonest, unreachable
-from .petiole import Key, key_of
+from .endpoints import EndpointState, last_error, soonest, unreachable
+from .explain import Said, counted, to_fail, to_host, to_wait
+from .petiole import Key, key_of, without_endpoints
 from .pick import QUEUE, Complete, PickArgs, PickResult, failing
 from .policy import Decision, Inputs, Surroundings
 from .ring import Ring, build_ring
@@ -44,7 +44,7 @@ class RingHash:
         if inputs.config is not self._config:
             self._take_over(inputs.config)
         if not self._endpoints:
-            return Decision(FAILURE, failing(unavailable(inputs.config.note or "empty address list")))
+            return Decision(FAILURE, failing(without_endpoints(inputs.config)))
         for key in self._endpoints.keys() & inputs.wishes:
             self._wake(key)
         self._look(inputs, now)
@@ -58,6 +58,27 @@ class RingHash:
             connect=tuple(address for each in self._awake.values() for address in each.connect),
             wake_at=soonest(self._awake.values(), inputs.hosts, now),
         )
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        states = [self._awake[key].state if key in self._awake else IDLE for key in self._keys]
+        if not states:
+            return to_fail("no endpoints", without_endpoints(inputs.config), "there is none to choose")
+        drawn = call.hash is None
+        hashed = self._surroundings.random.getrandbits(64) if call.hash is None else call.hash
+        saw = f"{counted(states)}; hash {hashed:#018x}{', drawn because no hash policy yields one' if drawn else ''}"
+        passed: set[Key] = set()
+        for key in (self._keys[owner] for owner in self._ring.around(hashed)):
+            endpoint = self._awake.get(key)
+            if endpoint is not None and endpoint.state is FAILURE:
+                passed.add(key)
+                continue
+            why = f"its entry is the next on the ring{f', after {len(passed)} endpoints that failed' if passed else ''}"
+            if endpoint is not None and endpoint.ready is not None:
+                return to_host(saw, endpoint.ready, why)
+            address = self._endpoints[key].addresses[0]
+            return to_wait(saw, f"{address} to connect", why, address)
+        owner = self._awake[self._keys[self._ring.owner(hashed)]]
+        return to_fail(saw, last_error((owner,)), "all have failed; the error is the hash's own endpoint's")
 
     def _take_over(self, config: RingHashConfig) -> None:
         self._config = config

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from .endpoints import EndpointState
+from .explain import Said
 from .petiole import ConnectedEndpoints, Key
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
@@ -21,6 +22,15 @@ class RoundRobin:
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         return self._endpoints.decide(inputs, now)
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        return self._endpoints.explain(inputs, self._next)
+
+    def _next(self, ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
+        turn = next(self._turn)
+        for _ in range(len(ready) - 1):
+            next(self._turn)  # a whole round: it remains the same one's turn
+        return tuple(ready)[turn % len(ready)], "it is its turn"
 
     def _rotation(self, ready: Mapping[Key, EndpointState]) -> Picker:
         keys = tuple(ready)

@@ -32,6 +32,13 @@ class Schedule:
         heapreplace(self._deadlines, (deadline + 1 / self._in_force[position], position))
         return position
 
+    def peek(self, now: float) -> tuple[int, float]:
+        """The same, with its weight, and the turn is not taken."""
+        if now >= self._due:
+            self._renew(now)
+        position = self._deadlines[0][1]
+        return position, self._in_force[position]
+
     def _renew(self, now: float) -> None:
         self._due = now + self._period
         weights = completed(self._weights(now))

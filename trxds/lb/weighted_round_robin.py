@@ -12,6 +12,7 @@ from trxds.config.policies import WeightedRoundRobinConfig
 from trxds.ground.connectivity import Connectivity
 
 from .endpoints import EndpointState
+from .explain import Said
 from .petiole import ConnectedEndpoints, Key, key_of
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
@@ -35,6 +36,14 @@ class WeightedRoundRobin:
         if decision.state is not Connectivity.READY:
             self._ready = ()
         return decision
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        def scheduled(ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
+            assert self._schedule is not None
+            position, weight = self._schedule.peek(call.now)
+            return tuple(ready)[position], f"it is its turn, with a weight of {weight:.3g}"
+
+        return self._endpoints.explain(inputs, scheduled)
 
     def _take_over(self, config: WeightedRoundRobinConfig) -> None:
         old, self._config, self._schedule = self._weights, config, None
