@@ -29,6 +29,7 @@ SHELLS = frozenset(
         "ground/channels.py",
         "ground/lifetime.py",
         "lb/edge.py",
+        "lb/load_reports.py",
         "lb/node.py",
         "wire/connect.py",
         "wire/connection.py",

@@ -178,3 +178,27 @@ class TestPolicy:
         decision = self.balanced()(a=FAILURE, b=FAILURE)
         assert decision.state is FAILURE
         assert decision.wake_at == math.inf
+
+
+class TestOutOfBand:
+    """The tasks that follow the hosts' reports."""
+
+    def decided(self):
+        policy = WeightedRoundRobin(surroundings())
+        config = WeightedRoundRobinConfig(endpoints("ab"), Rules(reporting_period=10.0))
+        return lambda its: policy.decide(Inputs(config, hosts=its), 0.0)
+
+    def test_one_follows_each_host_that_is_ready(self):
+        decision = self.decided()(hosts(a=READY, b=CONNECTING))
+        assert set(decision.tasks) == {"load reports of a"}
+
+    def test_a_task_is_the_same_as_long_as_its_host_is_ready(self):
+        decide = self.decided()
+        its = hosts(a=READY, b=READY)
+        assert decide(its).tasks == decide(its).tasks
+        its["a"].state = CONNECTING
+        assert set(decide(its).tasks) == {"load reports of b"}
+
+    def test_trailers_are_not_looked_at(self):
+        picker = self.decided()(hosts(a=READY, b=READY)).picker
+        assert picker.pick(PickArgs("/s/m")).trackers == ()

@@ -50,6 +50,14 @@ ACCEPTED = {
         ),
         ClientSideWeightedRoundRobin(2.0, 3.0, 4.0, 0.5),
     ),
+    "reports out of band": (
+        by_type(WEIGHTED, enable_oob_load_report=True),
+        ClientSideWeightedRoundRobin(reporting_period=10.0),
+    ),
+    "reports out of band, every second": (
+        by_type(WEIGHTED, enable_oob_load_report=True, oob_reporting_period="1s"),
+        ClientSideWeightedRoundRobin(reporting_period=1.0),
+    ),
     "weights at most ten times a second": (
         by_type(WEIGHTED, weight_update_period="0.001s"),
         ClientSideWeightedRoundRobin(update_period=0.1),

@@ -5,7 +5,9 @@ from collections import Counter
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, spread
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
+from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 
+from trxds import StatusCode
 from trxds.testing import resources as xds
 
 POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."
@@ -149,6 +151,66 @@ async def test_weighted_round_robin_goes_by_what_the_hosts_report(autojump_clock
             assert (await spread(channel, 20))[mesh.hosts[0]] == 10
             await trio.sleep(15)
             assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
+
+
+ORCA = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
+
+
+class TestReportsOutOfBand:
+    @staticmethod
+    def balance(mesh):
+        wrr = "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
+        balance(mesh, **by_type(wrr, enable_oob_load_report=True, oob_reporting_period="2s"))
+
+    async def test_hosts_are_weighed_by_what_they_say(self, autojump_clock):
+        asked = []
+
+        def reporting(utilization):
+            async def reply(call):
+                async for request in call:
+                    asked.append(OrcaLoadReportRequest.FromString(request).report_interval.seconds)
+                while True:
+                    await call.send(OrcaLoadReport(cpu_utilization=utilization, rps_fractional=9).SerializeToString())
+                    await trio.sleep(2)
+
+            return reply
+
+        async with Mesh.run(2) as mesh:
+            self.balance(mesh)
+            for address, utilization in zip(mesh.hosts, (0.9, 0.3), strict=True):
+                mesh.servers[address].handlers[ORCA] = reporting(utilization)
+            async with mesh.channel() as channel:
+                await ask(channel)
+                await trio.sleep(15)
+                assert asked == [2, 2]
+                assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
+
+    async def test_a_host_that_has_none_is_asked_once_a_connection(self, autojump_clock, caplog):
+        async def nothing(call):
+            call.abort(StatusCode.UNIMPLEMENTED, "no such service")
+
+        async with Mesh.run(1) as mesh:
+            self.balance(mesh)
+            server = mesh.servers[mesh.hosts[0]]
+            server.handlers[ORCA] = nothing
+            async with mesh.channel() as channel:
+                await ask(channel)
+                await trio.sleep(600)
+                assert [call.path for call in server.calls].count(ORCA) == 1
+        assert "sends no load reports" in caplog.text
+
+    async def test_a_stream_that_ends_is_begun_again(self, autojump_clock):
+        async def once(call):
+            await call.send(OrcaLoadReport().SerializeToString())
+
+        async with Mesh.run(1) as mesh:
+            self.balance(mesh)
+            server = mesh.servers[mesh.hosts[0]]
+            server.handlers[ORCA] = once
+            async with mesh.channel() as channel:
+                await ask(channel)
+                await trio.sleep(10)
+                assert [call.path for call in server.calls].count(ORCA) > 3
 
 
 async def test_least_request_leaves_a_busy_host_alone(autojump_clock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from trxds.ground.channels import Mailbox
@@ -22,6 +23,9 @@ class Host(Protocol):
 
     def request_connection(self) -> None:
         """Connect if IDLE, otherwise nothing. Plain."""
+
+    async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
+        """A call of a policy's own: `heard` gets each message. How it ended; None if the host is not READY."""
 
 
 class Lease(Protocol):

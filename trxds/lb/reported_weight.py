@@ -1,6 +1,6 @@
 """An endpoint's weight by what it reports of its load (A58): the more it serves for its utilization, the more it gets.
 
-Reports come in the trailers of RPCs (A51), so the weight is a tracker of them.
+Reports come in the trailers of RPCs, so the weight is a tracker of them, or out of band (A51).
 """
 
 from __future__ import annotations

@@ -1,23 +1,26 @@
-"""Turns by weight, and the weights are what the hosts' load reports make of them (A58).
-
-Out-of-band reports are not asked for; hosts that send them should send them with the responses too.
-"""
+"""Turns by weight, and the weights are what the hosts' load reports make of them (A58)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 from trxds.config.policies import WeightedRoundRobinConfig
 from trxds.ground.connectivity import Connectivity
 
 from .endpoints import EndpointState
 from .explain import Said
+from .load_reports import follow_load_reports
 from .petiole import ConnectedEndpoints, Key, key_of
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
+from .ports import Host
 from .reported_weight import ReportedWeight
 from .schedule import Schedule
+
+_Follower: TypeAlias = partial[Coroutine[Any, Any, None]]
 
 
 class WeightedRoundRobin:
@@ -28,14 +31,15 @@ class WeightedRoundRobin:
         self._weights: dict[Key, ReportedWeight] = {}
         self._ready: tuple[Key, ...] = ()
         self._schedule: Schedule | None = None  # of those that are ready; outlives pickers like they do
+        self._followers: dict[str, _Follower] = {}  # of those that are ready, by the name of the task
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         if inputs.config is not self._config:
             self._take_over(inputs.config)
         decision = self._endpoints.decide(inputs, now)
         if decision.state is not Connectivity.READY:
-            self._ready = ()
-        return decision
+            self._ready, self._followers = (), {}
+        return replace(decision, tasks=self._followers)
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         def scheduled(ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
@@ -46,22 +50,34 @@ class WeightedRoundRobin:
         return self._endpoints.explain(inputs, scheduled)
 
     def _take_over(self, config: WeightedRoundRobinConfig) -> None:
-        old, self._config, self._schedule = self._weights, config, None
+        old, self._config = self._weights, config
+        self._schedule, self._followers = None, {}
         self._weights = {k: old.get(k) or ReportedWeight(config.rules) for k in map(key_of, config.endpoints)}
         for weight in self._weights.values():
             weight.rules = config.rules
 
     def _turns(self, ready: Mapping[Key, EndpointState]) -> Picker:
         assert self._config is not None
+        rules = self._config.rules
         weights = tuple(self._weights[key] for key in ready)
         for key in ready.keys() - set(self._ready):
             self._weights[key].connected()
         if self._schedule is None or tuple(ready) != self._ready:
-            period = self._config.rules.update_period
-            self._schedule = Schedule(lambda now: [weight.at(now) for weight in weights], period, self._random)
+            self._schedule = Schedule(lambda now: [each.at(now) for each in weights], rules.update_period, self._random)
         self._ready = tuple(ready)
-        hosts = tuple(Complete(each.host, (weight,)) for each, weight in zip(ready.values(), weights, strict=True))
-        return Turns(hosts, self._schedule)
+        pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
+        if rules.reporting_period is None:
+            return Turns(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
+        self._followers = dict(self._follower(host, weight, rules.reporting_period) for host, weight in pairs)
+        return Turns(tuple(Complete(host) for host, _ in pairs), self._schedule)
+
+    def _follower(self, host: Host, weight: ReportedWeight, period: float) -> tuple[str, _Follower]:
+        """The task of that host, the same one for as long as it is READY."""
+        name = f"load reports of {host.address}"
+        task = self._followers.get(name)
+        if task is None or task.args[0] is not host:
+            task = partial(follow_load_reports, host, period, weight.take, self._random)
+        return name, task
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,15 @@ class ClientSideWeightedRoundRobin(LbPolicyConfig):
     """Every endpoint in turn, more often the more it serves for its load (A58). Times are seconds.
 
     A weight counts once reports have come for `blackout`, until none came for `expiration`.
-    `error_penalty` is what a share of errors adds to the utilization.
+    `error_penalty` is what a share of errors adds to the utilization. Reports come with the
+    responses, or every `reporting_period` out of band (A51).
     """
 
     blackout: float = 10.0
     expiration: float = 180.0
     update_period: float = 1.0
     error_penalty: float = 1.0
+    reporting_period: float | None = None
 
 
 # -- from load_balancing_policy
@@ -100,6 +102,9 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
         _seconds(message, "weight_expiration_period", 180.0, config.problems),
         max(_seconds(message, "weight_update_period", 1.0, config.problems), SHORTEST_UPDATE),
         penalty,
+        _seconds(message, "oob_reporting_period", 10.0, config.problems)
+        if message.enable_oob_load_report.value
+        else None,
     )
 
 

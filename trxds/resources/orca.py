@@ -17,6 +17,13 @@ class LoadReport:
     errors: float = 0.0  # per second
 
 
+def report_request(period: float) -> bytes:
+    """What asks a host for a report every so many seconds."""
+    message = protos.OrcaLoadReportRequest()
+    message.report_interval.FromNanoseconds(round(period * 1e9))
+    return bytes(message.SerializeToString())
+
+
 def load_report(value: bytes) -> LoadReport | None:
     """The report of these bytes, None when they are none."""
     message = parse(protos.OrcaLoadReport, value)

@@ -46,6 +46,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from udpa.type.v1.typed_struct_pb2 import TypedStruct as UdpaTypedStruct
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
+from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 from xds.type.v3.typed_struct_pb2 import TypedStruct
 
 ClientSideWeightedRoundRobin = client_side_weighted_round_robin_pb2.ClientSideWeightedRoundRobin
@@ -72,6 +73,7 @@ __all__ = [
     "Locality",
     "Node",
     "OrcaLoadReport",
+    "OrcaLoadReportRequest",
     "PickFirst",
     "Resource",
     "RingHash",

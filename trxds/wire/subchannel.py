@@ -75,6 +75,19 @@ class Subchannel:
         """Begin a call; None unless READY. Never a checkpoint."""
         return self._connection.open_stream(request) if self._connection is not None else None
 
+    async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
+        """One request, any number of replies: `heard` gets each. How the call ended; None unless READY."""
+        stream = self.open_stream(Request(path, self.address))
+        if stream is None:
+            return None
+        try:
+            await stream.send(request, end=True)
+            while (reply := await stream.receive()) is not None:
+                heard(reply)
+            return stream.status
+        finally:
+            stream.cancel()
+
     def retire(self) -> None:
         """Nobody wants this host any more: no new streams, and the end when the last has ended."""
         self._retired = True
