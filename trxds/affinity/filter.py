@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from trxds.config.steps import SessionStep
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import Override, PickArgs
 from trxds.resources.stateful_session import SessionState
@@ -30,6 +31,21 @@ class StatefulSession:
 
     async def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Reads the cookie; the answer is what the response's metadata has to pass."""
+        held = self.judge(call)
+        if held is None:
+            return None
+
+        def respond(metadata: Metadata) -> Metadata:
+            override = call.override
+            if override is None or not override.actual:
+                return metadata
+            now = self._carrier.tells(override.actual, call.cluster)
+            return metadata if now == (held.addresses, held.cluster) else self._carrier.write(metadata, *now)
+
+        return respond
+
+    def judge(self, call: PickArgs) -> cookie.SessionCookie | None:
+        """Reads the cookie and notes in `call` what follows; None where the filter takes no part."""
         if not self._carrier.covers(call.path):
             return None
         call.session_headers += self._carrier.session_headers
@@ -40,15 +56,24 @@ class StatefulSession:
             call.override = Override(tuple(held.addresses.split(",")) if held.addresses else (), strict=self._strict)
         if held.cluster and call.route is not None and call.route.has(held.cluster):
             call.cluster = held.cluster
+        return held
 
-        def respond(metadata: Metadata) -> Metadata:
-            override = call.override
-            if override is None or not override.actual:
-                return metadata
-            now = self._carrier.tells(override.actual, call.cluster)
-            return metadata if now == (held.addresses, held.cluster) else self._carrier.write(metadata, *now)
+    def explain(self, call: PickArgs) -> SessionStep:
+        """As `judge`, in words."""
+        held = self.judge(call)
+        if held is None:
+            return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
+        addresses = tuple(held.addresses.split(",")) if held.addresses else ()
+        return SessionStep(repr(self._carrier), addresses, held.cluster, self._verdict(held, call))
 
-        return respond
+    def _verdict(self, held: cookie.SessionCookie, call: PickArgs) -> str:
+        if not held.addresses and not held.cluster:
+            return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
+        host = f"names {held.addresses}"
+        if not held.cluster:
+            return f"{host} and no cluster"
+        counts = "" if held.cluster == call.cluster else ", which the route does not have"
+        return f"{host} and cluster {held.cluster}{counts}"
 
     def _read(self, metadata: Metadata) -> cookie.SessionCookie:
         text = self._carrier.read(metadata)

@@ -13,12 +13,13 @@ from functools import partial
 
 from trxds.config.policies import OverrideHostConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.lb.explain import Said
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, Picker, PickResult
 from trxds.lb.policy import CONNECTING, Decision, Inputs, Surroundings
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import HealthStatus
 
+from .explain import chosen, judge, none_usable
 from .hosts import Entry, HostTable
 from .sweep import sweep_idle_hosts
 
@@ -49,6 +50,16 @@ class OverrideHost:
             tasks={"idle sweep": self._sweep},
         )
 
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        override = call.override
+        if override is None:
+            return Said("no session filter", "what is below it", "there is nothing to override", _CHILD)
+        if not override.addresses:
+            return Said("no session yet", "what is below it", "the host that it gives is the session's", _CHILD)
+        find = self._surroundings.find
+        judged = [judge(address, self._table, inputs.config, find) for address in override.addresses]
+        return chosen(judged, override, _CHILD)
+
     def _take_over(self, config: OverrideHostConfig) -> None:
         self._config = config
         usable = (
@@ -77,7 +88,7 @@ class OverridePicker:
             if result is not None:
                 return result
             if override.strict:
-                return Fail(unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}"))
+                return Fail(none_usable(override))
         result = self.child.pick(call)
         if type(result) is Complete:
             self._note(result.host, override, call.now)
