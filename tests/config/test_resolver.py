@@ -128,8 +128,13 @@ class Rig:
 
     @property
     def clusters(self):
-        """Those of the newest root configuration, and whether a route names them."""
-        return {name: child.routed for name, child in self.sent[-1][1].children.items()}
+        """Those of the newest root configuration."""
+        return set(self.sent[-1][1].children)
+
+    @property
+    def given_up(self):
+        """Those of them whose RPCs are dropped."""
+        return {name for name, child in self.sent[-1][1].children.items() if child.given_up}
 
     def chosen(self):
         """Where an RPC goes now: its Selection, or the refusal's message."""
@@ -161,7 +166,7 @@ class TestPublishing:
         await rig.put(states)
         assert rig.sent == []
         await rig.put({("EDS", "a"): endpoints})
-        assert rig.clusters == {"a": True}
+        assert rig.clusters == {"a"}
 
     async def test_nothing_is_published_before_the_root_has_answered(self, rig):
         await rig.put(shop("a"))
@@ -173,7 +178,7 @@ class TestPublishing:
     async def test_a_new_selector_waits_for_a_picker_that_knows_its_clusters(self, rig):
         await rig.settle(shop("a"))
         await rig.put(shop("b"))
-        assert rig.clusters == {"a": False, "b": True}
+        assert rig.clusters == {"a", "b"}
         assert rig.chosen().cluster.name == "a"
         await rig.report("still of the generation before", rig.generation - 1)
         assert rig.chosen().cluster.name == "a"
@@ -219,7 +224,7 @@ class TestSnapshots:
         assert rig.generation == 1, "one generation at a time"
         await rig.answer()
         assert rig.generation == 2
-        assert set(rig.clusters) == {"a", "c"}
+        assert rig.clusters == {"a", "c"}
 
     async def test_a_snapshot_that_was_superseded_gets_no_route_table(self, rig):
         await rig.put(shop("a"))
@@ -267,11 +272,11 @@ class TestLifetimes:
         await rig.settle(shop("a"))
         hold = rig.chosen().table.hold_cluster("a")
         await rig.settle(shop("b"))
-        assert rig.clusters == {"a": False, "b": True}
+        assert rig.clusters == {"a", "b"}
         assert ("CDS", "a") in rig.source.watching
         hold.release()
         await rig.settle()
-        assert rig.clusters == {"b": True}
+        assert rig.clusters == {"b"}
         assert ("CDS", "a") not in rig.source.watching
 
     async def test_a_held_cluster_follows_its_resources(self, rig):
@@ -292,16 +297,36 @@ class TestLifetimes:
         await rig.settle(shop("a"))
         hold.release()
         await rig.settle()
-        assert rig.clusters == {"a": True}
+        assert rig.clusters == {"a"}
 
     async def test_a_table_held_by_an_rpc_keeps_all_its_clusters(self, rig):
         await rig.settle(shop("a", "b"))
         hold = rig.chosen().table.lifetime.hold()
         await rig.settle(shop("c"))
-        assert rig.clusters == {"a": False, "b": False, "c": True}
+        assert rig.clusters == {"a", "b", "c"}
         hold.release()
         await rig.settle()
-        assert rig.clusters == {"c": True}
+        assert rig.clusters == {"c"}
+
+    @pytest.mark.parametrize("absent", [True, False])
+    async def test_a_held_cluster_out_of_the_routes_is_given_up_if_it_is_absent_and_not_if_it_is_in_error(
+        self, rig, absent
+    ):
+        await rig.settle(shop("a"))
+        rig.chosen().table.hold_cluster("a")
+        await rig.settle({("CDS", "a"): failed("no a", absent=absent)})
+        assert rig.given_up == set(), "a route names it"
+        await rig.settle(shop("b"))
+        assert rig.given_up == ({"a"} if absent else set())
+
+    async def test_a_cluster_is_not_given_up_before_the_routes_without_it_are_in_force(self, rig):
+        await rig.settle(shop("a"))
+        rig.chosen().table.hold_cluster("a")
+        await rig.settle({("CDS", "a"): failed("no a", absent=True)})
+        await rig.put(shop("b"))
+        assert rig.given_up == set()
+        await rig.answer()
+        assert rig.given_up == {"a"}
 
     async def test_nothing_is_left_when_it_ends(self):
         async with Rig().running() as rig:
@@ -322,18 +347,18 @@ class TestErrors:
     async def test_an_error_lets_clusters_go_that_nobody_holds(self, rig):
         await rig.settle(shop("a"))
         await rig.settle({LDS: failed("gone")})
-        assert rig.clusters == {}
+        assert rig.clusters == set()
         assert rig.tables() == []
 
     async def test_held_clusters_are_kept_while_the_listener_is_in_error(self, rig):
         await rig.settle(shop("a"))
         hold = rig.chosen().table.hold_cluster("a")
         await rig.settle({LDS: failed("gone")})
-        assert rig.clusters == {"a": True}, "not dropped: its route may come back"
+        assert rig.clusters == {"a"}, "not dropped: its route may come back"
         assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterConfig)
         hold.release()
         await rig.settle()
-        assert rig.clusters == {}
+        assert rig.clusters == set()
 
     async def test_a_held_cluster_still_follows_its_resources_while_the_listener_is_in_error(self, rig):
         await rig.settle(shop("a"))
@@ -348,7 +373,7 @@ class TestErrors:
         await rig.settle({LDS: failed("gone")})
         await rig.settle(shop("a"))
         assert rig.chosen().cluster.name == "a"
-        assert rig.clusters == {"a": True}
+        assert rig.clusters == {"a"}
 
     async def test_the_same_error_again_changes_nothing(self, rig):
         await rig.settle({LDS: failed("gone")})

@@ -68,18 +68,14 @@ class TestClusterManager:
 
 
 class TestCds:
-    def decide(self, cluster, *, routed=True, **reports):
-        return Cds(surroundings()).decide(Inputs(CdsConfig(cluster, routed), reports), 0.0)
+    def decide(self, cluster, *, given_up=False, **reports):
+        return Cds(surroundings()).decide(Inputs(CdsConfig(cluster, given_up), reports), 0.0)
 
-    def test_an_absent_cluster_that_is_routed_fails(self):
+    def test_a_cluster_that_may_come_back_fails(self):
         assert isinstance(self.decide(gone("a")).picker.pick(PickArgs("/s/m")), Fail)
 
-    def test_an_absent_cluster_without_a_route_drops(self):
-        assert isinstance(self.decide(gone("a"), routed=False).picker.pick(PickArgs("/s/m")), Drop)
-
-    def test_a_cluster_merely_in_error_fails_even_without_a_route(self):
-        result = self.decide(gone("a", absent=False), routed=False).picker.pick(PickArgs("/s/m"))
-        assert isinstance(result, Fail)
+    def test_a_cluster_that_is_given_up_drops(self):
+        assert isinstance(self.decide(gone("a"), given_up=True).picker.pick(PickArgs("/s/m")), Drop)
 
     def test_one_configuration_is_planned_once(self):
         policy = Cds(surroundings())

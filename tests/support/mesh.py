@@ -91,7 +91,7 @@ class Mesh:
         return xds.bootstrap(PLANE)
 
     def channel(self, target="xds:///shop", **more):
-        return trxds.open_channel(target, bootstrap=self.bootstrap, network=self.network, **more)
+        return trxds.open_channel(target, **{"bootstrap": self.bootstrap, "network": self.network} | more)
 
 
 def method(caller, path=METHOD):

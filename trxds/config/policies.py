@@ -135,11 +135,11 @@ class OutlierDetectionConfig:
 
 @dataclass(frozen=True, slots=True)
 class CdsConfig:
-    """One cluster. Without a route to it and without its resource, `routed` False, RPCs are dropped (A31)."""
+    """One cluster. `given_up`: no route names it and its resource is absent, so its RPCs are dropped (A31)."""
 
     policy: ClassVar[str] = "cds_experimental"
     cluster: ClusterOutcome
-    routed: bool = True
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from .limits import Limits, final_limit
 from .policies import CdsConfig, ClusterManagerConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
-from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig
+from .snapshot import ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
 from .watcher import Source, Watcher
 
 _log = logging.getLogger("trxds.config")
@@ -174,10 +174,16 @@ class Resolver:
 
     def _root(self, config: XdsConfig | ConfigError, selector: Selector) -> ClusterManagerConfig:
         """A child for every cluster alive: those of the routes, and those still held."""
-        routed = selector.table.clusters if isinstance(selector, ConfigSelector) else frozenset(self._clusters.alive)
+        # Until the new selector is in force RPCs are still routed by the one before it.
+        routed = self._routed(selector) | (self._routed(self._selector) if self._selector else frozenset())
+        clusters = {name: self._cluster(config, name) for name in self._clusters.alive}
         return ClusterManagerConfig(
-            {name: CdsConfig(self._cluster(config, name), name in routed) for name in self._clusters.alive}
+            {name: CdsConfig(cluster, _absent(cluster) and name not in routed) for name, cluster in clusters.items()}
         )
+
+    def _routed(self, selector: Selector) -> frozenset[str]:
+        # Without routes nobody can tell what is not routed any more.
+        return selector.table.clusters if isinstance(selector, ConfigSelector) else frozenset(self._clusters.alive)
 
     def _cluster(self, config: XdsConfig | ConfigError, name: str) -> ClusterOutcome:
         if name in config.clusters:
@@ -185,6 +191,10 @@ class Resolver:
         # With LDS or RDS in error a held cluster may be in the middle of a change: keep what it had.
         assert self._sent is not None
         return self._sent.children[name].cluster
+
+
+def _absent(cluster: ClusterOutcome) -> bool:
+    return isinstance(cluster, ClusterError) and cluster.absent
 
 
 def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) -> bool:

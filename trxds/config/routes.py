@@ -100,7 +100,8 @@ class BoundRoutes:
         return self._chains.whole(route, route.action.clusters[cluster])
 
     def no_route(self, path: str) -> Status:
-        return unavailable(f'no route matches {path} in virtual host "{self.virtual_host}"')
+        where = f'virtual host "{self.virtual_host}"'
+        return unavailable(f'no route matches {path} in {where}; add one there, or one with the prefix "" for the rest')
 
     def no_action(self, path: str) -> Status:
         where = f'{path} in virtual host "{self.virtual_host}"'

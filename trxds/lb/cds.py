@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from trxds.config.plan import PriorityNames, failover, subtree
-from trxds.config.policies import CdsConfig, OutlierDetectionConfig, PriorityConfig
+from trxds.config.policies import OutlierDetectionConfig, PriorityConfig
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome
 from trxds.ground.connectivity import Connectivity
 from trxds.resources.discovery import LogicalDns
@@ -36,7 +36,7 @@ class Cds:
             self._names, self._planned = PriorityNames(), None
             # Nothing will bring an absent cluster back to RPCs whose route is gone, so even those
             # that wait for ready are dropped: one of them would keep the cluster forever (A31).
-            picker = Always(Drop(cluster.status) if _is_over(inputs.config) else Fail(cluster.status))
+            picker = Always(Drop(cluster.status) if inputs.config.given_up else Fail(cluster.status))
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
@@ -52,7 +52,7 @@ class Cds:
         saw = _seen(cluster)
         if not isinstance(cluster, ClusterError):
             return Said(saw, "what is below it", "it is there", _CHILD)
-        if _is_over(inputs.config):
+        if inputs.config.given_up:
             return to_drop(saw, cluster.status, "it is gone and no route leads to it")
         return to_fail(saw, cluster.status, "it may still come")
 
@@ -62,10 +62,6 @@ class Cds:
             plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
             self._planned = cluster, plan
         return self._planned[1]
-
-
-def _is_over(config: CdsConfig) -> bool:
-    return isinstance(config.cluster, ClusterError) and config.cluster.absent and not config.routed
 
 
 def _seen(cluster: ClusterOutcome) -> str:

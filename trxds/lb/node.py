@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
 
 import trio
 
+from trxds.config.steps import Outcome, Step, Waits
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 
 from .edge import Child, Configure
+from .explain import Explained, Then, said
 from .health import Health
 from .limits import Limits
-from .pick import failing
+from .pick import QUEUEING, PickArgs, failing
 from .policy import Decision, Inputs, LbConfig, Policy, Report, Surroundings
 from .ports import Host, Hosts, Lease
 from .registry import Registry
@@ -32,6 +34,11 @@ from .registry import Registry
 _log = logging.getLogger("trxds.lb")
 
 Task = Callable[[], Awaitable[None]]
+
+# Seconds for which news of hosts may wait for more of them.
+_MANY_HOSTS = 50
+_PATIENCE_A_HOST = 20e-6
+_MOST_PATIENCE = 0.05
 
 
 def _ignore(name: str) -> None:
@@ -62,6 +69,7 @@ class Node:
         health: Health | None = None,
     ) -> None:
         self.path = path
+        self._name = policy
         self._health = health or Health()  # who is ejected above us
         self._health_below = self._health  # another one once our policy ejects hosts itself
         self._tree = tree
@@ -70,7 +78,6 @@ class Node:
         self._wishes: set[Hashable] = set()
         self._config: LbConfig | None = None
         self._generation = 0  # of the configuration in force
-        self._answered = 0
         self._children: dict[str, Child] = {}
         self._hosts: dict[str, Lease] = {}  # leased for the policy's decisions
         self._health.follow(mailbox, self._hosts)
@@ -79,7 +86,10 @@ class Node:
         surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random, tree.limits)
         self._make = partial(tree.registry.make, policy, surroundings)
         self._policy: Policy | None = None  # made by the first decision
+        self._raised = False  # in the last one
+        self._decision = Decision(Connectivity.CONNECTING, QUEUEING)  # the last one
         self._last: Report | None = None
+        self._stepped = -math.inf
 
     async def run(self) -> None:
         """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
@@ -87,7 +97,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 wake_at = math.inf
                 while True:
-                    letters = await self._mailbox.next(wake_at)
+                    letters = await self._letters(wake_at)
                     wake_at = self._step(letters, trio.current_time(), nursery)
         finally:
             self._mailbox.close()
@@ -96,6 +106,20 @@ class Node:
                 self._health_below.end()
             for lease in (*self._hosts.values(), *self._held.values()):
                 lease.release()
+
+    async def _letters(self, wake_at: float) -> Mapping[Hashable, Any]:
+        """What is new; while the policy can serve, news of many hosts are gathered for a moment.
+
+        A thousand hosts that turn READY one by one would otherwise cost a thousand decisions of
+        a thousand hosts each.
+        """
+        letters = await self._mailbox.next(wake_at)
+        if len(self._hosts) >= _MANY_HOSTS and self._last is not None and self._last.state is Connectivity.READY:
+            calm_at = self._stepped + min(_PATIENCE_A_HOST * len(self._hosts), _MOST_PATIENCE)
+            while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
+                letters |= await self._mailbox.next(min(calm_at, wake_at))
+        self._stepped = trio.current_time()
+        return letters
 
     # -- one step: plain, so that nothing can change under it
 
@@ -107,6 +131,8 @@ class Node:
                 self._config, self._generation = letter.config, letter.generation
         if self._config is None:
             return math.inf
+        if letters and all(isinstance(sender, Child) and sender.kept for sender in letters):
+            return self._decision.wake_at  # who is only kept warm is not heard
         self._finish_switches()
         wishes, self._wishes = frozenset(self._wishes), set()
         decision = self._decide(wishes, now)
@@ -126,22 +152,37 @@ class Node:
         return decision.wake_at
 
     def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
-        reports = {name: report for name, child in self._children.items() if (report := child.heard) is not None}
-        hosts = {address: lease.subchannel for address, lease in self._hosts.items()}
         try:
             if self._policy is None:
                 self._policy = self._make()
-            return self._policy.decide(Inputs(self._config, reports, hosts, wishes, self._health.ejected), now)
+            decision = self._policy.decide(self._inputs(wishes), now)
+            if type(decision) is not Decision:
+                raise TypeError(f"a policy decides by a Decision, not by {decision!r}")
+            self._raised = False
+            self._decision = decision
+            return decision
         except Exception:
             # A policy may be the user's own: its bug fails this subtree, not the whole channel.
+            self._raised = True
             _log.exception("policy %s raised; its RPCs fail until it decides again", self.path)
             status = Status(StatusCode.INTERNAL, f"load balancing policy {self.path} raised an exception, see the log")
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+            # All else stays as it was, so that the next decision finds its children and hosts.
+            return replace(self._decision, state=Connectivity.TRANSIENT_FAILURE, picker=failing(status))
+
+    def _inputs(self, wishes: frozenset[Hashable]) -> Inputs:
+        reports = {name: report for name, child in self._children.items() if (report := child.heard) is not None}
+        hosts = {address: lease.subchannel for address, lease in self._hosts.items()}
+        return Inputs(self._config, reports, hosts, wishes, self._health.ejected)
 
     def _publish(self, decision: Decision) -> None:
-        if all(child.answered for child in self._children.values() if not child.kept):
-            self._answered = self._generation
-        report = Report(decision.state, decision.picker, self._answered)
+        """Tell the parent, once every child has answered what it was sent.
+
+        Until then another step is certain, and to report half of a change would make every node
+        above step once more for each level below.
+        """
+        if not all(child.answered for child in self._children.values() if not child.kept):
+            return
+        report = Report(decision.state, decision.picker, self._generation)
         if self._last is None or not _same(self._last, report):
             self._last = report
             self._tell(report)
@@ -220,7 +261,9 @@ class Node:
                 self._mailbox.put(child, its)
 
         with child.scope:
-            await Node(path, child.policy, self._tree, child.mailbox, report, self._health_below).run()
+            node = Node(path, child.policy, self._tree, child.mailbox, report, self._health_below)
+            child.node = node
+            await node.run()
         if self._children.get(child.name) is child:  # its time to be warm is over
             self._dismiss(child.name)
 
@@ -234,7 +277,7 @@ class Node:
                 self._tasks[name][1].cancel(reason="replaced")
             scope = trio.CancelScope()
             self._tasks[name] = task, scope
-            nursery.start_soon(_run_task, task, scope, name=f"lb/{self.path} {name}")
+            nursery.start_soon(_run_task, task, scope, f"{self.path} {name}", name=f"lb/{self.path} {name}")
 
     # -- what picks may call: plain
 
@@ -254,6 +297,26 @@ class Node:
             # The host's last letter went with the lease; whoever waits for it has to look again.
             self._mailbox.put("let go", None)
 
+    # -- explaining
+
+    def explain(self, call: PickArgs) -> Iterator[Step]:
+        """What the RPC would come to now, policy by policy. Nothing is wished, leased or connected for it."""
+        policy = None if self._raised else self._policy
+        its = said(self.path, policy, self._inputs(frozenset()), self._last, call)
+        below, end = self._goes_on(its.then)
+        yield Step(self.path, self._name, its.saw, its.chose, its.why, end)
+        if below is not None:
+            yield from below.explain(call)
+
+    def _goes_on(self, then: Then) -> tuple[Explained | None, Outcome | None]:
+        """Who is asked next, or what becomes of the RPC."""
+        if not isinstance(then, str):
+            return None, then
+        child = self._children.get(then)
+        if child is None or child.heard is None:
+            return None, Waits(f"{self.path}/{then} to decide")
+        return child.speaker.node, None
+
     def __repr__(self) -> str:
         state = self._last.state.name if self._last else "undecided"
         return f"<Node {self.path} {state}, {len(self._children)} children>"
@@ -264,6 +327,13 @@ def _same(one: Report, other: Report) -> bool:
     return one.picker is other.picker and one.state is other.state and one.generation == other.generation
 
 
-async def _run_task(task: Task, scope: trio.CancelScope) -> None:
+def _of_a_host(sender: Hashable) -> bool:
+    return isinstance(sender, tuple) and sender[0] == "host"
+
+
+async def _run_task(task: Task, scope: trio.CancelScope, name: str) -> None:
     with scope:
-        await task()
+        try:
+            await task()
+        except Exception:
+            _log.exception("task %s of a policy raised; it is over", name)

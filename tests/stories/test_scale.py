@@ -1,0 +1,115 @@
+"""What size costs, counted in steps, tasks and pickers; the seconds are in `make bench`."""
+
+from collections import Counter
+
+import pytest
+import trio
+from support.mesh import Mesh, ask
+from support.tasks import all_tasks
+
+from trxds.lb.node import Node
+from trxds.lb.round_robin import RoundRobin
+from trxds.testing import resources as xds
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """How often each node has stepped, by its path."""
+    counted = Counter()
+    step = Node._step
+
+    def counting(self, letters, now, nursery):
+        counted[self.path] += 1
+        return step(self, letters, now, nursery)
+
+    monkeypatch.setattr(Node, "_step", counting)
+    return counted
+
+
+def lazy(name):
+    """A cluster whose hosts nobody connects before an RPC wants them."""
+    return xds.cluster(name) | {"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 1}}
+
+
+async def test_with_1000_clusters_an_update_of_one_steps_only_its_own_branch(autojump_clock, steps):
+    names = [f"c{number}" for number in range(1000)]
+    async with Mesh.run(2) as mesh:
+        mesh.plane.put(
+            *(lazy(name) for name in names),
+            *(xds.endpoints(name, xds.locality(mesh.hosts[0])) for name in names),
+            xds.routes("routes", *(xds.route(name, prefix=f"/{name}/") for name in names), xds.route("cart")),
+        )
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            steps.clear()
+            mesh.endpoints("c7", mesh.hosts)
+            await trio.sleep(1)
+            assert steps, "nothing has happened"
+            assert {path.split("/")[1] for path in steps if "/" in path} == {"c7"}
+            assert max(steps.values()) <= 3
+
+
+async def test_idle_endpoints_cost_no_task(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(lazy("cart"))
+        async with mesh.channel() as channel:
+            await ask(channel)
+            before = len(list(all_tasks()))
+            mesh.endpoints("cart", mesh.hosts, [f"10.9.{n // 250}.{n % 250}:1" for n in range(2000)])
+            await trio.sleep(1)
+            assert len(list(all_tasks())) == before
+
+
+class Aliases:
+    """A network in which every address is that of one host."""
+
+    def __init__(self, network, host, others):
+        self.network, self.host, self.others = network, host, others
+
+    def __getattr__(self, name):
+        return getattr(self.network, name)
+
+    async def connect(self, address):
+        return await self.network.connect(self.host if address in self.others else address)
+
+
+async def test_1000_hosts_that_turn_ready_at_once_cost_a_handful_of_pickers(autojump_clock, monkeypatch):
+    decisions = 0
+    decide = RoundRobin.decide
+
+    def counting(self, inputs, now):
+        nonlocal decisions
+        decisions += 1
+        return decide(self, inputs, now)
+
+    monkeypatch.setattr(RoundRobin, "decide", counting)
+    async with Mesh.run(1) as mesh:
+        addresses = [f"10.9.{n // 250}.{n % 250}:1" for n in range(1000)]
+        mesh.endpoints("cart", addresses)
+        network = Aliases(mesh.network, mesh.hosts[0], set(addresses))
+        async with mesh.channel(network=network) as channel:
+            await ask(channel)
+            await trio.sleep(5)
+            assert len(mesh.servers[mesh.hosts[0]].connections) == 1000
+            assert decisions < 20
+
+
+async def test_a_black_holed_new_policy_holds_up_neither_its_cluster_nor_other_routes(autojump_clock):
+    """Graceful switch: round_robin goes on picking until ring_hash has something to say."""
+    async with Mesh.run(2, sessions=False) as mesh:
+        old, other = mesh.hosts
+        mesh.cluster("other")
+        mesh.endpoints("cart", [old])
+        mesh.endpoints("other", [other])
+        mesh.route(xds.route("other", prefix="/other."), xds.route("cart"))
+        async with mesh.channel() as channel:
+            assert await ask(channel) == old
+            mesh.network.black_hole("10.9.9.9:1")
+            mesh.plane.put(
+                xds.cluster("cart") | {"lb_policy": "RING_HASH"},
+                xds.endpoints("cart", xds.locality("10.9.9.9:1", zone="z0")),
+            )
+            for _ in range(10):
+                await trio.sleep(0.1)
+                assert (await channel.method("/other.S/M")(b"")).decode() == other
