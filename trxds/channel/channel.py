@@ -34,6 +34,7 @@ from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .dataplane import ChannelState
+from .explain import explain
 from .filters import Shared, make_chain
 from .rpc import Rpc
 from .stub import Caller, Pairs
@@ -62,16 +63,17 @@ class Channel(Caller):
         yield Session(self._state, SessionCookies(wait_for_first))
 
     async def explain(self, method: str, metadata: Pairs = ()) -> Explanation:
-        """Which route, cluster, time limit and filters a call of `method` would get now, and why.
+        """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.
 
-        Waits for a configuration as a call does, and goes no further. Of a session's cookies it
-        knows what `metadata` says. Raises `RpcError` if the channel closes meanwhile.
+        Waits for a configuration as a call does; nothing is sent and nothing connected. Of a session's
+        cookies it knows what `metadata` says. Raises `RpcError` if the channel closes meanwhile.
         """
         pairs = md.check(metadata)
         rpc = Rpc(self._state, method, pairs, None, False, None)
         try:
             plane = await rpc.within(partial(self._state.other_than, None))
-            return plane.selector.explain(method, pairs)
+            assert self._state.tree is not None
+            return explain(plane.selector, self._state.tree, method, pairs, trio.current_time())
         finally:
             rpc.finish()
 
@@ -163,6 +165,7 @@ def _services(
         root_mailbox,
         lambda report: resolver.mailbox.put("root", report),
     )
+    state.tree = root
     return {"pool": pool.run, "ads": xds.run, "resolver": resolver.run, "lb/root": root.run}
 
 

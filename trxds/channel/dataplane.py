@@ -10,6 +10,7 @@ import trio
 
 from trxds.config.select import Selector
 from trxds.ground.status import RpcError, Status, StatusCode, TrxdsInternalError
+from trxds.lb.explain import Explained
 from trxds.lb.pick import Picker
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ChannelState:
         self.max_receive_size = max_receive_size
         self.random = random
         self.plane: DataPlane | None = None
+        self.tree: Explained | None = None  # its root, for who asks why
         self.rpcs: set[Rpc] = set()
         self.closed = False
         self.crash: BaseException | None = None

@@ -1,5 +1,6 @@
 """Why an RPC goes where it goes: the selector's decision once more, with its reasons.
 
+What happens behind the route is told by those above this floor; `steps.py` has its words.
 The routes are tried one by one here and not by the index, so that each can say why it was
 passed. What is left to chance is drawn as it is for an RPC, so two explanations may differ.
 """
@@ -19,6 +20,7 @@ from .limits import Limit
 from .reasons import judge
 from .request_hash import request_hash
 from .routes import BoundRoute, BoundRoutes
+from .steps import Fails, Outcome, SessionStep, Step, ToHost
 
 _SHOWN = 20  # of the routes that were passed, by `str`
 
@@ -75,19 +77,38 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What becomes of an RPC: a `chosen` route, or else a `refusal`. `str` tells it line by line."""
+    """What becomes of an RPC: a `chosen` route, or else a `refusal`. `str` tells it line by line.
+
+    `sessions` are what session filters read, and may send the RPC to another cluster than the one of
+    `chosen`; `steps` are the policies that the RPC passes, from the root of the tree to its `outcome`.
+    """
 
     method: str
     virtual_host: str = ""
     passed: tuple[Passed, ...] = ()
     chosen: Chosen | None = None
     refusal: Status | None = None
+    sessions: tuple[SessionStep, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the RPC comes to; None only where the tree was not asked."""
+        if self.refusal is not None:
+            return Fails(self.refusal)
+        return self.steps[-1].outcome if self.steps else None
+
+    @property
+    def host(self) -> str:
+        """The address that the RPC would be sent to now; empty if it waits or fails."""
+        return self.outcome.address if isinstance(self.outcome, ToHost) else ""
 
     def __repr__(self) -> str:
         if self.chosen is None:
             return f"<Explanation {self.method}: {self.refusal}>"
+        end = f", {self.outcome}" if self.outcome else ""
         where = f'route {self.chosen.number} of virtual host "{self.virtual_host}"'
-        return f"<Explanation {self.method}: {where}, cluster {self.chosen.cluster}, {self.chosen.limit}>"
+        return f"<Explanation {self.method}: {where}, cluster {self.chosen.cluster}, {self.chosen.limit}{end}>"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -99,8 +120,12 @@ class Explanation:
             yield f"{len(self.passed) - _SHOWN} more routes do not match"
         if self.chosen is not None:
             yield from self.chosen.lines()
+        yield from map(str, self.sessions)
+        yield from map(str, self.steps)
         if self.refusal is not None:
             yield str(self.refusal)
+        elif self.outcome is not None:
+            yield f"so the RPC {self.outcome}"
 
 
 def explain(routes: BoundRoutes, path: str, metadata: Metadata, random: Random, channel_id: int) -> Explanation:

@@ -99,4 +99,4 @@ class Step:
     outcome: Outcome | None = None
 
     def __str__(self) -> str:
-        return f"{self.policy} sees {self.saw}; chooses {self.chose}: {self.why}"
+        return f"{self.policy.removesuffix('_experimental')} sees {self.saw}; chooses {self.chose}: {self.why}"

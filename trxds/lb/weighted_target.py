@@ -50,7 +50,8 @@ class WeightedTarget:
             return to_wait(saw, "a target to be READY", "none is yet")
         names = [name for name, its in states.items() if its is state]
         if len(names) == 1 or state is not Connectivity.READY:
-            return Said(saw, names[-1], f"the last of the {state.name} ones speaks for all", names[-1])
+            why = "the only one" if len(names) == 1 else "the last one, which speaks for all,"
+            return Said(saw, names[-1], f"{why} that is {state.name}", names[-1])
         bounds = tuple(accumulate(weights[name] for name in names))
         number = self._random.random() * bounds[-1]
         chosen = names[bisect(bounds, number)]
