@@ -137,7 +137,12 @@ async def test_a_stream_may_be_idle_past_its_deadline_and_hears_of_it_at_the_nex
 
 
 async def test_a_timeout_of_nothing_sends_nothing(silent, autojump_clock):
-    with pytest.raises(RpcError, match="DEADLINE_EXCEEDED"):
+    with pytest.raises(RpcError, match=r"DEADLINE_EXCEEDED: .*its time was over when it began"):
         await silent.call(b"", timeout=0)
     await wait_all_tasks_blocked()
     assert silent.timeouts == []
+
+
+async def test_a_timeout_that_is_no_number_is_named(silent, autojump_clock):
+    with pytest.raises(TypeError, match="number of seconds or None, not '5'"):
+        await silent.call(b"", timeout="5")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trxds.config.chains import FilterUse
-from trxds.config.explain import Draw, Explanation, Passed
+from trxds.config.explain import Draw, Passed
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Selection
 from trxds.ground.metadata import EMPTY, Metadata

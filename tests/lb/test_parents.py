@@ -16,8 +16,8 @@ from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.cluster_manager import ClusterManager
-from trxds.lb.pick import QUEUE, Drop, Fail, PickArgs
-from trxds.lb.policy import Inputs
+from trxds.lb.pick import QUEUE, Drop, Fail, PickArgs, failing
+from trxds.lb.policy import Inputs, Report
 from trxds.lb.weighted_target import WeightedTarget
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -106,6 +106,11 @@ class TestClusterImpl:
         assert decision.state is READY
         assert picked(decision.picker) == ["host"]
         assert self.decide(report(FAILURE)).state is FAILURE
+
+    def test_a_failure_names_the_cluster(self):
+        child = Report(FAILURE, failing(unavailable("no host")))
+        result = self.decide(child).picker.pick(PickArgs("/s/m", cluster="cart"))
+        assert result == Fail(unavailable("cluster cart: no host"))
 
     def test_it_drops_the_share_that_the_control_plane_asks_for(self):
         picker = self.decide(drops=(DropShare("lb", 250_000),)).picker

@@ -87,8 +87,10 @@ class Rpc:
         self._session = session
         self._first = session is not None and session.claim()
         self._started = trio.current_time()
-        self._deadline = math.inf if timeout is None else self._started + timeout
+        self._deadline = _deadline(self._started, timeout)
         self._waiting_for = "a configuration from the control plane"
+        if self._deadline <= self._started:
+            self._waiting_for = "nothing: its time was over when it began"
         self._scopes: set[trio.CancelScope] = set()
         self._args: PickArgs | None = None
         self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
@@ -364,3 +366,11 @@ class Rpc:
 
     def __repr__(self) -> str:
         return f"<Rpc {self.path}: {self.stream or self._waiting_for}>"
+
+
+def _deadline(now: float, timeout: float | None) -> float:
+    if timeout is None:
+        return math.inf
+    if not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
+    return now + timeout

@@ -6,7 +6,7 @@ waits for ready: they are what keeps an overloaded cluster from more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from trxds.config.policies import ClusterImplConfig
@@ -16,7 +16,7 @@ from trxds.resources.endpoint import Drop as DropShare
 
 from .explain import Said, to_drop
 from .limits import InFlight
-from .pick import Complete, Drop, PickArgs, Picker, PickResult
+from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "hosts"
@@ -79,4 +79,7 @@ class Limited:
         result = self.child.pick(call)
         if type(result) is Complete:
             return Complete(result.host, (*result.trackers, self.in_flight))
+        if type(result) is Fail:
+            status = result.status
+            return Fail(replace(status, message=f"cluster {call.cluster}: {status.message}"))
         return result
