@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
 from trxds.lb.endpoints import EndpointState, interleaved
@@ -201,3 +203,28 @@ class TestAnotherList:
 )
 def test_address_families_take_turns(addresses, order):
     assert interleaved(addresses) == order
+
+
+STATES = st.sampled_from([IDLE, CONNECTING, READY, FAILURE])
+STEPS = st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), STATES), st.sampled_from([0.0, 0.1, 0.25, 60.0])))
+
+
+@given(STEPS, st.booleans())
+def test_whatever_the_hosts_do(steps, lazy):
+    looking = Looking(lazy=lazy)
+    failed = False
+    for states, passed in steps:
+        looking.endpoint.wake()
+        looking.now += passed
+        state = looking.look(**{name: its for name, its in states.items() if name in looking.endpoint.wanted})
+        endpoint = looking.endpoint
+        assert set(endpoint.connect) <= set(endpoint.wanted) <= set("abc")
+        assert (state is READY) == (endpoint.ready is not None)
+        assert not failed or state in (FAILURE, READY)  # a failure lasts until one is READY (A62)
+        assert (state is IDLE) <= lazy
+        failed = state is FAILURE
+    for _ in "abcd":  # and when they answer, one of them is used in the end
+        looking.endpoint.wake()
+        looking.now += 0.25
+        state = looking.look(**dict.fromkeys(looking.endpoint.wanted, READY))
+    assert state is READY

@@ -364,6 +364,23 @@ async def test_a_connection_does_not_inherit_the_context_of_who_asked_for_it(net
     assert seen == ["none"]
 
 
+async def test_a_policy_may_listen_to_a_host_and_learns_how_it_ended(network, states, autojump_clock) -> None:
+    async def count(call: Call) -> None:
+        async for message in call:
+            for number in range(3):
+                await call.send(message + b" %d" % number)
+        call.abort(StatusCode.UNIMPLEMENTED, "no more")
+
+    heard: list[bytes] = []
+    assert await states.host.listen("/s/Count", b"load", heard.append) is None
+    async with serve({"/s/Count": count}, address=ADDRESS, network=network):
+        states.host.request_connection()
+        await states.until(READY)
+        status = await states.host.listen("/s/Count", b"load", heard.append)
+    assert heard == [b"load 0", b"load 1", b"load 2"]
+    assert status is not None and status.code is StatusCode.UNIMPLEMENTED
+
+
 async def test_the_pool_is_few_words(pool, states) -> None:
     assert repr(pool) == "<Pool 1 subchannels, 0 connections>"
     assert repr(states.lease) == "<Lease 10.0.0.1:443>"
