@@ -40,6 +40,7 @@ SHELLS = frozenset(
         "wire/seat.py",
         "wire/stream.py",
         "wire/subchannel.py",
+        "wire/tls.py",
     }
 )
 WHOLE_ROOMS_OF_SHELLS = frozenset({"channel", "testing", "admin", "cli", "live"})

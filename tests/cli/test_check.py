@@ -195,7 +195,7 @@ async def test_a_listener_that_would_be_refused_is_told(autojump_clock: Any) -> 
     plane.put(bad)
     async with plane.serve("plane:1", network):
         ((good, text),) = await answers(network)
-    assert not good and text.startswith("answers with 1 Listener: shop; resource index 0: shop: INVALID_ARGUMENT:")
+    assert not good and text.startswith("answers with 1 Listener: shop; shop: errors validating Listener resource: [")
 
 
 async def test_nobody_there_is_an_error(autojump_clock: Any) -> None:

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 import trio
 
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import Conversation
-from trxds.ads.response import read
-from trxds.ads.stream import PATH
-from trxds.resources.protos import DecodeError, DiscoveryResponse
-from trxds.resources.slices import at_once
+from trxds.resources.protos import DecodeError, DiscoveryRequest, DiscoveryResponse
 from trxds.resources.types import LDS, ParseContext
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 
+PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 LARGEST_ANSWER = 1 << 30  # bytes
 
 
@@ -55,7 +52,7 @@ async def _converse(connection: Connection, server: ServerConfig, node: Node, li
     if stream is None:
         return Answer(False, f"connected, but {connection.error.message if connection.error else 'no HTTP/2'}")
     try:
-        await stream.send(_question(server, node, listener))
+        await stream.send(_question(node, listener))
         message = await stream.receive()
     finally:
         stream.cancel()
@@ -64,14 +61,12 @@ async def _converse(connection: Connection, server: ServerConfig, node: Node, li
     return _understood(message, server, listener)
 
 
-def _question(server: ServerConfig, node: Node, listener: str) -> bytes:
-    conversation = Conversation(server, node)
-    conversation.subscribe(LDS, listener)
-    conversation.stream_opened()
-    request = conversation.next_request()
-    assert request is not None
-    if not listener:
-        del request.resource_names[:]
+def _question(node: Node, listener: str) -> bytes:
+    request = DiscoveryRequest(type_url=LDS.type_url, resource_names=[listener] if listener else [])
+    request.node.id, request.node.cluster = node.id, node.cluster
+    request.node.metadata.update(node.metadata)
+    for part in ("region", "zone", "sub_zone"):
+        setattr(request.node.locality, part, getattr(node.locality, part))
     question: bytes = request.SerializeToString()
     return question
 
@@ -81,13 +76,15 @@ def _understood(message: bytes, server: ServerConfig, listener: str) -> Answer:
         response = DiscoveryResponse.FromString(message)
     except DecodeError:
         return Answer(False, f"{len(message)} bytes came that are no DiscoveryResponse")
-    reading = at_once(read(response, LDS, {}, ParseContext(server_features=server.features)))
-    names = sorted(item.parsed.name or "(no name)" for item in reading.items)
+    context = ParseContext(server_features=server.features)
+    found = [LDS.read(resource, context) for resource in response.resources]
+    names = sorted(parsed.name or "(no name)" for parsed in found)
+    errors = [f"{parsed.name or '(no name)'}: {LDS.complaint(parsed.errors)}" for parsed in found if parsed.errors]
     text = f"answers with {_count(len(names))}{': ' if names else ''}{', '.join(names)}"
     if listener and listener not in names:
         return Answer(False, f'{text}; "{listener}" is not there')
-    if reading.errors:
-        return Answer(False, f"{text}; {'; '.join(reading.errors)}")
+    if errors:
+        return Answer(False, f"{text}; {'; '.join(errors)}")
     return Answer(True, text)
 
 

@@ -60,6 +60,7 @@ class Call(MessageStream):
         super().__init__(connection, connection.max_receive_size)
         self.id = stream_id
         self.path = (find(headers, b":path") or b"").decode("latin-1")
+        self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
         self.authority = (find(headers, b":authority") or b"").decode("latin-1")
         self.metadata = decode(headers)
         timeout = find(headers, b"grpc-timeout")

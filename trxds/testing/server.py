@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -34,7 +35,8 @@ class Server:
 
     `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls,
     which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
-    that stand; `calls` are all there ever were, in order.
+    that stand; `calls` are all there ever were, in order. With `tls`, a context for servers, clients
+    must speak TLS; gRPC's want "h2" among its ALPN protocols.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class Server:
         max_concurrent_streams: int | None = None,
         max_receive_size: int = MAX_RECEIVE_SIZE,
         options: WireOptions | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.handlers = dict(handlers or {})
         self.fallback = fallback
         self.address = address
         self.max_receive_size = max_receive_size
+        self.tls = tls
         self.options = options or WireOptions(max_concurrent_streams=max_concurrent_streams)
         self.connections: list[ServerConnection] = []
         self.calls: list[Call] = []
@@ -133,6 +137,14 @@ class Server:
         return listener
 
     async def _serve(self, transport: trio.abc.Stream) -> None:
+        peer = self._client_name(transport)
+        if self.tls is not None:
+            stream = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
+            try:
+                await stream.do_handshake()
+            except trio.BrokenResourceError:
+                return await trio.aclose_forcefully(transport)
+            transport = stream
         async with trio.open_nursery() as nursery:
 
             def started(call: Call) -> None:
@@ -141,7 +153,7 @@ class Server:
 
             connection = ServerConnection(
                 transport,
-                peer=self._client_name(transport),
+                peer=peer,
                 options=self.options,
                 max_receive_size=self.max_receive_size,
                 started=started,
@@ -181,6 +193,7 @@ async def serve(
     max_concurrent_streams: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     options: WireOptions | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Server]:
     """A running server for the length of a block; see `Server` for the arguments.
 
@@ -194,6 +207,7 @@ async def serve(
         max_concurrent_streams=max_concurrent_streams,
         max_receive_size=max_receive_size,
         options=options,
+        tls=tls,
     )
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:

@@ -27,6 +27,7 @@ class Connection(Link[ClientStream]):
         self.on_draining: Callable[[], None] | None = None
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
+        self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
         self._waiting: deque[ClientStream] = deque()
         self._last_opened = 0
         self._last_taken = 0  # the last stream whose headers were handed to the transport
@@ -66,7 +67,9 @@ class Connection(Link[ClientStream]):
         while self._waiting and self._may_open():
             stream = self._waiting.popleft()
             request = stream.request
-            self._last_opened = self.engine.open_stream(request.headers(), request.timeout(trio.current_time()))
+            self._last_opened = self.engine.open_stream(
+                request.headers(self._scheme), request.timeout(trio.current_time())
+            )
             self.streams[self._last_opened] = stream
             stream.begin(self._last_opened)
         self._writer.look()

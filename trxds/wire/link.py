@@ -36,6 +36,7 @@ from trxds.wire.http2 import Engine
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.options import WireOptions
 from trxds.wire.seat import Seat
+from trxds.wire.tls import tls_cause
 
 S = TypeVar("S", bound=MessageStream)
 
@@ -246,7 +247,7 @@ class Link(ABC, Generic[S]):
             stream.fail(status)
 
     def _lost(self, error: BaseException | None) -> None:
-        cause = f"connection lost: {error.__cause__ or error}" if error is not None else "connection closed by the peer"
+        cause = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
         self._end(unavailable(f"{self.peer}: {cause}"))
 
     def _broken(self, event: Broken) -> None:

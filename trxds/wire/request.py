@@ -28,13 +28,12 @@ class Request:
     deadline: float = math.inf
     on_headers: Callable[[], None] | None = None
     max_receive_size: int = MAX_RECEIVE_SIZE
-    scheme: bytes = b"http"
 
-    def headers(self) -> Headers:
+    def headers(self, scheme: bytes = b"http") -> Headers:
         """All that goes out in HEADERS but the timeout, which depends on when that is."""
         return [
             (b":method", b"POST"),
-            (b":scheme", self.scheme),
+            (b":scheme", scheme),
             (b":path", self.path.encode()),
             (b":authority", self.authority.encode()),
             (b"te", b"trailers"),

@@ -1,0 +1,85 @@
+"""Certificates from files, read again while they are in use: they are rotated under running programs (A29, A65)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_log = logging.getLogger("trxds.wire")
+
+REFRESH_INTERVAL = 600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """PEM files. Without `roots` the system's are trusted; without `certificate` and `private_key` we are nobody.
+
+    `refresh_interval`: after so many seconds the files are read again.
+    """
+
+    roots: str = ""
+    certificate: str = ""
+    private_key: str = ""
+    refresh_interval: float = REFRESH_INTERVAL
+
+
+def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> ssl.SSLContext:
+    """For connections to a peer that must have a certificate; `OSError` names the file that is no good."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = check_hostname
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 allows nothing older (RFC 9113 9.2)
+    context.set_alpn_protocols(["h2"])
+    if files.roots:
+        _load(f"the roots of {files.roots}", lambda: context.load_verify_locations(files.roots))
+    else:
+        context.load_default_certs()
+    if files.certificate:
+        what = f"the certificate of {files.certificate} with the key of {files.private_key}"
+        # An empty password: nobody is there to be asked for one.
+        _load(what, lambda: context.load_cert_chain(files.certificate, files.private_key, password=""))
+    return context
+
+
+def _load(what: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except ssl.SSLError as error:
+        raise OSError(f"cannot use {what}: {(error.reason or str(error)).lower().replace('_', ' ')}") from None
+    except OSError as error:
+        raise OSError(f"cannot read {what}: {error.strerror or error}") from None
+
+
+class FreshContext:
+    """The context of these files, as they were read last. Called with the clock's time.
+
+    New files that are no good (just being written, say) leave the last good context in force,
+    and are looked at again for the next connection.
+    """
+
+    def __init__(self, files: CertificateFiles, *, check_hostname: bool = True) -> None:
+        self._files = files
+        self._check_hostname = check_hostname
+        self._context: ssl.SSLContext | None = None
+        self._read_at = -math.inf
+        self._complaint = ""
+
+    def __call__(self, now: float) -> ssl.SSLContext:
+        if self._context is None or now >= self._read_at + self._files.refresh_interval:
+            self._context = self._read(now)
+        return self._context
+
+    def _read(self, now: float) -> ssl.SSLContext:
+        try:
+            context = client_context(self._files, check_hostname=self._check_hostname)
+        except OSError as error:
+            if self._context is None:
+                raise
+            if str(error) != self._complaint:
+                _log.warning("%s; what was read before is used on", error)
+            self._complaint = str(error)
+            return self._context
+        self._read_at, self._complaint = now, ""
+        return context

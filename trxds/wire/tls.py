@@ -1,0 +1,79 @@
+"""TLS over any network: the peer has proven who it is and speaks HTTP/2, or there is no connection.
+
+Whoever reads the error has a certificate to mend, so it names the peer, the name it was asked
+to prove, and the cause.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.wire.connect import Network
+
+Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
+"""Looks at the peer's certificate, in the form of `SSLSocket.getpeercert`; returns what is wrong with it."""
+
+
+class TlsNetwork:
+    """A network whose connections are TLS.
+
+    `context` gives the context for the next connection; `OSError` says why there is none.
+    `server_name` is sent as SNI, and proven by the peer if the context checks host names.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        context: Callable[[], ssl.SSLContext],
+        server_name: str | None,
+        approve: Approve | None = None,
+    ) -> None:
+        self._network = network
+        self._context = context
+        self._server_name = server_name
+        self._approve = approve
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        context = self._context()  # first: without it there is no use in a connection
+        transport = await self._network.connect(address)
+        # Servers of this kind just close; HTTP/2 knows by itself what was cut off.
+        stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
+        try:
+            problem = await self._handshake(stream)
+        except BaseException:
+            await trio.aclose_forcefully(transport)
+            raise
+        if problem is not None:
+            await trio.aclose_forcefully(transport)
+            name = f" as {self._server_name!r}" if self._server_name else ""
+            raise ConnectionError(f"TLS with {address}{name}: {problem}")
+        return stream
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        return await self._network.resolve(host, port)
+
+    async def _handshake(self, stream: trio.SSLStream[trio.abc.Stream]) -> str | None:
+        try:
+            await stream.do_handshake()
+        except trio.BrokenResourceError as error:
+            return tls_cause(error)
+        if stream.selected_alpn_protocol() != "h2":
+            return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
+        return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
+
+
+def tls_cause(error: BaseException) -> str:
+    """Why a stream broke, without OpenSSL's numbers and source lines."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {cause.verify_message.rstrip('.')}"
+    if isinstance(cause, ssl.SSLEOFError):
+        return "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
+    if isinstance(cause, ssl.SSLError) and cause.reason:
+        text = cause.reason.lower().replace("_", " ")
+        return f"{text}; does the peer speak TLS?" if cause.reason == "WRONG_VERSION_NUMBER" else text
+    return str(cause) or type(cause).__name__
