@@ -14,8 +14,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.ads.bootstrap import Authority, Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
+from trxds.ads.sotw import PATH
 from trxds.ads.state import ResourceState
-from trxds.ads.stream import PATH
 from trxds.ads.watches import Watch
 from trxds.ground.channels import Mailbox
 from trxds.resources.context import ParseContext

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trxds.ads.stream import PATH
+from trxds.ads.sotw import PATH
 from trxds.resources import protos
 from trxds.resources.types import CDS, EDS, LDS, ResourceType
 from trxds.testing import MemoryNetwork, resources

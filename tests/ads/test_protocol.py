@@ -9,8 +9,12 @@ from typing import TypeAlias
 
 import pytest
 
+from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Locality, Node, ServerConfig
-from trxds.ads.protocol import USER_AGENT_VERSION, Changes, Conversation
+from trxds.ads.dataerrors import data_errors
+from trxds.ads.protocol import Conversation
+from trxds.ads.request import USER_AGENT_VERSION
+from trxds.ads.resource import Changes
 from trxds.ads.response import Item, Reading
 from trxds.ads.state import ResourceState
 from trxds.ground.status import StatusCode
@@ -31,18 +35,19 @@ class Bad(str):
 class Talk:
     """A conversation in the vocabulary of these tests: requests and states as short texts."""
 
-    def __init__(self, server: ServerConfig = SERVER) -> None:
-        self.conversation = Conversation(server, Node("web-1"))
+    def __init__(self, server: ServerConfig = SERVER, *, a88: bool = False) -> None:
+        rules = data_errors(server.features, a88=a88)
+        self.conversation = Conversation(server, Node("web-1"), data_errors=rules)
+        self.authority = Authority([server], self, "web-1")
         self.now = 0.0
         self.nonce = 0
 
     def wants(self, kind: str, *names: str) -> Told:
-        states = {name: self.conversation.subscribe(TYPES[kind], name) for name in names}
-        return {name: shown(state) for name, state in states.items() if state is not None}
+        return {name: text for each in names for name, text in told(self.authority.watch(TYPES[kind], each)).items()}
 
     def drops(self, kind: str, *names: str) -> None:
         for name in names:
-            self.conversation.unsubscribe(TYPES[kind], name)
+            self.authority.leave(TYPES[kind], name)
 
     def opens(self) -> list[str]:
         self.conversation.stream_opened()
@@ -64,7 +69,7 @@ class Talk:
         items = [Item(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
         items += [self.item(kind, name, text) for name, text in resources.items()]
         reading = Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items))
-        return told(self.conversation.received(reading))
+        return told(self.authority.review(self.conversation.received(reading, self.now)))
 
     def item(self, kind: str, name: str, text: str) -> Item:
         raw = "", f"{name}={text}".encode()
@@ -72,10 +77,19 @@ class Talk:
 
     def waits(self, seconds: float) -> Told:
         self.now += seconds
-        return told(self.conversation.due(self.now))
+        return told(self.authority.review(self.conversation.due(self.now)))
 
     def breaks(self, reason: str = "Connection refused") -> Told:
-        return told(self.conversation.stream_ended(reason))
+        self.conversation.stream_ended(reason)
+        return told(self.authority.review([]))
+
+    # As the authority's supply of servers: there is but one.
+
+    def engage(self, server: ServerConfig) -> Conversation:
+        return self.conversation
+
+    def release(self, conversation: Conversation) -> None:
+        raise AssertionError("the only server is never released")
 
 
 def parsed(name: str, text: str) -> Parsed:
@@ -508,6 +522,8 @@ def test_a_server_may_be_forbidden_to_delete() -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.hears("CDS", "1", a="x")
-    assert talk.hears("CDS", "2") == {}
+    gone = 'x but CDS resource "a" (server plane:1, node "web-1"): does not exist, deleted by the server; '
+    assert talk.hears("CDS", "2") == {"a": gone + "the last one is kept"}
     assert talk.says() == ["ACK CDS v=2 n2 a"]
-    assert talk.wants("CDS", "a") == {"a": "x"}
+    assert talk.hears("CDS", "3") == {}
+    assert talk.hears("CDS", "4", a="x") == {"a": "x"}

@@ -13,8 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import Changes, Conversation
+from trxds.ads.protocol import Conversation
+from trxds.ads.resource import Changes
 from trxds.ads.response import Item, Reading
 from trxds.ads.state import ResourceState
 from trxds.resources.protos import DiscoveryRequest
@@ -51,7 +53,9 @@ class Server:
 class ConversationMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
-        self.conversation = Conversation(ServerConfig("plane:1"), Node("n"))
+        server = ServerConfig("plane:1")
+        self.conversation = Conversation(server, Node("n"))
+        self.authority = Authority([server], self, "n")
         self.now = 0.0
         self.count = 0
         self.server: Server | None = None  # while a stream is open
@@ -74,16 +78,15 @@ class ConversationMachine(RuleBasedStateMachine):
     def watch(self, type: ResourceType, name: str) -> None:
         self.watched.add((type, name))
         self.remembered.add((type, name))
-        state = self.conversation.subscribe(type, name)
         self.told.pop((type, name), None)
-        if state is not None:
-            self.told[type, name] = shown(state)
+        self.heard(self.authority.watch(type, name))
 
     @rule(type=TYPES, name=NAMES)
     def leave(self, type: ResourceType, name: str) -> None:
-        self.watched.discard((type, name))
-        self.told.pop((type, name), None)
-        self.conversation.unsubscribe(type, name)
+        if (type, name) in self.watched:
+            self.watched.discard((type, name))
+            self.told.pop((type, name), None)
+            self.authority.leave(type, name)
 
     @precondition(lambda self: self.server is None)
     @rule()
@@ -97,7 +100,8 @@ class ConversationMachine(RuleBasedStateMachine):
         self.forget()
         self.failed = self.failed or not self.answered
         self.answered = False
-        self.heard(self.conversation.stream_ended("refused"))
+        self.conversation.stream_ended("refused")
+        self.heard(self.authority.review([]))
 
     @precondition(lambda self: self.server is not None)
     @rule()
@@ -120,7 +124,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.count += 1
         version, nonce = f"v{self.count}", f"n{self.count}"
         items = tuple(item(name, text) for name, text in resources.items())
-        self.heard(self.conversation.received(Reading(type, version, nonce, items)))
+        self.heard(self.authority.review(self.conversation.received(Reading(type, version, nonce, items), self.now)))
         self.answered, self.failed = True, False
         self.nonces[type] = nonce
         self.owed[type] = BAD in resources.values()
@@ -138,7 +142,15 @@ class ConversationMachine(RuleBasedStateMachine):
         self.now += seconds
         for key in [key for key, at in self.asked.items() if at + 15 <= self.now]:
             self.lose(key)
-        self.heard(self.conversation.due(self.now))
+        self.heard(self.authority.review(self.conversation.due(self.now)))
+
+    # -- the only server there is
+
+    def engage(self, server: ServerConfig) -> Conversation:
+        return self.conversation
+
+    def release(self, conversation: Conversation) -> None:
+        raise AssertionError("the only server is never released")
 
     # -- what must be so
 

@@ -14,8 +14,8 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
+from trxds.ads.sotw import PATH
 from trxds.ads.state import ResourceState
-from trxds.ads.stream import PATH
 from trxds.ground.channels import Mailbox
 from trxds.resources import protos
 from trxds.resources.context import ParseContext

@@ -1,20 +1,23 @@
-"""The xDS client: watches on one side, an ADS stream for each control plane on the other (A27, A47).
+"""The xDS client: watches on one side, an ADS stream for each control plane on the other (A27, A47, A71).
 
-Its life is one call of `run`. Before and after it `watch` works too: what is asked early is
-asked of the server when the stream begins, and what is known at the end stays known.
+Its life is one call of `run`. Before it `watch` works too: what is asked early is asked of the
+server when the stream begins. What is known at the end stays known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from random import Random
 
 import trio
 
+from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Bootstrap, ServerConfig
+from trxds.ads.dataerrors import data_errors
 from trxds.ads.names import authority_of
 from trxds.ads.protocol import Conversation
+from trxds.ads.resource import Changes, Resource
 from trxds.ads.state import ResourceState
 from trxds.ads.stream import AdsStream
 from trxds.ads.watches import Watch, Watches
@@ -25,27 +28,46 @@ from trxds.wire.connect import Network
 
 
 class XdsClient:
-    """Resources by name, from the servers of a bootstrap."""
+    """Resources by name, from the servers of a bootstrap.
 
-    def __init__(self, bootstrap: Bootstrap, network: Network, random: Random, context: ParseContext) -> None:
+    `data_error_handling` has bad news about a resource treated as A88 says, not as before it.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        network: Network,
+        random: Random,
+        context: ParseContext,
+        *,
+        data_error_handling: bool = False,
+    ) -> None:
         self._bootstrap = bootstrap
+        self._network = network
+        self._random = random
+        self._context = context
+        self._data_error_handling = data_error_handling
         self._watches = Watches(self._subscribe, self._unsubscribe)
-        self._conversations = {server: Conversation(server, bootstrap.node) for server in _servers(bootstrap)}
-        self._streams = {
-            server: AdsStream(
-                server, conversation, self._watches, network, random, replace(context, server_features=server.features)
-            )
-            for server, conversation in self._conversations.items()
+        self._streams: dict[Conversation, AdsStream] = {}
+        self._nursery: trio.Nursery | None = None
+        node = bootstrap.node.id
+        self._authorities = {"": Authority(bootstrap.servers, self, node)} | {
+            name: Authority(authority.servers or bootstrap.servers, self, node)
+            for name, authority in bootstrap.authorities.items()
         }
 
     def __repr__(self) -> str:
-        return f"<XdsClient {', '.join(map(repr, self._conversations.values()))}>"
+        return f"<XdsClient {', '.join(map(repr, self._streams))}>"
 
     async def run(self) -> None:
         """Talk to the control planes until cancelled; nothing is left when it returns."""
-        async with trio.open_nursery() as nursery:
-            for server, stream in self._streams.items():
-                nursery.start_soon(stream.run, name=f"ads/{server.uri}")
+        try:
+            async with trio.open_nursery() as self._nursery:
+                for stream in self._streams.values():
+                    self._begin(stream)
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
 
     def watch(self, type: ResourceType, name: str, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
@@ -54,31 +76,55 @@ class XdsClient:
         """
         return self._watches.add((type, name), mailbox, sender)
 
-    def _subscribe(self, type: ResourceType, name: str) -> ResourceState | None:
-        server = self._server_of(name)
-        if server is None:
+    def _subscribe(self, type: ResourceType, name: str) -> Changes:
+        authority = self._authorities.get(authority_of(name))
+        if authority is None:
             reason = f'authority "{authority_of(name)}" is not in the bootstrap\'s authorities; add it there'
-            return ResourceState(error=unavailable(f'{type.kind} resource "{name}": {reason}'))
-        self._streams[server].subscription_changed()
-        return self._conversations[server].subscribe(type, name)
+            return {(type, name): ResourceState(error=unavailable(f'{type.kind} resource "{name}": {reason}'))}
+        changes = authority.watch(type, name)
+        self._wake(authority)
+        return changes
 
     def _unsubscribe(self, type: ResourceType, name: str) -> None:
-        server = self._server_of(name)
-        if server is not None:
-            self._conversations[server].unsubscribe(type, name)
-            self._streams[server].subscription_changed()
+        authority = self._authorities.get(authority_of(name))
+        if authority is not None:
+            authority.leave(type, name)
+            self._wake(authority)
 
-    def _server_of(self, name: str) -> ServerConfig | None:
-        """The server that has this resource; None if its authority is not configured."""
-        authority = authority_of(name)
-        if not authority:
-            return self._bootstrap.servers[0]
-        if authority not in self._bootstrap.authorities:
-            return None
-        return (self._bootstrap.authorities[authority].servers or self._bootstrap.servers)[0]
+    def _wake(self, authority: Authority) -> None:
+        for conversation, stream in self._streams.items():
+            if authority.asks(conversation):
+                stream.subscription_changed()
 
+    # -- servers, each once: authorities with an equal one share its stream
 
-def _servers(bootstrap: Bootstrap) -> list[ServerConfig]:
-    """The first server of each list, each once: an authority with an equal server shares its stream."""
-    lists = [bootstrap.servers, *(authority.servers for authority in bootstrap.authorities.values())]
-    return list(dict.fromkeys(servers[0] for servers in lists if servers))
+    def engage(self, server: ServerConfig) -> Conversation:
+        for conversation in self._streams:
+            if conversation.server == server:
+                return conversation
+        rules = data_errors(server.features, a88=self._data_error_handling)
+        conversation = Conversation(server, self._bootstrap.node, data_errors=rules)
+        context = replace(self._context, server_features=server.features)
+        stream = AdsStream(conversation, self._watches, self._review, self._network, self._random, context)
+        self._streams[conversation] = stream
+        self._begin(stream)
+        return conversation
+
+    def release(self, conversation: Conversation) -> None:
+        stream = self._streams[conversation]
+        stream.subscription_changed()
+        if not any(authority.asks(conversation) for authority in self._authorities.values()):
+            del self._streams[conversation]
+            stream.close()
+
+    def _begin(self, stream: AdsStream) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(stream.run, name=f"ads/{stream.server.uri}")
+
+    def _review(self, conversation: Conversation, touched: Iterable[Resource]) -> Changes:
+        """Something came of a conversation; what it means to watchers."""
+        touched, changes = list(touched), Changes()
+        for authority in self._authorities.values():
+            if authority.asks(conversation):
+                changes |= authority.review(touched)
+        return changes

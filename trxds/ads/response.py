@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from trxds.resources.protos import DiscoveryResponse
+from trxds.ground.status import StatusCode
+from trxds.resources.protos import AnyProto, DiscoveryResponse
 from trxds.resources.slices import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of an Any
+NOTHING: Raw = ("", b"")
+
+_CODES = frozenset(int(code) for code in StatusCode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,37 @@ class Item:
 
     raw: Raw
     parsed: Parsed
+    version: str | None = None  # its own, where a server counts each resource for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """In place of a resource, why the server cannot give it (xRFC TP3); `code` is a google.rpc.Code."""
+
+    name: str
+    code: int
+    message: str
+
+    def __str__(self) -> str:
+        code = StatusCode(self.code).name if self.code in _CODES else f"code {self.code}"
+        return f"{code}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A response of a type that we know."""
+    """A response of a type that we know.
+
+    `removed` are resources that the server says are gone. If it is not `partial`, then so are
+    those of a full-state type that it leaves out.
+    """
 
     type: ResourceType
     version: str
     nonce: str
     items: tuple[Item, ...]
+    failed: tuple[Failed, ...] = ()
+    removed: tuple[str, ...] = ()
+    partial: bool = False
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -45,27 +70,42 @@ class Reading:
         )
 
 
-def known_type(response: DiscoveryResponse) -> ResourceType | None:
+def known_type(response: Any) -> ResourceType | None:
     return RESOURCE_TYPES.get(response.type_url)
 
 
 def read(
     response: DiscoveryResponse, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
 ) -> Slices[Reading]:
-    """Parse each resource, unless `known` has what its bytes were parsed to before."""
+    """A state-of-the-world response; what `known` has of it is not parsed again."""
     items: list[Item] = []
     names: set[str] = set()
     for resource in response.resources:
-        raw = resource.type_url, resource.value
-        parsed = known.get(raw) or (yield from type.read_in_slices(resource, context))
-        if parsed.name in names:
-            # The first one stands. Without a name the second touches nothing, but is refused.
-            parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
-        elif parsed.name is not None:
-            names.add(parsed.name)
-        items.append(Item(raw, parsed))
+        items.append((yield from read_item(resource, type, known, context, names)))
         yield
-    return Reading(type, response.version_info, response.nonce, tuple(items))
+    return Reading(type, response.version_info, response.nonce, tuple(items), failures(response))
+
+
+def read_item(
+    resource: AnyProto, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext, names: set[str]
+) -> Slices[Item]:
+    """One resource of a response in which `names` have been read before; its own goes there too."""
+    raw = resource.type_url, resource.value
+    parsed = known.get(raw) or (yield from type.read_in_slices(resource, context))
+    if parsed.name in names:
+        # The first one stands. Without a name the second touches nothing, but is refused.
+        parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
+    elif parsed.name is not None:
+        names.add(parsed.name)
+    return Item(raw, parsed)
+
+
+def failures(response: Any) -> tuple[Failed, ...]:
+    """The resource errors of a response, of either protocol."""
+    return tuple(
+        Failed(error.resource_name.name, error.error_detail.code, error.error_detail.message)
+        for error in response.resource_errors
+    )
 
 
 def invalid(errors: tuple[str, ...], type: ResourceType) -> str:

@@ -8,19 +8,20 @@ faster than we are is held up by the stream's own window and costs no memory.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from random import Random
 from time import perf_counter
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import trio
 
-from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.protocol import Changes, Conversation
-from trxds.ads.response import Reading, known_type, read
+from trxds.ads.protocol import Conversation
+from trxds.ads.resource import Changes, Resource
+from trxds.ads.response import Reading, known_type
 from trxds.ads.watches import Watches
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
-from trxds.resources.protos import DecodeError, DiscoveryResponse
+from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
 from trxds.wire.connect import Network, WireOptions
@@ -30,12 +31,12 @@ from trxds.wire.stream import ClientStream
 
 log = logging.getLogger("trxds.ads")
 
-PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
 SLICE = 0.005  # seconds that parsing may hold up everyone else
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
 T = TypeVar("T")
+Review: TypeAlias = Callable[[Conversation, Iterable[Resource]], Changes]
 
 
 class AdsStream:
@@ -43,35 +44,47 @@ class AdsStream:
 
     def __init__(
         self,
-        server: ServerConfig,
         conversation: Conversation,
         watches: Watches,
+        review: Review,
         network: Network,
         random: Random,
         context: ParseContext,
     ) -> None:
-        self._server = server
+        self.server = conversation.server
         self._conversation = conversation
         self._watches = watches
+        self._review = review
         self._network = network
         self._context = context
         self._backoff = Backoff(random)
         self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
         self._to_wait: Mailbox[None] = Mailbox()  # wakes who watches the clock
+        self._scope = trio.CancelScope()
 
     def subscription_changed(self) -> None:
         self._to_say.put("subscription", None)
 
+    def close(self) -> None:
+        """This server is asked no longer. Plain; `run` returns."""
+        self._conversation.close()
+        self._scope.cancel(reason="another xDS server has taken over")
+
     async def run(self) -> None:
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             await self._something_is_wanted()
             reason = await self._connect_and_converse()
-            changes = self._conversation.stream_ended(reason)
+            self._conversation.stream_ended(reason)
+            changes = self._review(self._conversation, ())
             self._watches.publish(changes)
             delay = self._backoff.next()
             # Not a warning for each resource, and none while there is no news of the same outage.
             level = logging.WARNING if changes else logging.INFO
-            log.log(level, "xDS server %s: %s; trying again in %.1f s", self._server.uri, reason, delay)
+            log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
             await trio.sleep(delay)
 
     async def _something_is_wanted(self) -> None:
@@ -83,15 +96,15 @@ class AdsStream:
         """One stream from its beginning to its end; returns why it ended."""
         try:
             with trio.fail_after(CONNECT_WITHIN):
-                transport = await self._network.connect(self._server.address)
+                transport = await self._network.connect(self.server.address)
         except trio.TooSlowError:
             return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
         except OSError as error:
             return f"{error.strerror or error}; check that it runs, and server_uri in the bootstrap"
         reason = "cancelled"
         async with trio.open_nursery() as nursery:
-            connection = Connection(transport, peer=self._server.address, options=WireOptions())
-            nursery.start_soon(connection.run, name=f"ads/{self._server.uri}/connection")
+            connection = Connection(transport, peer=self.server.address, options=WireOptions())
+            nursery.start_soon(connection.run, name=f"ads/{self.server.uri}/connection")
             reason = await self._open_and_converse(connection)
             nursery.cancel_scope.cancel(reason="the ADS stream ended")
         return reason
@@ -100,7 +113,7 @@ class AdsStream:
         ready = False
         with trio.move_on_after(CONNECT_WITHIN):
             ready = await connection.wait_ready()
-        stream = connection.open_stream(_request(self._server.address)) if ready else None
+        stream = connection.open_stream(self._request()) if ready else None
         if stream is None:
             cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
             return f"{cause}; check server_uri in the bootstrap"
@@ -110,11 +123,19 @@ class AdsStream:
             stream.cancel()
         return f"the ADS stream ended with {stream.status}"
 
+    def _request(self) -> Request:
+        address = self.server.address
+        return Request(
+            path=self._conversation.dialect.path,
+            authority="localhost" if address.startswith("unix:") else address,
+            max_receive_size=LARGEST_RESPONSE,
+        )
+
     async def _converse(self, stream: ClientStream) -> None:
         self._conversation.stream_opened()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._write, stream, name=f"ads/{self._server.uri}/write")
-            nursery.start_soon(self._watch_the_clock, name=f"ads/{self._server.uri}/clock")
+            nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
+            nursery.start_soon(self._watch_the_clock, name=f"ads/{self.server.uri}/clock")
             await self._read(stream)
             nursery.cancel_scope.cancel(reason="the ADS stream ended")
 
@@ -130,7 +151,7 @@ class AdsStream:
     async def _watch_the_clock(self) -> None:
         while True:
             await self._to_wait.next(self._conversation.next_deadline)
-            self._tell(self._conversation.due(trio.current_time()))
+            self._tell(self._review(self._conversation, self._conversation.due(trio.current_time())))
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
@@ -138,7 +159,7 @@ class AdsStream:
             if reading is None:
                 continue
             self._backoff.reset()
-            changes = self._conversation.received(reading)
+            changes = self._review(self._conversation, self._conversation.received(reading, trio.current_time()))
             self._tell(changes)
             self._to_say.put("answer", None)
             await self._watches.all_seen(changes)
@@ -152,17 +173,21 @@ class AdsStream:
     async def _understand(self, message: bytes) -> Reading | None:
         """None for what is to be ignored: bytes that are no response, and types that we do not know."""
         try:
-            response = DiscoveryResponse.FromString(message)
+            response = self._conversation.dialect.response.FromString(message)
         except DecodeError:
             log.warning(
-                "xDS server %s: %d bytes that are no DiscoveryResponse; ignored", self._server.uri, len(message)
+                "xDS server %s: %d bytes that are no %s; ignored",
+                self.server.uri,
+                len(message),
+                self._conversation.dialect.response.DESCRIPTOR.name,
             )
             return None
         type = known_type(response)
         if type is None:
-            log.warning("xDS server %s: a response of unknown type %r; ignored", self._server.uri, response.type_url)
+            log.warning("xDS server %s: a response of unknown type %r; ignored", self.server.uri, response.type_url)
             return None
-        return await _in_slices(read(response, type, self._conversation.known(type), self._context))
+        known = self._conversation.known(type)
+        return await _in_slices(self._conversation.dialect.read(response, type, known, self._context))
 
 
 async def _in_slices(work: Slices[T]) -> T:
@@ -177,11 +202,3 @@ async def _in_slices(work: Slices[T]) -> T:
         if perf_counter() - started > SLICE:
             await trio.lowlevel.checkpoint()
             started = perf_counter()
-
-
-def _request(address: str) -> Request:
-    return Request(
-        path=PATH,
-        authority="localhost" if address.startswith("unix:") else address,
-        max_receive_size=LARGEST_RESPONSE,
-    )

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
+from trxds.ads.resource import Changes, Key
 from trxds.ads.state import ResourceState
 from trxds.ground.channels import Cell, Following, Mailbox
 from trxds.resources.types import ResourceType
 
-Key = tuple[ResourceType, str]
-
 
 class Watches:
     """All watches of one client. `subscribe` is called for the first of a resource and returns what
-    is known of it, `unsubscribe` after the last."""
+    this tells watchers, of that resource or of others; `unsubscribe` after the last."""
 
     def __init__(
         self,
-        subscribe: Callable[[ResourceType, str], ResourceState | None],
+        subscribe: Callable[[ResourceType, str], Changes],
         unsubscribe: Callable[[ResourceType, str], None],
     ) -> None:
         self._subscribe = subscribe
@@ -31,7 +30,7 @@ class Watches:
     def add(self, key: Key, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         return Watch(self, key, self._cell(key).follow(mailbox, sender))
 
-    def publish(self, changes: dict[Key, ResourceState]) -> None:
+    def publish(self, changes: Changes) -> None:
         for key, state in changes.items():
             if cell := self._cells.get(key):
                 cell.set(state)
@@ -46,9 +45,7 @@ class Watches:
         cell = self._cells.get(key)
         if cell is None:
             cell = self._cells[key] = Cell()
-            state = self._subscribe(*key)
-            if state is not None:
-                cell.set(state)
+            self.publish(self._subscribe(*key))
         return cell
 
     def _left(self, key: Key) -> None:

@@ -14,6 +14,7 @@ Resource: TypeAlias = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy"
 _HTTP = f"{_TYPES}.extensions.filters.http"
+_OWN = "type.googleapis.com"
 _FROM_ADS: Resource = {"ads": {}, "resource_api_version": "V3"}
 
 
@@ -95,6 +96,15 @@ def cluster(
     return body
 
 
+def custom_policy(name: str, **fields: Any) -> Resource:
+    """What makes a cluster balanced by a policy of the client's own (A52).
+
+    `cluster("c") | custom_policy("my.pkg.Policy", header="tenant")`
+    """
+    struct = {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "type_url": f"{_OWN}/{name}", "value": fields}
+    return {"load_balancing_policy": {"policies": [{"typed_extension_config": {"name": name, "typed_config": struct}}]}}
+
+
 def aggregate(name: str, *clusters: str, lb_policy: str = "CLUSTER_PROVIDED") -> Resource:
     """A cluster of clusters, the most preferred first (A37)."""
     return {
@@ -150,9 +160,15 @@ def _endpoint(address: str, health: str) -> Resource:
     return {"health_status": health, "endpoint": {"address": {"socket_address": where}}}
 
 
-def bootstrap(server: str, *, node: str = "trxds-test") -> Resource:
-    """The bootstrap of a client that asks the ADS server at `server`, "host:port", in plain text."""
+def bootstrap(*servers: str, node: str = "trxds-test", features: Sequence[str] = ("xds_v3",)) -> Resource:
+    """The bootstrap of a client that asks the ADS servers at these addresses, "host:port", in plain text.
+
+    The first is asked, the next ones if it cannot be reached (A71).
+    """
     return {
-        "xds_servers": [{"server_uri": server, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}],
+        "xds_servers": [
+            {"server_uri": server, "channel_creds": [{"type": "insecure"}], "server_features": list(features)}
+            for server in servers
+        ],
         "node": {"id": node},
     }

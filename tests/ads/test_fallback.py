@@ -1,0 +1,242 @@
+"""Which of an authority's servers are asked, as values (A71): no socket, no event loop, no clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from trxds.ads.authority import Authority
+from trxds.ads.bootstrap import Node, ServerConfig
+from trxds.ads.protocol import Conversation
+from trxds.ads.resource import Changes
+from trxds.ads.response import Item, Reading
+from trxds.resources.types import CDS, EDS, Parsed, ResourceType
+
+SERVERS = [ServerConfig(f"{name}:1") for name in "abc"]
+
+
+class Mesh:
+    """An authority of three servers, a, b and c. States are short texts; `told` has the last of each resource."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Conversation] = {}
+        self.authority = Authority(SERVERS, self, "n")
+        self.told: dict[str, str] = {}
+        self.count = 0
+
+    def engage(self, server: ServerConfig) -> Conversation:
+        return self.asked.setdefault(server.uri[0], Conversation(server, Node("n")))
+
+    def release(self, conversation: Conversation) -> None:
+        conversation.close()
+        del self.asked[conversation.server.uri[0]]
+
+    @property
+    def servers(self) -> str:
+        return "".join(self.asked)
+
+    def watches(self, *names: str, type: ResourceType = CDS) -> None:
+        for name in names:
+            self.hear(self.authority.watch(type, name))
+
+    def leaves(self, name: str) -> None:
+        self.authority.leave(CDS, name)
+
+    def fails(self, server: str) -> None:
+        self.asked[server].stream_ended("refused")
+        self.hear(self.authority.review([]))
+
+    def opens(self, server: str) -> set[str]:
+        """A new stream; the names it asks for."""
+        conversation = self.asked[server]
+        conversation.stream_opened()
+        return self.says(server)
+
+    def says(self, server: str) -> set[str]:
+        names: set[str] = set()
+        while (request := self.asked[server].next_request()) is not None:
+            self.asked[server].sent(request, 0.0)
+            names.update(request.resource_names)
+        return names
+
+    def answers(self, server: str, type: ResourceType = CDS, **resources: str) -> None:
+        self.count += 1
+        items = tuple(Item((name, text.encode()), Parsed(name, text)) for name, text in resources.items())
+        reading = Reading(type, f"v{self.count}", f"n{self.count}", items)
+        self.hear(self.authority.review(self.asked[server].received(reading, 0.0)))
+
+    def hear(self, changes: Changes) -> None:
+        for (_, name), state in changes.items():
+            status = state.error or state.ambient
+            words = [] if state.value is None else [str(state.value)]
+            words += [] if status is None else ["failed" if "cannot reach" in status.message else "absent"]
+            self.told[name] = " ".join(words)
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    return Mesh()
+
+
+def test_the_first_server_is_asked_and_no_other(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    assert mesh.servers == "a"
+
+
+def test_a_failure_while_something_never_came_asks_the_next_for_everything(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over")
+    mesh.fails("a")
+    assert mesh.servers == "ab"
+    assert mesh.opens("b") == {"x", "y"}
+
+
+def test_watchers_hear_nothing_while_there_is_a_server_to_hope_for(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    assert (mesh.servers, mesh.told) == ("abc", {})
+    mesh.fails("c")
+    assert mesh.told == {"x": "failed"}
+
+
+def test_an_error_of_all_servers_names_them_all(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    mesh.asked["c"].stream_ended("no route to host")
+    [state] = mesh.authority.review([]).values()
+    assert state.error is not None
+    assert state.error.message == (
+        'CDS resource "x" (servers a:1, b:1, c:1, node "n"): cannot reach any xDS server: '
+        "a:1: refused; b:1: refused; c:1: no route to host"
+    )
+
+
+def test_nobody_falls_back_while_everything_is_there(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over")
+    mesh.fails("a")
+    assert (mesh.servers, mesh.told) == ("a", {"x": "1 failed"})
+
+
+def test_what_does_not_exist_counts_as_there(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.hear(mesh.authority.review(mesh.asked["a"].due(15.0)))
+    assert mesh.told == {"x": "absent"}
+    mesh.fails("a")
+    assert mesh.servers == "a"
+
+
+def test_a_first_watch_that_comes_while_the_last_server_fails_asks_the_next(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over")
+    mesh.fails("a")
+    mesh.watches("y")
+    assert mesh.servers == "ab"
+    assert mesh.told == {"x": "1"}  # the outage is forgotten while there is hope
+
+
+def test_a_watch_while_all_servers_fail_is_an_error_at_once(mesh: Mesh) -> None:
+    mesh.watches("x")
+    for server in "abc":
+        mesh.fails(server)
+    mesh.watches("y")
+    assert mesh.told == {"x": "failed", "y": "failed"}
+
+
+def test_the_next_servers_resources_are_used(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2")
+    assert mesh.told == {"x": "2"}
+
+
+def test_a_server_that_answers_again_takes_the_place_of_all_below(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    mesh.opens("c")
+    mesh.answers("c", x="3")
+    mesh.opens("a")
+    assert mesh.servers == "abc"
+    mesh.answers("a", x="1")
+    assert (mesh.servers, mesh.told) == ("a", {"x": "1"})
+
+
+def test_a_server_in_the_middle_is_enough_until_the_first_answers(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    mesh.opens("c")
+    mesh.answers("c", x="3")
+    mesh.opens("b")
+    mesh.answers("b", x="2")
+    assert (mesh.servers, mesh.told) == ("ab", {"x": "2"})
+
+
+def test_what_the_first_server_gave_it_has_to_give_again_after_another_was_asked(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over")
+    mesh.fails("a")
+    mesh.asked["a"].stream_opened()
+    request = mesh.asked["a"].next_request()
+    assert request is not None
+    assert request.version_info == ""
+
+
+def test_a_server_that_is_asked_again_is_asked_from_the_beginning(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    before = mesh.asked["b"]
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over")
+    mesh.watches("y")
+    mesh.fails("a")
+    assert mesh.asked["b"] is not before
+    assert mesh.opens("b") == {"x", "y"}
+
+
+def test_the_wait_for_one_server_says_nothing_of_what_another_brought(mesh: Mesh) -> None:
+    mesh.watches("x", type=EDS)
+    mesh.opens("a")
+    mesh.asked["a"].stream_ended("over")
+    mesh.fails("a")
+    mesh.opens("a")
+    mesh.opens("b")
+    mesh.answers("b", EDS, x="2")
+    assert mesh.asked["a"].due(15.0) == []
+
+
+def test_what_nobody_watches_any_more_is_asked_of_nobody(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2", y="2")
+    mesh.leaves("x")
+    assert mesh.says("b") == {"y"}
+    assert mesh.opens("a") == {"y"}
+
+
+def test_what_was_forgotten_on_one_server_is_not_remembered_for_another(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2", y="2")
+    mesh.leaves("x")
+    mesh.says("b")
+    mesh.told.clear()
+    mesh.watches("x")
+    assert mesh.told == {}

@@ -1,0 +1,157 @@
+"""Two control planes and what becomes of RPCs when one goes (A71); the mesh suite's FallbackTest and more."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import PLANE, Mesh, ask
+
+import trxds
+from trxds import RpcError, StatusCode
+from trxds.testing import ManagementServer, Server
+from trxds.testing import resources as xds
+from trxds.testing.management import PATH
+
+SECOND = "10.0.0.2:18000"
+
+
+class TwoPlanes:
+    """The mesh's plane routes "shop" to host 0, the second one to host 1, both by cluster names of their own."""
+
+    def __init__(self, mesh):
+        self.mesh = mesh
+        self.first, self.second = mesh.plane, ManagementServer()
+        self.offer(self.first, "first", mesh.hosts[0])
+        self.offer(self.second, "second", mesh.hosts[1])
+
+    @classmethod
+    @asynccontextmanager
+    async def run(cls):
+        async with Mesh.run(3) as mesh:
+            planes = cls(mesh)
+            server = Server({PATH: planes.second.handle}, address=SECOND, network=mesh.network)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(server.run)
+                yield planes
+                nursery.cancel_scope.cancel()
+
+    def offer(self, plane, cluster, host):
+        plane.put(
+            xds.listener("shop", routes="routes"),
+            xds.routes("routes", xds.route(cluster)),
+            xds.cluster(cluster),
+            xds.endpoints(cluster, xds.locality(host)),
+        )
+
+    def down(self, address):
+        self.mesh.network.refuse(address)
+        self.mesh.network.cut(address)
+
+    def up(self, address):
+        self.mesh.network.restore(address)
+
+    def channel(self):
+        bootstrap = xds.bootstrap(PLANE, SECOND)
+        return trxds.open_channel("xds:///shop", bootstrap=bootstrap, network=self.mesh.network)
+
+
+async def test_on_startup_the_second_serves_until_the_first_is_there(autojump_clock):
+    async with TwoPlanes.run() as planes:
+        planes.down(PLANE)
+        planes.down(SECOND)
+        async with planes.channel() as channel:
+            with pytest.raises(RpcError) as caught:
+                await ask(channel)
+            assert caught.value.status.code is StatusCode.UNAVAILABLE
+            assert f"cannot reach any xDS server: {PLANE}: Connection refused" in caught.value.status.message
+            assert f"; {SECOND}: Connection refused" in caught.value.status.message
+            planes.up(SECOND)
+            await trio.sleep(10)
+            assert await ask(channel) == planes.mesh.hosts[1]
+            planes.up(PLANE)
+            await planes.first.wait_for_ack("EDS")
+            await trio.sleep(1)
+            assert await ask(channel) == planes.mesh.hosts[0]
+            assert (planes.first.streams, planes.second.streams) == (1, 0)
+
+
+async def test_mid_startup_the_first_dies_with_half_of_it_said(autojump_clock):
+    async with TwoPlanes.run() as planes:
+        planes.first.withhold("CDS")
+        async with planes.channel() as channel:
+            await planes.first.wait_for_ack("RDS")
+            await trio.sleep(1)
+            planes.down(PLANE)
+            assert await ask(channel) == planes.mesh.hosts[1]
+            planes.up(PLANE)
+            planes.first.release("CDS")
+            await trio.sleep(120)
+            assert await ask(channel) == planes.mesh.hosts[0]
+            assert planes.second.streams == 0
+
+
+async def test_mid_update_the_first_dies_while_a_new_cluster_is_asked_for(autojump_clock):
+    async with TwoPlanes.run() as planes:
+        planes.offer(planes.second, "first", planes.mesh.hosts[1])
+        planes.offer(planes.second, "new", planes.mesh.hosts[2])
+        async with planes.channel() as channel:
+            assert await ask(channel) == planes.mesh.hosts[0]
+            planes.first.put(xds.routes("routes", xds.route("new")))
+            await planes.first.wait_for_ack("RDS")
+            planes.down(PLANE)
+            for _ in range(20):
+                assert await ask(channel) in planes.mesh.hosts
+                await trio.sleep(1)
+            assert await ask(channel) == planes.mesh.hosts[2]
+
+
+async def test_while_everything_is_there_the_second_is_not_even_connected(autojump_clock):
+    async with TwoPlanes.run() as planes, planes.channel() as channel:
+        await ask(channel)
+        planes.down(PLANE)
+        await trio.sleep(600)
+        assert await ask(channel) == planes.mesh.hosts[0]
+        assert planes.mesh.network.attempts[SECOND] == 0
+
+
+async def test_a_first_server_that_flaps_costs_no_rpc(autojump_clock):
+    async with TwoPlanes.run() as planes, planes.channel() as channel:
+        await ask(channel)
+        for _ in range(10):
+            planes.down(PLANE)
+            await trio.sleep(7)
+            await ask(channel)
+            planes.up(PLANE)
+            await trio.sleep(3)
+            await ask(channel)
+
+
+async def test_a_connected_server_that_says_nothing_does_not_take_the_place_of_the_second(autojump_clock):
+    async with TwoPlanes.run() as planes:
+        planes.down(PLANE)
+        async with planes.channel() as channel:
+            assert await ask(channel) == planes.mesh.hosts[1]
+            for kind in ("LDS", "RDS", "CDS", "EDS"):
+                planes.first.withhold(kind)
+            planes.up(PLANE)
+            await planes.first.wait_for_streams(1)
+            await trio.sleep(60)
+            assert planes.second.streams == 1
+            assert await ask(channel) == planes.mesh.hosts[1]
+
+
+async def test_a_fallback_and_the_return_are_told_once_in_the_log(autojump_clock, caplog):
+    caplog.set_level("INFO", "trxds.ads")
+    async with TwoPlanes.run() as planes:
+        planes.down(PLANE)
+        async with planes.channel() as channel:
+            await ask(channel)
+            await trio.sleep(60)
+            planes.up(PLANE)
+            await trio.sleep(120)
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text for text in texts if "as well" in text] == [
+        f"xDS server {PLANE}: Connection refused; check that it runs, and server_uri in the bootstrap; "
+        f"asking {SECOND} as well"
+    ]
+    assert texts.count(f"xDS server {PLANE} answers; {SECOND} is asked no longer") == 1

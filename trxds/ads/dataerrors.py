@@ -1,0 +1,38 @@
+"""What bad news from a server do to the resource that we have: keep it, or drop it (A53, A88).
+
+A server that alerts its operators lets clients go on with what they have; one that does not wants
+their RPCs to fail, so that somebody notices. The bootstrap says for each server which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+VARIABLE = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
+
+# google.rpc codes that say something of the data; any other is the server's own trouble, and passes.
+NOT_FOUND = 5
+PERMISSION_DENIED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class DataErrors:
+    """`wait` is how long an answer may take, in seconds; later it is absent, or merely late."""
+
+    wait: float = 15.0
+    late_is_absent: bool = True
+    drop_deleted: bool = True
+    drop_refused: bool = False
+
+    def drop_failed(self, code: int) -> bool:
+        """Whether an error in a resource's place (xRFC TP3) takes the resource."""
+        return self.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED)
+
+
+def data_errors(features: Set[str], *, a88: bool) -> DataErrors:
+    """By a server's features; A88's stand behind an environment variable, and replace A53's."""
+    if not a88:
+        return DataErrors(drop_deleted="ignore_resource_deletion" not in features)
+    fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features
+    return DataErrors(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)

@@ -1,0 +1,60 @@
+"""What a request to a control plane has to say, whichever protocol it is said in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from trxds.ads.bootstrap import Node
+from trxds.ads.response import Raw, Reading
+from trxds.ground.status import StatusCode
+from trxds.resources.slices import Slices
+from trxds.resources.types import ParseContext, Parsed, ResourceType
+
+USER_AGENT_NAME = "trxds"
+USER_AGENT_VERSION = "0.1.0"  # a test holds it to pyproject.toml
+CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """`errors` are those of the response that this answers, none for an ACK; None if it answers nothing."""
+
+    type: ResourceType
+    names: Collection[str]  # all that we want
+    asked: frozenset[str] | None  # those that the server was told on this stream; None: nothing yet
+    version: str  # of the type, as accepted last
+    versions: Mapping[str, str]  # of the resources that we have from this server
+    nonce: str
+    errors: tuple[str, ...] | None
+
+
+class Dialect(Protocol):
+    """One of the two protocols of ADS. Messages are `Any`: the generated classes have no types."""
+
+    path: str
+    response: Any
+
+    def request(self, ask: Ask) -> Any: ...
+
+    def read(
+        self, response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
+    ) -> Slices[Reading]: ...
+
+
+def introduce(request: Any, node: Node) -> None:
+    """Who we are, and which xDS features we have beyond the baseline."""
+    to = request.node
+    to.id, to.cluster = node.id, node.cluster
+    to.locality.region, to.locality.zone = node.locality.region, node.locality.zone
+    to.locality.sub_zone = node.locality.sub_zone
+    to.metadata.update(node.metadata)
+    to.user_agent_name, to.user_agent_version = USER_AGENT_NAME, USER_AGENT_VERSION
+    to.client_features.extend(CLIENT_FEATURES)
+
+
+def refuse(request: Any, errors: tuple[str, ...]) -> None:
+    """Make it a NACK, in the words of the C++ client."""
+    request.error_detail.code = StatusCode.INVALID_ARGUMENT
+    request.error_detail.message = f"xDS response validation errors: [{'; '.join(errors)}]"

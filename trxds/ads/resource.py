@@ -1,0 +1,129 @@
+"""One resource in the client's cache: what is known of it, and what its watchers should see (A40, A88).
+
+Every server of an authority may have its say about a resource, so this knows no stream. The state
+that watchers see is computed from it, whole, each time; there is nothing to keep in step.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.ads.response import Raw
+from trxds.ads.state import ResourceState
+from trxds.ground.status import unavailable
+from trxds.resources.types import Parsed, ResourceType
+
+Key: TypeAlias = tuple[ResourceType, str]
+Changes: TypeAlias = dict[Key, ResourceState]
+
+
+class CacheState(enum.Enum):
+    """The states of A88 by the names of A78's label; CSDS has the same ones (A40)."""
+
+    REQUESTED = "requested"
+    DOES_NOT_EXIST = "does_not_exist"
+    ACKED = "acked"
+    NACKED = "nacked"
+    RECEIVED_ERROR = "received_error"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong, and `where`: "server 10.0.0.5:18000"."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Something that came for a resource: `raw` is empty for an error without one; `at` is Trio's clock."""
+
+    version: str
+    raw: Raw
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """`value` is the last good one, as long as it may be used; `trouble` is why `state` is not ACKED."""
+
+    type: ResourceType
+    name: str
+    state: CacheState = CacheState.REQUESTED
+    value: object | None = None
+    accepted: Update | None = None  # what `value` came as
+    failed: Update | None = None  # what `trouble` is about
+    trouble: Trouble | None = None
+    absent: bool = False
+    parsed: Parsed | None = None  # what it last came as; the same again is no news
+    told: ResourceState | None = None
+    wanted: bool = True  # somebody watches it
+    asked_of: int = 0  # how many servers
+
+    def __repr__(self) -> str:
+        return f"<Resource {self.type.kind} {self.name} {self.state.name}{'' if self.value is None else ', cached'}>"
+
+    @property
+    def key(self) -> Key:
+        return self.type, self.name
+
+    @property
+    def seen(self) -> bool:
+        """It came, good or bad, and has not been lost since."""
+        return self.value is not None or self.state is CacheState.NACKED
+
+    @property
+    def awaited(self) -> bool:
+        """Nothing usable came, and it is not known to be absent."""
+        return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
+
+    def accept(self, update: Update, parsed: Parsed) -> None:
+        self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
+        self.failed, self.trouble, self.absent = None, None, False
+
+    def refuse(self, update: Update, parsed: Parsed, trouble: Trouble, *, drop: bool) -> None:
+        """It came and was bad."""
+        self.fail(CacheState.NACKED, update, trouble, drop=drop)
+        self.parsed = parsed
+
+    def fail(
+        self, state: CacheState, update: Update, trouble: Trouble, *, drop: bool = True, absent: bool = False
+    ) -> None:
+        """Bad news. `drop` takes the value too; one that stays is as good as before (A88)."""
+        self.state, self.failed, self.trouble, self.parsed = state, update, trouble, None
+        if drop:
+            self.value = self.accepted = None
+        self.absent = absent and self.value is None
+
+    def forget(self) -> None:
+        """As if it had never been asked for."""
+        self.state, self.value, self.trouble, self.parsed = CacheState.REQUESTED, None, None, None
+        self.accepted = self.failed = self.told = None
+        self.absent = False
+
+    def seen_by_watchers(self, failure: Trouble | None, node: str) -> ResourceState | None:
+        """What a watcher should know, or None while the servers have still to answer.
+
+        `failure` is that no server can be reached. Without a value, what a server said goes before it.
+        """
+        if self.value is not None:
+            trouble = failure or self.trouble
+            return ResourceState(self.value, ambient=unavailable(self._text(trouble, node)) if trouble else None)
+        trouble = self.trouble or failure
+        if trouble is None:
+            return None
+        return ResourceState(error=unavailable(self._text(trouble, node)), absent=self.absent)
+
+    def _text(self, trouble: Trouble, node: str) -> str:
+        return f'{self.type.kind} resource "{self.name}" ({trouble.where}, node "{node}"): {trouble.reason}'
+
+
+def differs(state: ResourceState, told: ResourceState | None) -> bool:
+    """Values are compared by identity: equal bytes have the same one, and comparing big ones takes long."""
+    if told is None or state.value is not told.value:
+        return True
+    return (state.error, state.absent, state.ambient) != (told.error, told.absent, told.ambient)

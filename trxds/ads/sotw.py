@@ -1,0 +1,30 @@
+"""State of the world: each request names all we want, each response has all that the server has of it (A27).
+
+Of a Listener or Cluster response that is meant literally: what it leaves out was deleted.
+"""
+
+from __future__ import annotations
+
+from trxds.ads.request import Ask
+from trxds.ads.response import read
+from trxds.resources.protos import DiscoveryRequest, DiscoveryResponse
+
+PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+
+
+class StateOfTheWorld:
+    """The dialect that every control plane speaks."""
+
+    path = PATH
+    response = DiscoveryResponse
+    read = staticmethod(read)
+
+    @staticmethod
+    def request(ask: Ask) -> DiscoveryRequest:
+        """The nonce is the type's last one, also when nothing is answered: it says which names we knew of."""
+        return DiscoveryRequest(
+            type_url=ask.type.type_url,
+            version_info=ask.version,
+            response_nonce=ask.nonce,
+            resource_names=ask.names,
+        )
