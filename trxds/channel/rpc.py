@@ -20,11 +20,11 @@ from trxds.ground import metadata as md
 from trxds.ground.lifetime import Hold
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import OK, RpcError, Status, StatusCode
-from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Queue, Tracker
+from trxds.lb.pick import Complete, Drop, Fail, PickArgs, PickResult, Queue, Tracker
 from trxds.wire.request import Request
 from trxds.wire.subchannel import Subchannel
 
-from .dataplane import ChannelState
+from .dataplane import ChannelState, DataPlane
 from .filters import Respond
 from .retry import Retries
 
@@ -115,7 +115,7 @@ class Rpc:
                 self._scopes.discard(scope)
         if self._state.closed:
             raise self._state.ending()
-        raise RpcError(self._too_late(), self.initial, self.trailing)
+        raise self._error(self._too_late())
 
     def _too_late(self) -> Status:
         after = trio.current_time() - self._started
@@ -212,7 +212,7 @@ class Rpc:
             plane = self._state.plane
             assert plane is not None
             args.now = trio.current_time()
-            match plane.picker.pick(args):
+            match self._picked(plane, args):
                 case Complete(host, trackers):
                     if await self._open_on(cast(Subchannel, host), trackers):
                         return None
@@ -230,19 +230,30 @@ class Rpc:
             # successor is certain, and picking from the same picker again would freeze the loop.
             await self._state.other_than(plane)
 
+    def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult:
+        try:
+            return plane.picker.pick(args)
+        except Exception:
+            # A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception.
+            _log.exception("a picker raised; the RPC to %s fails", self.path)
+            return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
+
     async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
         stream = host.open_stream(self._request())
         if stream is None:
             return False
         self.stream = stream
         if not stream.opened:
-            self._waiting_for = f"one of the streams that {stream.peer} allows"
+            self._waiting_for = "one of the streams that the host allows"
             if not await stream.wait_open():
                 return False
-        self._waiting_for = f"the response of {stream.peer}"
+        self._waiting_for = "the response"
         self._trackers = trackers
         for tracker in trackers:
-            tracker.began()
+            try:
+                tracker.began()
+            except Exception:
+                _log.exception("tracker %r raised at the begin of the RPC to %s", tracker, self.path)
         return True
 
     def _request(self) -> Request:
@@ -328,7 +339,7 @@ class Rpc:
         except Exception as error:
             self.stream.cancel()
             message = f"{self.path}: a reply of {len(payload)} bytes from {self.stream.peer} cannot be parsed: {error}"
-            raise RpcError(Status(StatusCode.INTERNAL, message), self.initial, self.trailing) from error
+            raise self._error(Status(StatusCode.INTERNAL, message)) from error
 
     async def failure(self, status: Status) -> RpcError:
         """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
@@ -337,7 +348,10 @@ class Rpc:
         if status.code is StatusCode.DEADLINE_EXCEEDED and scope < min(self._deadline, trio.current_time() + _GRACE):
             # The caller's own scope is about to end the call; that is what its code expects.
             await trio.sleep_until(scope + _GRACE)
-        return RpcError(status, self.initial, self.trailing)
+        return self._error(status)
+
+    def _error(self, status: Status) -> RpcError:
+        return RpcError(status, self.initial, self.trailing, self.stream.peer if self.stream is not None else "")
 
     # -- the end
 
@@ -347,7 +361,10 @@ class Rpc:
             return
         status, trailing, now = self.stream.status or OK, self.stream.trailing_metadata, trio.current_time()
         for tracker in trackers:
-            tracker.ended(status, trailing, now)
+            try:
+                tracker.ended(status, trailing, now)
+            except Exception:
+                _log.exception("tracker %r raised at the end of the RPC to %s", tracker, self.path)
 
     def _release(self) -> None:
         hold, self._hold = self._hold, None

@@ -86,19 +86,25 @@ class RpcError(Exception):
     """An RPC did not end with OK. Match on `.status.code`.
 
     `.initial_metadata` and `.trailing_metadata` are what the server had sent by then; both
-    are empty when the failure is the client's own (no route, no host, a deadline).
+    are empty when the failure is the client's own (no route, no host, a deadline). `.peer` is the
+    address of the host that had the call, empty if none had.
     """
 
-    def __init__(self, status: Status, initial: Metadata | None = None, trailing: Metadata | None = None) -> None:
+    def __init__(
+        self, status: Status, initial: Metadata | None = None, trailing: Metadata | None = None, peer: str = ""
+    ) -> None:
         from .metadata import Metadata
 
-        super().__init__(status, initial, trailing)
+        super().__init__(status, initial, trailing, peer)
         self.status = status
+        self.peer = peer
         self.initial_metadata = initial if initial is not None else Metadata()
         self.trailing_metadata = trailing if trailing is not None else Metadata()
 
     def __str__(self) -> str:
-        return str(self.status)
+        if not self.peer or self.peer in self.status.message:
+            return str(self.status)
+        return f"{self.status} (host {self.peer})"
 
 
 class BootstrapError(Exception):
