@@ -12,6 +12,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 PRINTED = {
+    "custom_policy.py": [
+        "anna: apples",
+        "anna: apples, bread",
+        "anna: apples, bread, cheese",
+        "ben: tea",
+        "ben: tea, milk",
+    ],
     "hello.py": ["Hello, you"],
     "sticky_session.py": ["anna: apples, bread, cheese", "ben: tea, milk"],
     "trio_service.py": ["apples: 2.50", "bread: 3.10", "unicorns: no price"],

@@ -24,6 +24,7 @@ from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
 from trxds.config.resolver import Downstream, Resolver
 from trxds.ground import metadata as md
 from trxds.ground.channels import Mailbox
+from trxds.lb.custom import PolicyType
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
@@ -88,6 +89,7 @@ async def open_channel(
     bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     early_route_timeouts: bool = False,
+    policies: Mapping[str, PolicyType] | None = None,
     network: Network | None = None,
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target`, `xds:///NAME`, for as long as the block lasts.
@@ -96,16 +98,19 @@ async def open_channel(
     GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it.
     `max_receive_size` bounds a received message, in bytes. `early_route_timeouts` takes a route's
     time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the first draft of A31 has
-    it, instead of `max_stream_duration`. `network` replaces TCP, for tests.
+    it, instead of `max_stream_duration`. `policies` are load balancing policies of your own, by the type
+    name with which a cluster asks for them (A52). `network` replaces TCP, for tests.
 
-    Raises `ValueError` for a target that is none and `BootstrapError` for a bad bootstrap, both
-    before anything runs. When the block is left, no task and no socket of the channel is.
+    Raises `ValueError` for a target that is none or a policy's name that is taken, and `BootstrapError`
+    for a bad bootstrap, both before anything runs. When the block is left, no task and no socket of the channel is.
     """
     settings = _settings(target, bootstrap)
     names = parse_target(target, settings)
     state = ChannelState(target, names.authority, max_receive_size, Random())
     limits = early_limit if early_route_timeouts else final_limit
-    services = _services(settings, names.listener, names.authority, state, network or TcpNetwork(), limits)
+    services = _services(
+        settings, names.listener, names.authority, state, network or TcpNetwork(), limits, policies or {}
+    )
     try:
         async with trio.open_nursery() as nursery:
             running = trio.CancelScope(shield=True)
@@ -140,14 +145,24 @@ def _settings(target: str, bootstrap: Bootstrap | Mapping[str, Any] | str | os.P
 
 
 def _services(
-    settings: Bootstrap, listener: str, authority: str, state: ChannelState, network: Network, limits: Limits
+    settings: Bootstrap,
+    listener: str,
+    authority: str,
+    state: ChannelState,
+    network: Network,
+    limits: Limits,
+    policies: Mapping[str, PolicyType],
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """What runs while the channel is open, by the name of its task."""
     random = state.random
     pool = Pool(network, WireOptions(), random)
     guard = os.environ.get("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "").lower()  # A55
     compat = os.environ.get("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT", "").lower()  # A75
-    context = ParseContext(override_host=guard != "false", aggregate_lb_policy=compat == "true")
+    context = ParseContext(
+        custom_policies={name: kind.parse for name, kind in policies.items()},
+        override_host=guard != "false",
+        aggregate_lb_policy=compat == "true",
+    )
     xds = XdsClient(settings, network, random, context)
     root_mailbox: Mailbox[Any] = Mailbox()
 
@@ -156,8 +171,13 @@ def _services(
 
     downstream = Downstream(configure, state.publish, partial(make_chain, Shared(random)), pool, limits)
     resolver = Resolver(xds, network.resolve, listener, authority, downstream, random)
-    policies = Registry({OverrideHostConfig.policy: OverrideHost})
-    tree = Tree(policies, pool, random, resolve_again=resolver.resolve_again)
+    custom = {name: kind.make for name, kind in policies.items()}
+    tree = Tree(
+        Registry({**custom, OverrideHostConfig.policy: OverrideHost}),
+        pool,
+        random,
+        resolve_again=resolver.resolve_again,
+    )
     root = Node(
         "root",
         ClusterManagerConfig.policy,

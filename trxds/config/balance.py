@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality
 from trxds.resources.lb_policy import RandomSubsetting, WrrLocality
 from trxds.resources.leaf_policy import (
@@ -17,6 +18,7 @@ from trxds.resources.leaf_policy import (
 )
 
 from .policies import (
+    CustomConfig,
     LbConfig,
     LeastRequestConfig,
     PickFirstConfig,
@@ -66,5 +68,7 @@ def _leaf(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> LbC
             return LeastRequestConfig(endpoints, choice_count, note)
         case ClientSideWeightedRoundRobin():
             return WeightedRoundRobinConfig(endpoints, policy, note)
+        case CustomPolicy(name, settings):
+            return CustomConfig(name, settings, endpoints, endpoint_weights(serving), note)
         case _:
             raise TypeError(f"no leaf policy for {policy!r}; its parser let it through")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
 from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
@@ -61,6 +61,20 @@ class WeightedRoundRobinConfig:
     policy: ClassVar[str] = "weighted_round_robin"
     endpoints: tuple[Endpoint, ...]
     rules: ClientSideWeightedRoundRobin
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomConfig:
+    """Of a user's policy: its name, what its parser made of the resource, and where it stands.
+
+    `weights` are the endpoints' shares.
+    """
+
+    policy: str
+    settings: Any
+    endpoints: tuple[Endpoint, ...]
+    weights: tuple[int, ...]
     note: str = ""
 
 
@@ -156,6 +170,7 @@ LbConfig: TypeAlias = (
     | WeightedRoundRobinConfig
     | WeightedTargetConfig
     | RandomSubsettingConfig
+    | CustomConfig
     | PriorityConfig
     | OverrideHostConfig
     | ClusterImplConfig

@@ -11,6 +11,7 @@ from dataclasses import replace
 from xxhash import xxh64_intdigest
 
 from trxds.config.policies import (
+    CustomConfig,
     LbConfig,
     LeastRequestConfig,
     PickFirstConfig,
@@ -71,7 +72,7 @@ def narrowed(config: LbConfig, kept: Collection[str]) -> LbConfig:
             return replace(config, targets={n: part for n, part in parts.items() if any(_endpoints(part.config))})
         case RandomSubsettingConfig(_, child):
             return replace(config, child=narrowed(child, kept))
-        case PickFirstConfig() | RingHashConfig():
+        case PickFirstConfig() | RingHashConfig() | CustomConfig():
             pairs = [p for p in zip(config.endpoints, config.weights, strict=True) if p[0].addresses[0] in kept]
             return replace(config, endpoints=tuple(e for e, _ in pairs), weights=tuple(w for _, w in pairs))
         case RoundRobinConfig() | LeastRequestConfig() | WeightedRoundRobinConfig():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from .custom_policy import ParseSettings
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
 from .lb_policy import LB_POLICIES, LbPolicyType
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
-    """The registries go by message name (`envoy.extensions...Router`).
+    """The registries go by message name (`envoy.extensions...Router`); `custom_policies` are the user's (A52).
 
     `override_host` False switches session affinity off as if this client had never heard of it:
     no such filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an
@@ -27,6 +28,7 @@ class ParseContext:
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
     lb_policies: Mapping[str, LbPolicyType] = field(default_factory=lambda: LB_POLICIES)
+    custom_policies: Mapping[str, ParseSettings] = field(default_factory=dict)
     override_host: bool = True
     aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()

@@ -6,6 +6,7 @@ takes one for custom LB policies only (A52); everywhere else it names a type and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,12 @@ _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """`type_name` without the URL's prefix; `value` None for a TypedStruct of that type."""
+    """`type_name` without the URL's prefix. A TypedStruct of that type has `fields` and no `value`."""
 
     type_name: str
     value: bytes | None
     problems: Problems  # at the value, for whoever parses it
+    fields: Mapping[str, Any] | None = None
 
     def parse(self, message_class: Any) -> Any | None:
         """The message, or None when it cannot be parsed as one (or is a TypedStruct)."""
@@ -57,7 +59,9 @@ def unpack(packed: Any, problems: Problems) -> Extension | None:
         below.add("could not parse")
         return None
     inner = _strip_prefix(struct.type_url, below)
-    return Extension(inner, None, below.at(f"value[{inner}]")) if inner is not None else None
+    if inner is None:
+        return None
+    return Extension(inner, None, below.at(f"value[{inner}]"), protos.plain(struct.value))
 
 
 def _strip_prefix(type_url: str, problems: Problems) -> str | None:

@@ -1,7 +1,7 @@
 """Load balancing policies as a cluster's resource asks for them (A52).
 
 A control plane lists alternatives, the best first; the first one this client knows is taken.
-A user's own policy is one more entry in the registry.
+A user's own policy comes as a TypedStruct, and only so.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import leaf_policy as leaf
 from . import newer_protos, protos
+from .custom_policy import custom_policy
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
 from .problems import Problems
@@ -69,9 +70,12 @@ def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) ->
         config = extension(policy.typed_extension_config, "typed_config", at)
         if config is None:
             return None
-        known = nesting.context.lb_policies.get(config.type_name)
-        if known is not None and config.value is not None:
-            return known(config, nesting)
+        if config.fields is not None:
+            parse = nesting.context.custom_policies.get(config.type_name)
+            if parse is not None:
+                return custom_policy(config, parse)
+        elif config.type_name in nesting.context.lb_policies:
+            return nesting.context.lb_policies[config.type_name](config, nesting)
     problems.add("no supported load balancing policy config found")
     return None
 

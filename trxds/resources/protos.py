@@ -88,6 +88,7 @@ __all__ = [
     "WrrLocality",
     "from_json",
     "pack",
+    "plain",
     "type_name",
 ]
 
@@ -104,6 +105,26 @@ def pack(message: Any) -> AnyProto:
     packed = AnyProto()
     packed.Pack(message, deterministic=True)
     return packed
+
+
+def plain(struct: Any) -> dict[str, Any]:
+    """A google.protobuf.Struct as JSON has it; a number that is whole is an int."""
+    return {name: _plain(value) for name, value in struct.fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    # json_format would raise for a number that JSON does not have.
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            return plain(value.struct_value)
+        case "list_value":
+            return [_plain(each) for each in value.list_value.values]
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() else number
+        case "string_value" | "bool_value" as kind:
+            return getattr(value, kind)
+    return None
 
 
 def from_json(resource: Mapping[str, Any]) -> AnyProto:

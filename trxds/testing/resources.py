@@ -14,7 +14,6 @@ Resource: TypeAlias = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy"
 _HTTP = f"{_TYPES}.extensions.filters.http"
-_OWN = "type.googleapis.com"
 _FROM_ADS: Resource = {"ads": {}, "resource_api_version": "V3"}
 
 
@@ -101,7 +100,8 @@ def custom_policy(name: str, **fields: Any) -> Resource:
 
     `cluster("c") | custom_policy("my.pkg.Policy", header="tenant")`
     """
-    struct = {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "type_url": f"{_OWN}/{name}", "value": fields}
+    any_type = "type.googleapis.com/"
+    struct = {"@type": f"{any_type}xds.type.v3.TypedStruct", "type_url": f"{any_type}{name}", "value": fields}
     return {"load_balancing_policy": {"policies": [{"typed_extension_config": {"name": name, "typed_config": struct}}]}}
 
 

@@ -1,0 +1,82 @@
+"""What a load balancing policy of your own is written with; `docs/writing-a-policy.md` tells how.
+
+async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPolicy)}) as channel: ...
+"""
+
+from trxds.config.policies import (
+    CustomConfig,
+    LeastRequestConfig,
+    PickFirstConfig,
+    RingHashConfig,
+    RoundRobinConfig,
+    Target,
+    WeightedTargetConfig,
+)
+from trxds.config.steps import Drops, Fails, Outcome, ToHost, Waits
+from trxds.ground.connectivity import Connectivity
+from trxds.lb.custom import PolicyType
+from trxds.lb.endpoints import EndpointState
+from trxds.lb.explain import Explains, Said
+from trxds.lb.petiole import ConnectedEndpoints, Key
+from trxds.lb.pick import (
+    QUEUEING,
+    Always,
+    Complete,
+    Drop,
+    Fail,
+    Override,
+    PickArgs,
+    Picker,
+    PickResult,
+    Queue,
+    Tracker,
+    failing,
+)
+from trxds.lb.policy import CONNECTING, Decision, Inputs, LbConfig, Policy, Report, Surroundings
+from trxds.lb.ports import Host
+from trxds.lb.state import aggregate
+from trxds.resources.endpoint import Endpoint
+
+__all__ = [
+    "CONNECTING",
+    "QUEUEING",
+    "Always",
+    "Complete",
+    "ConnectedEndpoints",
+    "Connectivity",
+    "CustomConfig",
+    "Decision",
+    "Drop",
+    "Drops",
+    "Endpoint",
+    "EndpointState",
+    "Explains",
+    "Fail",
+    "Fails",
+    "Host",
+    "Inputs",
+    "Key",
+    "LbConfig",
+    "LeastRequestConfig",
+    "Outcome",
+    "Override",
+    "PickArgs",
+    "PickFirstConfig",
+    "PickResult",
+    "Picker",
+    "Policy",
+    "PolicyType",
+    "Queue",
+    "Report",
+    "RingHashConfig",
+    "RoundRobinConfig",
+    "Said",
+    "Surroundings",
+    "Target",
+    "ToHost",
+    "Tracker",
+    "Waits",
+    "WeightedTargetConfig",
+    "aggregate",
+    "failing",
+]
