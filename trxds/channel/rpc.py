@@ -115,7 +115,7 @@ class Rpc:
                 self._scopes.discard(scope)
         if self._state.closed:
             raise self._state.ending()
-        raise RpcError(self._too_late(), self.initial, self.trailing)
+        raise self._error(self._too_late())
 
     def _too_late(self) -> Status:
         after = trio.current_time() - self._started
@@ -244,10 +244,10 @@ class Rpc:
             return False
         self.stream = stream
         if not stream.opened:
-            self._waiting_for = f"one of the streams that {stream.peer} allows"
+            self._waiting_for = "one of the streams that the host allows"
             if not await stream.wait_open():
                 return False
-        self._waiting_for = f"the response of {stream.peer}"
+        self._waiting_for = "the response"
         self._trackers = trackers
         for tracker in trackers:
             try:
@@ -339,7 +339,7 @@ class Rpc:
         except Exception as error:
             self.stream.cancel()
             message = f"{self.path}: a reply of {len(payload)} bytes from {self.stream.peer} cannot be parsed: {error}"
-            raise RpcError(Status(StatusCode.INTERNAL, message), self.initial, self.trailing) from error
+            raise self._error(Status(StatusCode.INTERNAL, message)) from error
 
     async def failure(self, status: Status) -> RpcError:
         """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
@@ -348,7 +348,10 @@ class Rpc:
         if status.code is StatusCode.DEADLINE_EXCEEDED and scope < min(self._deadline, trio.current_time() + _GRACE):
             # The caller's own scope is about to end the call; that is what its code expects.
             await trio.sleep_until(scope + _GRACE)
-        return RpcError(status, self.initial, self.trailing)
+        return self._error(status)
+
+    def _error(self, status: Status) -> RpcError:
+        return RpcError(status, self.initial, self.trailing, self.stream.peer if self.stream is not None else "")
 
     # -- the end
 
