@@ -10,6 +10,7 @@ import pytest
 
 from trxds.ads.bootstrap import Authority, Bootstrap, Locality, Node, ServerConfig, dial_address, load, parse, read
 from trxds.ground.status import BootstrapError
+from trxds.wire.credentials import Insecure
 
 INSECURE = [{"type": "insecure"}]
 SERVER = {"server_uri": "10.0.0.5:18000", "channel_creds": INSECURE}
@@ -75,7 +76,7 @@ def test_null_is_as_good_as_absent() -> None:
 
 def test_the_first_supported_credentials_are_taken() -> None:
     creds = [{"type": "google_default"}, {"type": "insecure"}, {"type": "tls"}]
-    assert parse({"xds_servers": [{**SERVER, "channel_creds": creds}]}).servers[0].credentials == "insecure"
+    assert parse({"xds_servers": [{**SERVER, "channel_creds": creds}]}).servers[0].credentials == Insecure()
 
 
 def test_a_file_wins_over_inline_text(tmp_path: Path) -> None:
@@ -166,13 +167,13 @@ def test_a_server_uri_of_an_unknown_scheme_is_refused() -> None:
 @pytest.mark.parametrize("creds", [None, [], {}, "insecure"])
 def test_channel_creds_are_required(creds: Any) -> None:
     assert server_problem(channel_creds=creds) == (
-        'bootstrap: xds_servers[0].channel_creds: is missing; write [{"type": "insecure"}]'
+        'bootstrap: xds_servers[0].channel_creds: is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     )
 
 
 def test_credentials_must_include_a_supported_type() -> None:
     assert server_problem(channel_creds=[{"type": "alts"}]) == (
-        "bootstrap: xds_servers[0].channel_creds: none of 'alts' is supported; add one of insecure"
+        "bootstrap: xds_servers[0].channel_creds: none of 'alts' is supported; add one of insecure, tls"
     )
 
 

@@ -5,115 +5,14 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
+from support.talk import SERVER, TYPES, WHERE, Bad, Talk, in_words
 
-from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Locality, Node, ServerConfig
-from trxds.ads.dataerrors import data_errors
 from trxds.ads.protocol import Conversation
 from trxds.ads.request import USER_AGENT_VERSION
-from trxds.ads.resource import Changes
-from trxds.ads.response import Item, Reading
-from trxds.ads.state import ResourceState
 from trxds.ground.status import StatusCode
-from trxds.resources.protos import DiscoveryRequest
-from trxds.resources.types import RESOURCE_TYPES, Parsed
-
-TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
-SERVER = ServerConfig("plane:18000")
-WHERE = '(server plane:18000, node "web-1")'
-
-Told: TypeAlias = dict[str, str]
-
-
-class Bad(str):
-    """A resource whose error is this text."""
-
-
-class Talk:
-    """A conversation in the vocabulary of these tests: requests and states as short texts."""
-
-    def __init__(self, server: ServerConfig = SERVER, *, a88: bool = False) -> None:
-        rules = data_errors(server.features, a88=a88)
-        self.conversation = Conversation(server, Node("web-1"), data_errors=rules)
-        self.authority = Authority([server], self, "web-1")
-        self.now = 0.0
-        self.nonce = 0
-
-    def wants(self, kind: str, *names: str) -> Told:
-        return {name: text for each in names for name, text in told(self.authority.watch(TYPES[kind], each)).items()}
-
-    def drops(self, kind: str, *names: str) -> None:
-        for name in names:
-            self.authority.leave(TYPES[kind], name)
-
-    def opens(self) -> list[str]:
-        self.conversation.stream_opened()
-        return self.says()
-
-    def says(self) -> list[str]:
-        return [in_words(request) for request in self.requests()]
-
-    def requests(self) -> list[DiscoveryRequest]:
-        requests = []
-        while (request := self.conversation.next_request()) is not None:
-            self.conversation.sent(request, self.now)
-            requests.append(request)
-        return requests
-
-    def hears(self, kind: str, version: str, *unnamed: Bad, **resources: str) -> Told:
-        """A response; its nonce is n1, n2, ... Nothing is said yet."""
-        self.nonce += 1
-        items = [Item(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
-        items += [self.item(kind, name, text) for name, text in resources.items()]
-        reading = Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items))
-        return told(self.authority.review(self.conversation.received(reading, self.now)))
-
-    def item(self, kind: str, name: str, text: str) -> Item:
-        raw = "", f"{name}={text}".encode()
-        return Item(raw, self.conversation.known(TYPES[kind]).get(raw) or parsed(name, text))
-
-    def waits(self, seconds: float) -> Told:
-        self.now += seconds
-        return told(self.authority.review(self.conversation.due(self.now)))
-
-    def breaks(self, reason: str = "Connection refused") -> Told:
-        self.conversation.stream_ended(reason)
-        return told(self.authority.review([]))
-
-    # As the authority's supply of servers: there is but one.
-
-    def engage(self, server: ServerConfig) -> Conversation:
-        return self.conversation
-
-    def release(self, conversation: Conversation) -> None:
-        raise AssertionError("the only server is never released")
-
-
-def parsed(name: str, text: str) -> Parsed:
-    return Parsed(name, None, (str(text),)) if isinstance(text, Bad) else Parsed(name, text, ())
-
-
-def told(changes: Changes) -> Told:
-    return {name: shown(state) for (_, name), state in changes.items()}
-
-
-def shown(state: ResourceState) -> str:
-    for status in (state.error, state.ambient):
-        assert status is None or status.code is StatusCode.UNAVAILABLE
-    if state.error is not None:
-        return f"{'absent' if state.absent else 'error'}: {state.error.message}"
-    return f"{state.value} but {state.ambient.message}" if state.ambient else str(state.value)
-
-
-def in_words(request: DiscoveryRequest) -> str:
-    kind = RESOURCE_TYPES[request.type_url].kind
-    verb = "NACK" if request.HasField("error_detail") else "ACK" if request.response_nonce else "SUBSCRIBE"
-    version = [f"v={request.version_info}"] if request.version_info else []
-    nonce = [request.response_nonce] if request.response_nonce else []
-    return " ".join([verb, kind, *version, *nonce, ",".join(request.resource_names)]).strip()
 
 
 @pytest.fixture

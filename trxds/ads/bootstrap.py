@@ -13,13 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trxds.ads.credentials import (
+    CallCredentials,
+    ChannelCredentials,
+    call_credentials,
+    certificate_provider,
+    channel_credentials,
+)
 from trxds.ads.place import Place, Problem, kind_of
 from trxds.ground.status import BootstrapError
+from trxds.wire.certificates import CertificateFiles
+from trxds.wire.credentials import INSECURE
 
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
 
-_SUPPORTED_CREDENTIALS = ("insecure",)
 _DEFAULT_PORT = 443  # as gRPC's own resolver has it
 
 
@@ -28,8 +36,9 @@ class ServerConfig:
     """One control plane: where it is, how to speak to it, and what it asks of its clients."""
 
     uri: str
-    credentials: str = "insecure"
+    credentials: ChannelCredentials = INSECURE
     features: frozenset[str] = frozenset()
+    call_credentials: tuple[CallCredentials, ...] = ()
 
     @property
     def address(self) -> str:
@@ -68,6 +77,8 @@ class Bootstrap:
     node: Node = Node()
     listener_template: str = "%s"
     authorities: Mapping[str, Authority] = field(default_factory=dict)
+    certificate_providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
+    """By the name that clusters call them by (A29)."""
 
 
 def load(environ: Mapping[str, str]) -> Bootstrap:
@@ -154,6 +165,7 @@ def _bootstrap(top: Place) -> Bootstrap:
         node=_node(top.member("node")),
         listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
         authorities={name: _authority(name, place) for name, place in top.member("authorities").members().items()},
+        certificate_providers=_providers(top.member("certificate_providers")),
     )
 
 
@@ -165,11 +177,14 @@ def _servers(place: Place) -> tuple[ServerConfig, ...]:
 def _server(place: Place) -> ServerConfig:
     place.object()
     features = place.member("server_features").value
+    uri = _uri(place.member("server_uri"))
+    credentials = channel_credentials(place.member("channel_creds"))
     return ServerConfig(
-        uri=_uri(place.member("server_uri")),
-        credentials=_credentials(place.member("channel_creds")),
+        uri=uri,
+        credentials=credentials,
         # gRPC ignores features it does not know, and whatever is no string.
         features=frozenset(f for f in features if isinstance(f, str)) if isinstance(features, list) else frozenset(),
+        call_credentials=call_credentials(place.member("call_creds"), credentials),
     )
 
 
@@ -185,17 +200,6 @@ def _uri(place: Place) -> str:
     return uri
 
 
-def _credentials(place: Place) -> str:
-    """The first type we support, as the list is in order of preference."""
-    kinds = [item.member("type").text() for item in place.items('is missing; write [{"type": "insecure"}]')]
-    supported = [kind for kind in kinds if kind in _SUPPORTED_CREDENTIALS]
-    if kinds and not supported:
-        place.wrong(
-            f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_SUPPORTED_CREDENTIALS)}"
-        )
-    return supported[0] if supported else ""
-
-
 def _node(place: Place) -> Node:
     place.object()
     locality = place.member("locality")
@@ -206,6 +210,11 @@ def _node(place: Place) -> Node:
         locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
         metadata=place.member("metadata").object(),
     )
+
+
+def _providers(place: Place) -> dict[str, CertificateFiles]:
+    found = {name: certificate_provider(each) for name, each in place.members().items()}
+    return {name: files for name, files in found.items() if files is not None}
 
 
 def _authority(name: str, place: Place) -> Authority:

@@ -14,6 +14,7 @@ import trio
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Bootstrap, ServerConfig
+from trxds.ads.credentials import secure_network
 from trxds.ads.dataerrors import data_errors
 from trxds.ads.names import authority_of
 from trxds.ads.protocol import Conversation
@@ -105,7 +106,8 @@ class XdsClient:
         rules = data_errors(server.features, a88=self._data_error_handling)
         conversation = Conversation(server, self._bootstrap.node, data_errors=rules)
         context = replace(self._context, server_features=server.features)
-        stream = AdsStream(conversation, self._watches, self._review, self._network, self._random, context)
+        network = secure_network(self._network, server.credentials, server.address)
+        stream = AdsStream(conversation, self._watches, self._review, network, self._random, context)
         self._streams[conversation] = stream
         self._begin(stream)
         return conversation

@@ -6,7 +6,7 @@ their RPCs to fail, so that somebody notices. The bootstrap says for each server
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 VARIABLE = "GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING"
@@ -30,8 +30,13 @@ class DataErrors:
         return self.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED)
 
 
+def enabled(environ: Mapping[str, str]) -> bool:
+    """Whether the environment asks for A88's rules; A53's are in force until it does."""
+    return environ.get(VARIABLE, "").lower() == "true"
+
+
 def data_errors(features: Set[str], *, a88: bool) -> DataErrors:
-    """By a server's features; A88's stand behind an environment variable, and replace A53's."""
+    """By a server's features; of A53 and A88 either has its own, and ignores the other's."""
     if not a88:
         return DataErrors(drop_deleted="ignore_resource_deletion" not in features)
     fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features

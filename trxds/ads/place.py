@@ -6,11 +6,14 @@ find a problem's line by its `steps`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,15 @@ class Place:
 
     def text(self, default: str = "") -> str:
         return self.value if isinstance(self.value, str) else self._instead(default, "a string")
+
+    def seconds(self, default: float) -> float:
+        """A duration as protobuf writes it in JSON: "600s", "0.5s"; more than nothing."""
+        if isinstance(self.value, str):
+            match = _DURATION.fullmatch(self.value)
+            if match is None or not float(match[1]):
+                self.wrong(f'is {self.value!r}; write seconds such as "600s"')
+            return float(match[1]) if match is not None else default
+        return self._instead(default, 'a string such as "600s"')
 
     def _at(self, suffix: str, step: str | int, value: Any) -> Place:
         return Place(value, self._problems, self.path + suffix, (*self.steps, step))

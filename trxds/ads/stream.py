@@ -15,12 +15,14 @@ from typing import TypeAlias, TypeVar
 
 import trio
 
+from trxds.ads.authorization import authorization
 from trxds.ads.protocol import Conversation
 from trxds.ads.resource import Changes, Resource
 from trxds.ads.response import Reading, known_type
 from trxds.ads.watches import Watches
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
+from trxds.ground.metadata import Headers
 from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
@@ -96,6 +98,7 @@ class AdsStream:
         """One stream from its beginning to its end; returns why it ended."""
         try:
             with trio.fail_after(CONNECT_WITHIN):
+                tokens = await authorization(self.server)
                 transport = await self._network.connect(self.server.address)
         except trio.TooSlowError:
             return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
@@ -105,15 +108,15 @@ class AdsStream:
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=self.server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"ads/{self.server.uri}/connection")
-            reason = await self._open_and_converse(connection)
+            reason = await self._open_and_converse(connection, tokens)
             nursery.cancel_scope.cancel(reason="the ADS stream ended")
         return reason
 
-    async def _open_and_converse(self, connection: Connection) -> str:
+    async def _open_and_converse(self, connection: Connection, tokens: Headers) -> str:
         ready = False
         with trio.move_on_after(CONNECT_WITHIN):
             ready = await connection.wait_ready()
-        stream = connection.open_stream(self._request()) if ready else None
+        stream = connection.open_stream(self._request(tokens)) if ready else None
         if stream is None:
             cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
             return f"{cause}; check server_uri in the bootstrap"
@@ -123,11 +126,12 @@ class AdsStream:
             stream.cancel()
         return f"the ADS stream ended with {stream.status}"
 
-    def _request(self) -> Request:
+    def _request(self, tokens: Headers) -> Request:
         address = self.server.address
         return Request(
             path=self._conversation.dialect.path,
             authority="localhost" if address.startswith("unix:") else address,
+            metadata=tokens,
             max_receive_size=LARGEST_RESPONSE,
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
@@ -163,7 +164,7 @@ def _services(
         override_host=guard != "false",
         aggregate_lb_policy=compat == "true",
     )
-    xds = XdsClient(settings, network, random, context)
+    xds = XdsClient(settings, network, random, context, data_error_handling=dataerrors.enabled(os.environ))
     root_mailbox: Mailbox[Any] = Mailbox()
 
     def configure(config: ClusterManagerConfig, generation: int) -> None:

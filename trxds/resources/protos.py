@@ -39,7 +39,15 @@ from envoy.extensions.load_balancing_policies.ring_hash.v3.ring_hash_pb2 import 
 from envoy.extensions.load_balancing_policies.round_robin.v3.round_robin_pb2 import RoundRobin
 from envoy.extensions.load_balancing_policies.wrr_locality.v3.wrr_locality_pb2 import WrrLocality
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
-from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse, Resource
+from envoy.service.discovery.v3.discovery_pb2 import (
+    DeltaDiscoveryRequest,
+    DeltaDiscoveryResponse,
+    DiscoveryRequest,
+    DiscoveryResponse,
+    Resource,
+    ResourceError,
+    ResourceName,
+)
 from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message import DecodeError
@@ -61,6 +69,8 @@ __all__ = [
     "ClusterLoadAssignment",
     "CookieBasedSessionState",
     "DecodeError",
+    "DeltaDiscoveryRequest",
+    "DeltaDiscoveryResponse",
     "DiscoveryRequest",
     "DiscoveryResponse",
     "FilterConfig",
@@ -76,6 +86,8 @@ __all__ = [
     "OrcaLoadReportRequest",
     "PickFirst",
     "Resource",
+    "ResourceError",
+    "ResourceName",
     "RingHash",
     "RoundRobin",
     "RouteConfiguration",

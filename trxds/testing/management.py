@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 
@@ -41,6 +41,9 @@ _MESSAGES = {
 }
 # Clusters before what refers to them, as the protocol advises ("make before break").
 _PUSH_ORDER = ("CDS", "EDS", "LDS", "RDS")
+
+# What there is under a name: a resource, or the ResourceError that says why there is none (xRFC TP3).
+Entry: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class _Stream:
             sent = self.sent[kind]
             self.sent[kind] = {name: sent[name] for name in names if name in sent}
 
-    def to_send(self, kind: str, resources: Mapping[str, protos.AnyProto]) -> dict[str, protos.AnyProto] | None:
+    def to_send(self, kind: str, resources: Mapping[str, Entry]) -> dict[str, Entry] | None:
         """What a response should hold now, or None if there is nothing to say."""
         if kind not in self.wanted:
             return None
@@ -114,13 +117,13 @@ class _Stream:
         have = {name: resources[name] for name in names if name in resources}
         before = self.sent.get(kind)
         if kind in _COMPLETE:
-            return have if before is None or before != {name: any.value for name, any in have.items()} else None
-        changed = {name: any for name, any in have.items() if before is None or before.get(name) != any.value}
+            return have if before is None or before != _contents(have) else None
+        changed = {name: entry for name, entry in have.items() if before is None or before.get(name) != _content(entry)}
         return changed or None
 
-    def was_sent(self, kind: str, resources: Mapping[str, protos.AnyProto], nonce: str) -> None:
+    def was_sent(self, kind: str, resources: Mapping[str, Entry], nonce: str) -> None:
         self.nonces[kind] = nonce
-        sent = {name: any.value for name, any in resources.items()}
+        sent = _contents(resources)
         self.sent[kind] = sent if kind in _COMPLETE else {**self.sent.get(kind, {}), **sent}
 
 
@@ -130,7 +133,7 @@ class ManagementServer:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.responses: list[Response] = []
-        self._resources: dict[str, dict[str, protos.AnyProto]] = {kind: {} for kind in _TYPE_URLS}
+        self._resources: dict[str, dict[str, Entry]] = {kind: {} for kind in _TYPE_URLS}
         self._versions: dict[str, int] = dict.fromkeys(_TYPE_URLS, 0)
         self._withheld: set[str] = set()
         self._streams: list[_Stream] = []
@@ -164,6 +167,15 @@ class ManagementServer:
         """Remove resources of that kind ("LDS", "RDS", "CDS" or "EDS"); `KeyError` if one is not there."""
         for name in names:
             del self._resources[kind][name]
+        self._versions[kind] += 1
+        self._push()
+
+    def fail(self, kind: str, name: str, code: int, message: str) -> None:
+        """Instead of that resource, say why there is none (xRFC TP3), until it is put; `code` is a google.rpc.Code."""
+        detail = protos.Status(code=code, message=message)
+        self._resources[kind][name] = protos.ResourceError(
+            resource_name=protos.ResourceName(name=name), error_detail=detail
+        )
         self._versions[kind] += 1
         self._push()
 
@@ -239,7 +251,8 @@ class ManagementServer:
             version_info=str(self._versions[kind]),
             type_url=_TYPE_URLS[kind],
             nonce=nonce,
-            resources=list(resources.values()),
+            resources=[entry for entry in resources.values() if not _is_error(entry)],
+            resource_errors=[entry for entry in resources.values() if _is_error(entry)],
         )
 
     def _note(self, stream: _Stream, message: Any) -> None:
@@ -288,6 +301,19 @@ class ManagementServer:
         """The version of the response that a request answers; nonces count the responses from 1."""
         number = request.nonce.removeprefix("n")
         return self.responses[int(number) - 1].version if number.isdecimal() else -1
+
+
+def _is_error(entry: Entry) -> bool:
+    return isinstance(entry, protos.ResourceError)
+
+
+def _content(entry: Entry) -> bytes:
+    """What makes it the same or another."""
+    return entry.SerializeToString(deterministic=True) if _is_error(entry) else entry.value  # type: ignore[no-any-return]
+
+
+def _contents(entries: Mapping[str, Entry]) -> dict[str, bytes]:
+    return {name: _content(entry) for name, entry in entries.items()}
 
 
 def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:

@@ -1,0 +1,62 @@
+"""The tokens that go with an ADS stream (A97).
+
+They are fetched anew for each stream: those are rare, and whoever keeps a token fresh in its file
+has then not done so in vain.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from importlib import import_module
+from pathlib import Path
+
+import trio
+
+from trxds.ads.bootstrap import ServerConfig
+from trxds.ads.credentials import GoogleDefault
+from trxds.ground.metadata import Headers
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+async def authorization(server: ServerConfig) -> Headers:
+    """`authorization` for each of the server's call credentials; `OSError` says why one cannot be had."""
+    tokens = [read_token(each.path) for each in server.call_credentials]
+    if isinstance(server.credentials, GoogleDefault):
+        # The one library of Google's that fetches it blocks: a thread, for as long as that takes.
+        tokens.append(await trio.to_thread.run_sync(_google_token, abandon_on_cancel=True))
+    return [(b"authorization", b"Bearer " + token.encode()) for token in tokens]
+
+
+def read_token(path: str) -> str:
+    """The JWT in that file. The server judges it; we only see that it is one, with an expiry (A97)."""
+    try:
+        token = Path(path).read_text("ascii").strip()
+    except UnicodeDecodeError:
+        raise OSError(f"jwt_token_file {path} holds no JWT; write a token there") from None
+    except OSError as error:
+        raise OSError(f"jwt_token_file {path} cannot be read: {error.strerror or error}") from None
+    if not _expires(token):
+        raise OSError(f"jwt_token_file {path} holds no JWT with an exp field; write a token there")
+    return token
+
+
+def _expires(token: str) -> bool:
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return isinstance(claims, dict) and isinstance(claims.get("exp"), int | float)
+    except (IndexError, binascii.Error, ValueError):
+        return False
+
+
+def _google_token() -> str:
+    auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
+    try:
+        credentials, _ = auth.default(scopes=[_SCOPE])
+        credentials.refresh(transport.Request())
+    except auth.exceptions.GoogleAuthError as error:
+        raise OSError(f"google_default: no token: {error}") from error
+    return str(credentials.token)
