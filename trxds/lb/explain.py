@@ -63,11 +63,11 @@ def _from_outside(name: str, inputs: Inputs, last: Report | None) -> Said:
     if last is None:
         return Said("nothing yet", "to wait", "it has not decided yet", Waits(f"{name} to decide"))
     saw = f"itself {last.state.name}"
-    if isinstance(last.picker, Always):
-        return Said(saw, "the same for every RPC", "it has decided so", outcome(last.picker.result))
     for child, report in inputs.children.items():
         if report.picker is last.picker:
             return Said(saw, child, "its picker is this child's", child)
+    if isinstance(last.picker, Always):
+        return Said(saw, "the same for every RPC", "it has decided so", outcome(last.picker.result))
     return Said(saw, "one of what it has", "it does not explain itself", Unknown(name))
 
 
