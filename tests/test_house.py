@@ -19,6 +19,7 @@ HEIGHT = FLOORS | ROOF
 
 SHELLS = frozenset(
     {
+        "ads/authorization.py",
         "ads/client.py",
         "ads/stream.py",
         "affinity/session.py",

@@ -255,7 +255,7 @@ async def test_the_token_goes_with_the_stream(ca, pem, tmp_path, autojump_clock)
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(token)}}]
     document = server(tls(ca_certificate_file=pem("ca")), call_creds=creds)
     _, calls = await listener_from(document, context_for_servers(ca))
-    assert calls[0].metadata.get("authorization") == f"Bearer {jwt(exp=1)}"
+    assert calls[0].metadata.first("authorization") == f"Bearer {jwt(exp=1)}"
 
 
 async def test_without_its_token_there_is_no_stream(ca, pem, autojump_clock) -> None:

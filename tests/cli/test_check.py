@@ -103,7 +103,7 @@ def test_errors_and_warnings_come_by_line(tmp_path: Path) -> None:
         ":3: warning: xds_servers[0].channel_creds[0]: "
         "is 'insecure': what the control plane says comes as plain text from another machine",
         ":4: warning: xds_servers[0].server_feature: is not known, and has no effect; did you mean 'server_features'?",
-        ":5: error: xds_servers[1].channel_creds: none of 'alts' is supported; add one of insecure",
+        ":5: error: xds_servers[1].channel_creds: none of 'alts' is supported; add one of insecure, tls",
         ":5: error: xds_servers[1].server_uri: is missing; write the control plane's host:port",
         ":8: error: node.id: is a number; write a string",
         ":8: warning: 'node' stands twice here; this one counts",
@@ -155,6 +155,34 @@ def test_plain_text_from_another_machine_is_not(uri: str) -> None:
         (
             {**GOOD, "client_default_listener_resource_name_template": "xdstp://fleet/%s"},
             "names the authority 'fleet', which is not in authorities; every target will fail",
+        ),
+        (
+            server(channel_creds=[{"type": "tsl"}, {"type": "insecure"}]),
+            "channel_creds[0].type: is 'tsl', which this client passes over; did you mean 'tls'?",
+        ),
+        (
+            server(channel_creds=[{"type": "tls", "config": {"ca_certificate_file": "/none"}}]),
+            "channel_creds[0].config: cannot read the roots of /none: No such file or directory (on this machine)",
+        ),
+        (
+            server(channel_creds=[{"type": "tls", "config": {"ca_certificates_file": "/none"}}]),
+            "channel_creds[0].config.ca_certificates_file: is not known, and has no effect; did you mean 'ca_certificate_file'?",
+        ),
+        (
+            server(channel_creds=[{"type": "tls"}], call_creds=[{"type": "jwt_token"}]),
+            "call_creds[0].type: is 'jwt_token', which this client passes over; did you mean 'jwt_token_file'?",
+        ),
+        (
+            server(
+                channel_creds=[{"type": "tls"}],
+                call_creds=[{"type": "jwt_token_file", "config": {"jwt_token_file": "/none"}}],
+            ),
+            "jwt_token_file: jwt_token_file /none cannot be read: No such file or directory (on this machine)",
+        ),
+        (
+            {**GOOD, "certificate_providers": {"mesh": {"plugin_name": "vendors"}}},
+            "certificate_providers['mesh'].plugin_name: is 'vendors', which this client does not know: "
+            "clusters that name it are refused",
         ),
         ({**GOOD, "authorities": {"a": {"xds_server": []}}}, "authorities['a'].xds_server: is not known"),
     ],

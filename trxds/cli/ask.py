@@ -10,14 +10,18 @@ from dataclasses import dataclass
 
 import trio
 
+from trxds.ads.authorization import authorization
 from trxds.ads.bootstrap import Node, ServerConfig
+from trxds.ads.credentials import secure_network
+from trxds.ads.request import introduce
+from trxds.ads.sotw import StateOfTheWorld
 from trxds.resources.protos import DecodeError, DiscoveryRequest, DiscoveryResponse
 from trxds.resources.types import LDS, ParseContext
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 
-PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+PATH = StateOfTheWorld.path
 LARGEST_ANSWER = 1 << 30  # bytes
 
 
@@ -32,41 +36,41 @@ async def ask(server: ServerConfig, node: Node, network: Network, listener: str,
     progress = "no connection"
     with trio.move_on_after(within):
         try:
-            transport = await network.connect(server.address)
+            request = Request(PATH, _authority(server), await authorization(server), max_receive_size=LARGEST_ANSWER)
+            transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
             return Answer(False, f"no connection: {connect_error(error)}")
         progress = "connected, but no answer"
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"check/{server.uri}")
-            answer = await _converse(connection, server, node, listener)
+            answer = await _exchange(connection, request, _question(node, listener))
             nursery.cancel_scope.cancel()
-        return answer
+        return answer if isinstance(answer, Answer) else _understood(answer, server, listener)
     return Answer(False, f"{progress} within {within:g} s")
 
 
-async def _converse(connection: Connection, server: ServerConfig, node: Node, listener: str) -> Answer:
+def _authority(server: ServerConfig) -> str:
+    return "localhost" if server.address.startswith("unix:") else server.address
+
+
+async def _exchange(connection: Connection, request: Request, question: bytes) -> bytes | Answer:
+    """The first message that comes back, or why there is none."""
     await connection.wait_ready()
-    authority = "localhost" if server.address.startswith("unix:") else server.address
-    stream = connection.open_stream(Request(PATH, authority, max_receive_size=LARGEST_ANSWER))
+    stream = connection.open_stream(request)
     if stream is None:
         return Answer(False, f"connected, but {connection.error.message if connection.error else 'no HTTP/2'}")
     try:
-        await stream.send(_question(node, listener))
+        await stream.send(question)
         message = await stream.receive()
     finally:
         stream.cancel()
-    if message is None:
-        return Answer(False, f"the ADS stream ended without an answer: {stream.status}")
-    return _understood(message, server, listener)
+    return message or Answer(False, f"the ADS stream ended without an answer: {stream.status}")
 
 
 def _question(node: Node, listener: str) -> bytes:
     request = DiscoveryRequest(type_url=LDS.type_url, resource_names=[listener] if listener else [])
-    request.node.id, request.node.cluster = node.id, node.cluster
-    request.node.metadata.update(node.metadata)
-    for part in ("region", "zone", "sub_zone"):
-        setattr(request.node.locality, part, getattr(node.locality, part))
+    introduce(request, node)
     question: bytes = request.SerializeToString()
     return question
 

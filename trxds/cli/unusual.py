@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
+from trxds.ads.authorization import read_token
 from trxds.ads.bootstrap import dial_address
+from trxds.ads.credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
 from trxds.ads.names import authority_of
 from trxds.ads.place import Place, Problem
+from trxds.wire.certificates import CertificateFiles, client_context
 
 _SERVER_LIST = "xds_servers"
 _DEFAULT_TEMPLATE = "client_default_listener_resource_name_template"
@@ -30,6 +33,7 @@ _TOP = (
 _SERVER = ("server_uri", "channel_creds", "call_creds", "server_features")
 _NODE = ("id", "cluster", "locality", "metadata")
 _AUTHORITY = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
+_FILES = ("ca_certificate_file", "certificate_file", "private_key_file", "refresh_interval")
 _FEATURES = (
     "xds_v3",
     "ignore_resource_deletion",
@@ -46,6 +50,8 @@ def unusual(document: Any) -> list[Problem]:
     _strangers(top, _TOP)
     _servers(top.member(_SERVER_LIST))
     _node(top.member("node"))
+    for provider in top.member("certificate_providers").members().values():
+        _provider(provider)
     _template(top.member(_DEFAULT_TEMPLATE), top.member("authorities").object())
     for authority in top.member("authorities").members().values():
         _strangers(authority, _AUTHORITY)
@@ -75,6 +81,53 @@ def _servers(place: Place) -> None:
             uri.wrong(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
         seen.add(uri.text())
         _plain_text(server)
+        _credentials(server.member("channel_creds").items())
+        for token in server.member("call_creds").items():
+            _token(token)
+
+
+def _credentials(places: list[Place]) -> None:
+    some_known = any(place.member("type").text() in CHANNEL_TYPES for place in places)  # otherwise it is an error
+    for place in places:
+        kind = place.member("type").text()
+        if kind == "tls":
+            _strangers(place.member("config"), _FILES)
+            _files(place.member("config"))
+        elif some_known and kind not in CHANNEL_TYPES:
+            place.member("type").wrong(f"is {kind!r}, which this client passes over{_meant(kind, CHANNEL_TYPES)}")
+
+
+def _token(place: Place) -> None:
+    kind, path = place.member("type").text(), place.member("config").member("jwt_token_file")
+    if kind != JWT:
+        place.member("type").wrong(f"is {kind!r}, which this client passes over{_meant(kind, [JWT])}")
+    elif path.text():
+        _try(path, lambda: read_token(path.text()))
+
+
+def _provider(place: Place) -> None:
+    kind = place.member("plugin_name").text()
+    if kind == FILE_WATCHER:
+        _strangers(place.member("config"), _FILES)
+        _files(place.member("config"))
+    else:
+        place.member("plugin_name").wrong(
+            f"is {kind!r}, which this client does not know: clusters that name it are refused"
+        )
+
+
+def _files(config: Place) -> None:
+    """They may be there only where the client runs, so one that is missing here is no error."""
+    roots, certificate, key = (config.member(name).text() for name in _FILES[:3])
+    if bool(certificate) == bool(key):
+        _try(config, lambda: client_context(CertificateFiles(roots, certificate, key)))
+
+
+def _try(place: Place, read: Callable[[], object]) -> None:
+    try:
+        read()
+    except OSError as error:
+        place.wrong(f"{error} (on this machine)")
 
 
 def _features(place: Place) -> None:

@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.wire.connect import Network
+from trxds.wire.certificates import CertificateFiles, FreshContext
+from trxds.wire.connect import Network, split_address
+from trxds.wire.credentials import Credentials, Insecure, Tls
 
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 """Looks at the peer's certificate, in the form of `SSLSocket.getpeercert`; returns what is wrong with it."""
@@ -64,6 +66,28 @@ class TlsNetwork:
         if stream.selected_alpn_protocol() != "h2":
             return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
         return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
+
+
+def secured(network: Network, credentials: Credentials, name: str) -> Network:
+    """The network over which these credentials speak to a peer that is asked for by this name."""
+    match credentials:
+        case Insecure():
+            return network
+        case Tls():
+            return TlsNetwork(network, contexts(credentials.source), credentials.server_name or name)
+
+
+def contexts(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> Callable[[], ssl.SSLContext]:
+    """Gives the context for the next connection."""
+    if isinstance(source, ssl.SSLContext):
+        return lambda: source
+    fresh = FreshContext(source, check_hostname=check_hostname)
+    return lambda: fresh(trio.current_time())
+
+
+def host_of(address: str) -> str:
+    """The name that a peer proves if nobody says another; a Unix socket is on this host."""
+    return "localhost" if address.startswith("unix:") else split_address(address)[0]
 
 
 def tls_cause(error: BaseException) -> str:

@@ -1,0 +1,31 @@
+"""What a connection needs before it may carry RPCs: nothing, or TLS."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from trxds.wire.certificates import CertificateFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Insecure:
+    """Plain text, to whoever answers."""
+
+
+INSECURE = Insecure()
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS with certificates from files that are read again, or with a context as it is.
+
+    The peer must prove `server_name`; empty means the name that the caller asked for.
+    """
+
+    source: CertificateFiles | ssl.SSLContext = field(default_factory=CertificateFiles)
+    server_name: str = ""
+
+
+Credentials: TypeAlias = Insecure | Tls
