@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 CONFORMANCE := ../shared/conformance
-STAGE := 2
+STAGE := 5
 
 .PHONY: demo test lint bench conformance clean
 
