@@ -1,0 +1,235 @@
+"""Policies of the user's own, through the public API (A52)."""
+
+from dataclasses import dataclass
+
+import pytest
+import trio
+from support.mesh import Mesh, ask, spread
+from trio.testing import wait_all_tasks_blocked
+
+from trxds import RpcError, StatusCode
+from trxds.policies import (
+    CONNECTING,
+    Complete,
+    ConnectedEndpoints,
+    Decision,
+    PolicyType,
+    RoundRobinConfig,
+    Said,
+    aggregate,
+)
+from trxds.testing import resources as xds
+
+NAME = "my.pkg.Policy"
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """All RPCs to the READY endpoint with the lowest address."""
+
+    hosts: tuple
+
+    def pick(self, call):
+        return Complete(min(self.hosts, key=lambda host: host.address))
+
+
+class ToLowest:
+    def __init__(self, surroundings):
+        self.endpoints = ConnectedEndpoints(lambda ready: Lowest(tuple(each.host for each in ready.values())))
+        self.seen = []
+
+    def decide(self, inputs, now):
+        self.seen.append(inputs.config)
+        return self.endpoints.decide(inputs, now)
+
+
+class Halves:
+    """With children: an endpoint each."""
+
+    def __init__(self, surroundings):
+        pass
+
+    def decide(self, inputs, now):
+        children = {str(at): RoundRobinConfig((each,)) for at, each in enumerate(inputs.config.endpoints)}
+        reports = [inputs.children.get(name, CONNECTING) for name in children]
+        return Decision(aggregate(report.state for report in reports), reports[-1].picker, children)
+
+
+def asks_for(mesh, name=NAME, **settings):
+    mesh.plane.put(xds.cluster("cart") | xds.custom_policy(name, **settings))
+
+
+async def test_a_cluster_is_balanced_by_a_policy_of_the_users(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(ToLowest)}) as channel:
+            await ask(channel)
+            await wait_all_tasks_blocked()
+            assert set(await spread(channel, 10)) == {min(mesh.hosts)}
+
+
+async def test_it_may_have_children(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Halves)}) as channel:
+            assert set(await spread(channel, 10)) == {mesh.hosts[-1]}
+
+
+async def test_its_settings_come_as_a_plain_mapping_through_its_parser(autojump_clock):
+    made = []
+
+    def make(surroundings):
+        made.append(ToLowest(surroundings))
+        return made[-1]
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh, size=5, share=0.5, deep={"names": ["a", None], "on": True})
+        async with mesh.channel(policies={NAME: PolicyType(make, lambda fields: ("parsed", fields))}) as channel:
+            await ask(channel)
+            assert made[0].seen[0].settings == (
+                "parsed",
+                {"size": 5, "share": 0.5, "deep": {"names": ["a", None], "on": True}},
+            )
+            assert len(made[0].seen[0].endpoints) == 1
+
+
+async def test_settings_that_its_parser_refuses_are_refused_to_the_control_plane(autojump_clock):
+    def parse(fields):
+        raise ValueError("size: must be positive")
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh, size=-1)
+        async with mesh.channel(policies={NAME: PolicyType(ToLowest, parse)}) as channel:
+            with pytest.raises(RpcError, match=r"value\[my\.pkg\.Policy\] error:ValueError: size: must be positive"):
+                await ask(channel)
+
+
+async def test_without_the_policy_the_next_one_in_the_list_is_taken(autojump_clock):
+    fallback = {"@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"}
+    async with Mesh.run(2) as mesh:
+        cluster = xds.cluster("cart") | xds.custom_policy(NAME)
+        policies = cluster["load_balancing_policy"]["policies"]
+        policies.append({"typed_extension_config": {"name": "x", "typed_config": fallback}})
+        mesh.plane.put(cluster)
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await wait_all_tasks_blocked()
+            assert len(await spread(channel, 10)) == 2
+
+
+async def test_udpas_typed_struct_is_the_same(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        cluster = xds.cluster("cart") | xds.custom_policy(NAME)
+        struct = cluster["load_balancing_policy"]["policies"][0]["typed_extension_config"]["typed_config"]
+        struct["@type"] = "type.googleapis.com/udpa.type.v1.TypedStruct"
+        mesh.plane.put(cluster)
+        async with mesh.channel(policies={NAME: PolicyType(ToLowest)}) as channel:
+            await ask(channel)
+
+
+async def test_the_name_of_a_built_in_policy_is_taken():
+    async with Mesh.run(0) as mesh:
+        with pytest.raises(ValueError, match="'round_robin'"):
+            await mesh.channel(policies={"round_robin": PolicyType(ToLowest)}).__aenter__()
+
+
+# -- what it raises
+
+
+class Broken(ToLowest):
+    def decide(self, inputs, now):
+        raise ZeroDivisionError
+
+
+class NoDecision(ToLowest):
+    def decide(self, inputs, now):
+        return None
+
+
+class BrokenPicker(ToLowest):
+    def __init__(self, surroundings):
+        self.endpoints = ConnectedEndpoints(lambda ready: object())
+        self.seen = []
+
+
+class BrokenTask(ToLowest):
+    def decide(self, inputs, now):
+        decision = super().decide(inputs, now)
+        return Decision(decision.state, decision.picker, hosts=decision.hosts, connect=decision.connect, tasks=TASKS)
+
+
+async def fall_over():
+    await trio.sleep(1)
+    raise ZeroDivisionError
+
+
+TASKS = {"falls over": fall_over}
+
+
+class BrokenTracker:
+    def began(self):
+        raise ZeroDivisionError
+
+    def ended(self, status, trailing, now):
+        raise ZeroDivisionError
+
+
+class Tracked(ToLowest):
+    def __init__(self, surroundings):
+        self.endpoints = ConnectedEndpoints(self.picker)
+        self.seen = []
+
+    def picker(self, ready):
+        class Picker(Lowest):
+            def pick(self, call):
+                return Complete(super().pick(call).host, (BrokenTracker(),))
+
+        return Picker(tuple(each.host for each in ready.values()))
+
+
+@pytest.mark.parametrize("policy", [Broken, NoDecision, BrokenPicker])
+async def test_a_policy_that_raises_fails_its_own_rpcs_and_no_others(policy, autojump_clock, caplog):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        mesh.cluster("other")
+        mesh.endpoints("other", mesh.hosts)
+        mesh.route(xds.route("other", prefix="/other"), xds.route("cart"))
+        async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
+            with pytest.raises(RpcError) as caught:
+                await ask(channel)
+            assert caught.value.status.code is StatusCode.INTERNAL
+            assert "raised an exception, see the log" in caught.value.status.message
+            assert "raised" in caplog.text
+            assert (await channel.method("/other/Method")(b"")).decode() == mesh.hosts[0]
+
+
+@pytest.mark.parametrize("policy", [BrokenTask, Tracked])
+async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy, autojump_clock, caplog):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
+            await ask(channel)
+            await trio.sleep(2)
+            assert await ask(channel) == mesh.hosts[0]
+            assert "ZeroDivisionError" in caplog.text
+
+
+# -- explaining
+
+
+class Telling(ToLowest):
+    def explain(self, inputs, call):
+        return Said("all of it", "nothing", "why not", "nobody")
+
+
+async def test_a_policy_may_explain_itself_and_need_not(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        for policy, words in (
+            (Telling, "my.pkg.Policy sees all of it; chooses nothing: why not"),
+            (ToLowest, "my.pkg.Policy sees itself READY; chooses one of what it has: it does not explain itself"),
+        ):
+            async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
+                await ask(channel)
+                told = await channel.explain("/shop.Cart/Add")
+                assert str(told.steps[-1]) == words
