@@ -12,6 +12,7 @@ import logging
 from trxds.channel.call import Call
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.stub import Method, Stub
+from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
@@ -33,5 +34,7 @@ __all__ = [
     "StatusCode",
     "Stub",
     "TrxdsInternalError",
+    "Xds",
     "open_channel",
+    "open_xds_client",
 ]

@@ -377,14 +377,54 @@ async def test_a_response_is_acknowledged_before_its_watchers_have_read_it_and_t
     async with world.run():
         await world.plane.wait_for_ack("CDS", 1)
         world.plane.put(resources.cluster("cart", idle_timeout=5))
-        await trio.sleep(60)
+        await trio.sleep(0.5)
         assert world.says()[-1] == "ACK CDS v=1 cart"
         await slow.hears()
-        await trio.sleep(60)
+        await trio.sleep(0.1)
         assert world.says()[-1] == "ACK CDS v=1 cart"
-        with trio.move_on_after(1):
+        with trio.move_on_after(0.1):
             await slow.hears()
+        before = trio.current_time()
         await world.plane.wait_for_ack("CDS", 2)
+        assert trio.current_time() == before
+
+
+async def test_a_watcher_that_does_not_read_holds_up_the_others_once_and_for_a_second(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    stuck = Watcher(world.client)
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        started = trio.current_time()
+        stuck.watch(CDS, "cart")
+        world.watcher.watch(CDS, "cart")
+        for seconds in range(1, 20):
+            world.plane.put(resources.cluster("cart", idle_timeout=seconds))
+            await world.plane.wait_for_ack("CDS")
+        assert trio.current_time() - started == pytest.approx(1.0)
+        assert await stuck.hears() == {"cart": world.state("cart")}
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 watchers have read nothing for 1 s; the others go on without them"
+    ]
+
+
+async def test_a_watcher_that_comes_back_is_waited_for_again(autojump_clock: MockClock) -> None:
+    world = World()
+    sleepy = Watcher(world.client)
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        sleepy.watch(CDS, "cart")
+        await trio.sleep(10)
+        await sleepy.hears()
+        with trio.move_on_after(1):
+            await sleepy.hears()
+        world.plane.put(resources.cluster("cart", idle_timeout=5))
+        await world.plane.wait_for_ack("CDS")
+        started = trio.current_time()
+        world.plane.put(resources.cluster("cart", idle_timeout=6))
+        await world.plane.wait_for_ack("CDS")
+        assert trio.current_time() - started == pytest.approx(1.0)
 
 
 async def test_what_is_no_response_of_a_known_type_is_ignored(

@@ -38,6 +38,7 @@ class Authority:
         self._resources: dict[Key, Resource] = {}
         self._leaving: dict[Key, Resource] = {}  # no longer watched; some server has still to be told
         self._failure: Trouble | None = None
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Authority {len(self._resources)} resources of {self._asked}>"
@@ -57,7 +58,7 @@ class Authority:
         resource = self._resources.get((type, name)) or self._leaving.pop((type, name), None) or Resource(type, name)
         self._resources[type, name] = resource
         resource.wanted, resource.told = True, None
-        if not self._asked:
+        if not self._asked and not self._closed:
             self._ask_next()
         for conversation in self._asked:
             conversation.subscribe(resource)
@@ -71,6 +72,14 @@ class Authority:
             conversation.unsubscribe(resource)
         self._leaving = {key: each for key, each in self._leaving.items() if each.asked_of}
         self._leaving[type, name] = resource
+
+    def close(self) -> Changes:
+        """Ask nobody any more. What is known stays; what is not known is in error from now on."""
+        self._closed = True
+        for conversation in self._asked:
+            conversation.close()
+        self._asked = []
+        return self.review([])
 
     # -- what servers do
 
@@ -119,6 +128,8 @@ class Authority:
 
     def _present_failure(self) -> Trouble | None:
         """That nobody can be reached; while there is one to hope for, watchers hear nothing (A71)."""
+        if self._closed:
+            return Trouble("no server", "the xDS client is closed")
         if not self._asked or self._asked[-1].failure is None:
             return None
         failures = {each.server.uri: each.failure for each in self._asked if each.failure}

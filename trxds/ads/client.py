@@ -6,6 +6,7 @@ server when the stream begins. What is known at the end stays known.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from random import Random
@@ -26,6 +27,8 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.status import unavailable
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
+
+log = logging.getLogger("trxds.ads")
 
 
 class XdsClient:
@@ -69,6 +72,15 @@ class XdsClient:
                 await trio.sleep_forever()
         finally:
             self._nursery = None
+
+    def close(self) -> None:
+        """Before `run` is cancelled, if watchers stay: they keep what they have, and wait for nothing more."""
+        if self._watches.count:
+            log.warning(
+                "the shared xDS client is closed; %d resources are in use, and stay as they are", self._watches.count
+            )
+        for authority in self._authorities.values():
+            self._watches.publish(authority.close())
 
     def watch(self, type: ResourceType, name: str, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.

@@ -2,7 +2,8 @@
 
 Three tasks while a stream lives: what we say, what we hear, and what the clock says. Reading
 waits until the watchers have taken what the last response changed, so a control plane that is
-faster than we are is held up by the stream's own window and costs no memory.
+faster than we are is held up by the stream's own window and costs no memory. A watcher that does
+not come is waited for once: it will find the newest state when it does.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from trxds.wire.stream import ClientStream
 log = logging.getLogger("trxds.ads")
 
 CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
+PATIENCE = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
 SLICE = 0.005  # seconds that parsing may hold up everyone else
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
@@ -166,7 +168,15 @@ class AdsStream:
             changes = self._review(self._conversation, self._conversation.received(reading, trio.current_time()))
             self._tell(changes)
             self._to_say.put("answer", None)
+            await self._all_have_seen(changes)
+
+    async def _all_have_seen(self, changes: Changes) -> None:
+        """Watchers hold up our reading, but none of them the others' for long."""
+        with trio.move_on_after(PATIENCE) as waiting:
             await self._watches.all_seen(changes)
+        if waiting.cancelled_caught:
+            late = self._watches.leave_behind(changes)
+            log.warning("%d watchers have read nothing for %g s; the others go on without them", late, PATIENCE)
 
     def _tell(self, changes: Changes) -> None:
         for state in changes.values():

@@ -26,20 +26,37 @@ class Watches:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         self._cells: dict[Key, Cell[ResourceState]] = {}
+        self._late: set[Following[ResourceState]] = set()
+
+    @property
+    def count(self) -> int:
+        """How many resources are watched."""
+        return len(self._cells)
 
     def add(self, key: Key, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         return Watch(self, key, self._cell(key).follow(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
+        self._late = {follower for follower in self._late if not follower.has_seen}
         for key, state in changes.items():
             if cell := self._cells.get(key):
                 cell.set(state)
 
     async def all_seen(self, keys: Iterable[Key]) -> None:
-        """Every watcher of these has read its letter and come back for the next, or left."""
-        for key in tuple(keys):
-            if cell := self._cells.get(key):
-                await cell.all_seen()
+        """Every watcher of these has read its letter and come back for the next, or left, or was late before."""
+        for follower in self._followers(keys):
+            if follower not in self._late:
+                await follower.seen()
+
+    def leave_behind(self, keys: Iterable[Key]) -> int:
+        """Wait no more for the watchers of these that have not seen them, until they have; returns how many."""
+        late = {follower for follower in self._followers(keys) if not follower.has_seen} - self._late
+        self._late |= late
+        return len(late)
+
+    def _followers(self, keys: Iterable[Key]) -> list[Following[ResourceState]]:
+        cells = (self._cells.get(key) for key in keys)
+        return [follower for cell in cells if cell for follower in cell.followers]
 
     def _cell(self, key: Key) -> Cell[ResourceState]:
         cell = self._cells.get(key)

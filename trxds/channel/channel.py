@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import trio
 
-from trxds.ads import dataerrors
-from trxds.ads.bootstrap import Bootstrap, load, parse, read
-from trxds.ads.client import XdsClient
-from trxds.ads.names import parse_target
+from trxds.ads.names import Target, parse_target
 from trxds.affinity.override_host import OverrideHost
 from trxds.affinity.session import SessionCookies
 from trxds.config.explain import Explanation
@@ -29,19 +23,18 @@ from trxds.lb.custom import PolicyType
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
-from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.options import WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
+from .beside import beside
 from .dataplane import ChannelState
 from .explain import explain
 from .filters import Shared, make_chain
 from .rpc import Rpc
 from .stub import Caller, Pairs
-
-_log = logging.getLogger("trxds.channel")
+from .xds import BootstrapSource, Xds, load_settings
 
 
 class Session(Caller):
@@ -87,7 +80,8 @@ class Channel(Caller):
 async def open_channel(
     target: str,
     *,
-    bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    bootstrap: BootstrapSource = None,
+    xds: Xds | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     early_route_timeouts: bool = False,
     policies: Mapping[str, PolicyType] | None = None,
@@ -96,7 +90,8 @@ async def open_channel(
     """Open a channel to `target`, `xds:///NAME`, for as long as the block lasts.
 
     `bootstrap` is a path or the document itself; otherwise the environment variables
-    GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it.
+    GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
+    to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
     `max_receive_size` bounds a received message, in bytes. `early_route_timeouts` takes a route's
     time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the first draft of A31 has
     it, instead of `max_stream_duration`. `policies` are load balancing policies of your own, by the type
@@ -105,79 +100,54 @@ async def open_channel(
     Raises `ValueError` for a target that is none or a policy's name that is taken, and `BootstrapError`
     for a bad bootstrap, both before anything runs. When the block is left, no task and no socket of the channel is.
     """
-    settings = _settings(target, bootstrap)
-    names = parse_target(target, settings)
-    state = ChannelState(target, names.authority, max_receive_size, Random())
+    _check_target(target)
+    network, random = network or TcpNetwork(), Random()
+    if xds is None:
+        shared = Xds(load_settings(bootstrap), network, policies or {})
+    elif bootstrap is not None or policies is not None:
+        raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
+    else:
+        xds._check()
+        shared = xds
+    names = parse_target(target, shared._settings)
+    state = ChannelState(target, names.authority, max_receive_size, random)
     limits = early_limit if early_route_timeouts else final_limit
-    services = _services(
-        settings, names.listener, names.authority, state, network or TcpNetwork(), limits, policies or {}
-    )
-    try:
-        async with trio.open_nursery() as nursery:
-            running = trio.CancelScope(shield=True)
-            nursery.start_soon(_serve, services, running, state, nursery, name=f"channel {target}")
-            try:
-                yield Channel(state)
-            finally:
-                # Calls end before what they stand on, also when the block is cancelled: hence the shield.
-                state.close()
-                running.cancel(reason=f"the channel to {target} is closed")
-    except BaseExceptionGroup as group:
-        # Services never raise, so what is in the group is the body's own exception.
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
+    services = _services(shared, names, state, network, limits)
+    if xds is None:
+        services["ads"] = shared._client.run
+    async with beside(f"the channel to {target}", services, state.close):
+        yield Channel(state)
     if state.crash is not None:
         raise state.ending()
 
 
-def _settings(target: str, bootstrap: Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None) -> Bootstrap:
+def _check_target(target: str) -> None:
     scheme, colon, _ = target.partition(":")
     if scheme != "xds" or not colon:
         what = f"unknown scheme {scheme!r}" if colon else "no scheme"
         raise ValueError(f"target {target!r}: {what}; this version of trxds knows xds:///NAME")
-    if bootstrap is None:
-        return load(os.environ)
-    if isinstance(bootstrap, Bootstrap):
-        return bootstrap
-    if isinstance(bootstrap, Mapping):
-        return parse(bootstrap)
-    return read(Path(bootstrap))
 
 
 def _services(
-    settings: Bootstrap,
-    listener: str,
-    authority: str,
-    state: ChannelState,
-    network: Network,
-    limits: Limits,
-    policies: Mapping[str, PolicyType],
-) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    xds: Xds, names: Target, state: ChannelState, network: Network, limits: Limits
+) -> dict[str, Callable[[], Awaitable[None]]]:
     """What runs while the channel is open, by the name of its task."""
     random = state.random
     pool = Pool(network, WireOptions(), random)
-    guard = os.environ.get("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST", "").lower()  # A55
-    compat = os.environ.get("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT", "").lower()  # A75
-    context = ParseContext(
-        custom_policies={name: kind.parse for name, kind in policies.items()},
-        override_host=guard != "false",
-        aggregate_lb_policy=compat == "true",
-    )
-    xds = XdsClient(settings, network, random, context, data_error_handling=dataerrors.enabled(os.environ))
     root_mailbox: Mailbox[Any] = Mailbox()
 
     def configure(config: ClusterManagerConfig, generation: int) -> None:
         root_mailbox.put("config", Configure(config, generation))
 
     downstream = Downstream(configure, state.publish, partial(make_chain, Shared(random)), pool, limits)
-    resolver = Resolver(xds, network.resolve, listener, authority, downstream, random)
-    custom = {name: kind.make for name, kind in policies.items()}
+    resolver = Resolver(xds._client, network.resolve, names.listener, names.authority, downstream, random)
+    custom = {name: kind.make for name, kind in xds._policies.items()}
     tree = Tree(
         Registry({**custom, OverrideHostConfig.policy: OverrideHost}),
         pool,
         random,
         resolve_again=resolver.resolve_again,
+        limits=xds._limits,
     )
     root = Node(
         "root",
@@ -187,22 +157,4 @@ def _services(
         lambda report: resolver.mailbox.put("root", report),
     )
     state.tree = root
-    return {"pool": pool.run, "ads": xds.run, "resolver": resolver.run, "lb/root": root.run}
-
-
-async def _serve(
-    services: Mapping[str, Callable[[], Awaitable[None]]],
-    running: trio.CancelScope,
-    state: ChannelState,
-    channel: trio.Nursery,
-) -> None:
-    """An exception in here is a bug: it ends the channel and its calls, and reaches the opener as one error."""
-    try:
-        with running:
-            async with trio.open_nursery() as nursery:
-                for name, run in services.items():
-                    nursery.start_soon(run, name=name)
-    except* Exception as errors:
-        _log.error("a bug in trxds ends the channel to %s", state.target, exc_info=errors)
-        state.close(errors)
-        channel.cancel_scope.cancel(reason="a service of the channel crashed")
+    return {"pool": pool.run, "resolver": resolver.run, "lb/root": root.run}

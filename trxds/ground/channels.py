@@ -102,6 +102,10 @@ class Cell(Generic[T]):
     def followed(self) -> bool:
         return bool(self._followers)
 
+    @property
+    def followers(self) -> tuple[Following[T], ...]:
+        return tuple(self._followers)
+
     async def all_seen(self) -> None:
         """Every follower has read the value and come back for the next; leaving counts."""
         for follower in tuple(self._followers):
@@ -123,9 +127,14 @@ class Following(Generic[T]):
     def tell(self, value: T) -> None:
         self._batch = self._mailbox.put(self._sender, value)
 
+    @property
+    def has_seen(self) -> bool:
+        """It has read the last value and come back for the next, or left."""
+        return self._left or self._mailbox._finished >= self._batch or self._mailbox._closed
+
     async def seen(self) -> None:
         # Leaving raises no batch number, so it has to wake the mailbox's waiters itself.
-        while not self._left and self._mailbox._finished < self._batch and not self._mailbox._closed:
+        while not self.has_seen:
             await self._mailbox._seen.park()
 
     def leave(self) -> None:

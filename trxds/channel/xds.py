@@ -1,0 +1,97 @@
+"""The xDS client behind a channel: its own, or one that it shares with others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.ads import dataerrors
+from trxds.ads.bootstrap import Bootstrap, load, parse, read
+from trxds.ads.client import XdsClient
+from trxds.ground.status import TrxdsInternalError
+from trxds.lb.custom import PolicyType
+from trxds.lb.limits import Limits
+from trxds.resources.context import ParseContext
+from trxds.wire.connect import Network, TcpNetwork
+
+from .beside import beside
+
+BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
+
+
+class Xds:
+    """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
+
+    def __init__(self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType]) -> None:
+        self._settings = settings
+        self._policies = policies
+        self._limits = Limits()  # circuit breakers count for all channels of a client
+        self._client = make_client(settings, network, Random(), policies)
+        self._closed = False
+        self._crash: BaseException | None = None
+
+    def __repr__(self) -> str:
+        servers = ", ".join(server.uri for server in self._settings.servers)
+        return f"<Xds {servers} {'closed' if self._closed else 'open'}>"
+
+    def _check(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("the xDS client is closed")
+
+    def _close(self, crash: BaseException | None) -> None:
+        if not self._closed:
+            self._closed, self._crash = True, crash
+            self._client.close()
+
+
+@asynccontextmanager
+async def open_xds_client(
+    *,
+    bootstrap: BootstrapSource = None,
+    policies: Mapping[str, PolicyType] | None = None,
+    network: Network | None = None,
+) -> AsyncIterator[Xds]:
+    """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
+
+    They share its streams to the control plane, what it knows, and the count of RPCs that circuit
+    breakers go by. The arguments are those of `open_channel`. Channels that are open when the block is
+    left keep the configuration they have; what they still wait for fails.
+
+    Raises `BootstrapError` for a bad bootstrap before anything runs.
+    """
+    xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {})
+    async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
+        yield xds
+    if xds._crash is not None:
+        raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
+
+
+def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
+    """The bootstrap in any of the forms in which a user may give it."""
+    if bootstrap is None:
+        return load(os.environ)
+    if isinstance(bootstrap, Bootstrap):
+        return bootstrap
+    if isinstance(bootstrap, Mapping):
+        return parse(bootstrap)
+    return read(Path(bootstrap))
+
+
+def make_client(settings: Bootstrap, network: Network, random: Random, policies: Mapping[str, PolicyType]) -> XdsClient:
+    """One that does not run yet. The switches are gRPC's own environment variables."""
+    context = ParseContext(
+        custom_policies={name: kind.parse for name, kind in policies.items()},
+        override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
+        aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
+    )
+    return XdsClient(settings, network, random, context, data_error_handling=dataerrors.enabled(os.environ))
+
+
+def _switch(name: str) -> str:
+    return os.environ.get(name, "").lower()
