@@ -1,0 +1,68 @@
+"""A TypedStruct in load_balancing_policy: a policy of the user's own, or none (A52)."""
+
+import math
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+
+from trxds.resources import protos
+from trxds.resources.context import ParseContext
+from trxds.resources.custom_policy import CustomPolicy
+from trxds.resources.lb_policy import WrrLocality
+from trxds.resources.types import CDS
+from trxds.testing import resources as xds
+
+NAME = "my.pkg.Policy"
+ROUND_ROBIN = "envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"
+WRR_LOCALITY = "type.googleapis.com/envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality"
+
+
+def parsed(body, parse=dict):
+    context = ParseContext(custom_policies={NAME: parse})
+    return CDS.read(protos.from_json(xds.cluster("c") | body), context)
+
+
+def test_it_is_asked_for_by_its_name():
+    assert parsed(xds.custom_policy(NAME, size=3)).value.lb_policy == CustomPolicy(NAME, {"size": 3})
+
+
+def test_it_may_stand_within_each_locality():
+    inner = xds.custom_policy(NAME)["load_balancing_policy"]
+    config = {"name": "x", "typed_config": {"@type": WRR_LOCALITY, "endpoint_picking_policy": inner}}
+    body = {"load_balancing_policy": {"policies": [{"typed_extension_config": config}]}}
+    assert parsed(body).value.lb_policy == WrrLocality(CustomPolicy(NAME, {}))
+
+
+@pytest.mark.parametrize("error", [ValueError("too small"), KeyError("size")])
+def test_whatever_its_parser_raises_is_a_problem_of_the_resource(error):
+    def parse(fields):
+        raise error
+
+    (problem,) = parsed(xds.custom_policy(NAME), parse).errors
+    assert f"value[{NAME}] error:{type(error).__name__}: {error}" in problem
+
+
+@pytest.mark.parametrize("name", ["my.pkg.Other", ROUND_ROBIN])
+def test_a_typed_struct_of_a_built_in_policy_is_not_that_policy(name):
+    (problem,) = parsed(xds.custom_policy(name)).errors
+    assert "no supported load balancing policy config found" in problem
+
+
+def test_a_struct_is_plain_data():
+    struct = Struct()
+    struct.update({"whole": 2, "part": 2.5, "text": "a", "no": None, "on": True, "deep": {"list": [1, "b", [False]]}})
+    assert protos.plain(struct) == {
+        "whole": 2,
+        "part": 2.5,
+        "text": "a",
+        "no": None,
+        "on": True,
+        "deep": {"list": [1, "b", [False]]},
+    }
+    assert type(protos.plain(struct)["whole"]) is int
+
+
+def test_a_number_that_json_does_not_have_is_a_number_all_the_same():
+    struct = Struct()
+    struct.update({"x": math.inf})
+    assert protos.plain(struct) == {"x": math.inf}
