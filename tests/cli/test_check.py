@@ -166,7 +166,7 @@ def test_plain_text_from_another_machine_is_not(uri: str) -> None:
         ),
         (
             server(channel_creds=[{"type": "tls", "config": {"ca_certificates_file": "/none"}}]),
-            "channel_creds[0].config.ca_certificates_file: is not known, and has no effect; did you mean 'ca_certificate_file'?",
+            "config.ca_certificates_file: is not known, and has no effect; did you mean 'ca_certificate_file'?",
         ),
         (
             server(channel_creds=[{"type": "tls"}], call_creds=[{"type": "jwt_token"}]),

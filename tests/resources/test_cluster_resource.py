@@ -94,6 +94,10 @@ REFUSED = {
         cds(transport_socket=typed(ROUND_ROBIN)),
         f"transport_socket.typed_config.value[{ROUND_ROBIN}] error:unrecognized transport socket type",
     ),
+    "transport sockets by endpoint": (
+        cds(transport_socket_matches=[{"name": "a"}]),
+        "transport_socket_matches error:feature unsupported",
+    ),
     "load reports to another server": (cds(lrs_server=ADS), "lrs_server error:ConfigSource is not self"),
 }
 

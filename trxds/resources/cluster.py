@@ -15,6 +15,7 @@ from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_has
 from .outlier import EjectionRules, ejection_rules
 from .problems import Problems
 from .units import optional_duration
+from .upstream_tls import UpstreamTls, upstream_tls
 
 if TYPE_CHECKING:
     from .context import ParseContext
@@ -31,7 +32,8 @@ class Cluster:
 
     `idle_timeout` (seconds): how long a host is kept warm after its last session RPC (A75).
     `lrs`: load is reported to the server that sent this. `ejection`: which hosts are to be
-    ejected, None if the cluster asks for no outlier detection (A50).
+    ejected, None if the cluster asks for no outlier detection (A50). `tls`: how connections are made
+    safe, None if the cluster does not say (A29).
     """
 
     name: str
@@ -42,6 +44,7 @@ class Cluster:
     max_concurrent_requests: int = DEFAULT_MAX_REQUESTS
     lrs: bool = False
     ejection: EjectionRules | None = None
+    tls: UpstreamTls | None = None
 
 
 def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster | None:
@@ -51,7 +54,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
         found = replace(found, lb_policy=_imposed(message, context))
     else:
         lb_policy = _lb_policy(message, context, problems)
-    _check_transport_socket(message, problems)
+    tls = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _lrs(message, problems)
     ejection = ejection_rules(message, problems)
@@ -66,6 +69,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
         _max_requests(message.circuit_breakers),
         lrs,
         ejection,
+        tls,
     )
 
 
@@ -103,7 +107,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
 # -- connections and requests
 
 _HTTP_OPTIONS = protos.type_name(protos.HttpProtocolOptions)
-_TLS = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+_TLS = protos.type_name(protos.UpstreamTlsContext)
 
 
 def _idle_timeout(message: Any, problems: Problems) -> float:
@@ -132,13 +136,23 @@ def _max_requests(circuit_breakers: Any) -> int:
     return DEFAULT_MAX_REQUESTS
 
 
-def _check_transport_socket(message: Any, problems: Problems) -> None:
-    """Which transport is asked for; its settings are for the credentials that use them (A29)."""
+def _transport_socket(message: Any, context: ParseContext, problems: Problems) -> UpstreamTls | None:
+    """Looked at whether or not the channel will use it (A29)."""
+    if message.transport_socket_matches:
+        problems.at("transport_socket_matches").add("feature unsupported")
     if not message.HasField("transport_socket"):
-        return
+        return None
     config = extension(message.transport_socket, "typed_config", problems.at("transport_socket"))
-    if config is not None and config.type_name != _TLS:
+    if config is None:
+        return None
+    if config.type_name != _TLS:
         config.problems.add("unrecognized transport socket type")
+        return None
+    parsed = config.parse(protos.UpstreamTlsContext)
+    if parsed is None:
+        config.problems.add("can't decode UpstreamTlsContext")
+        return None
+    return upstream_tls(parsed, context, config.problems)
 
 
 def _lrs(message: Any, problems: Problems) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class ParseContext:
     """The registries go by message name (`envoy.extensions...Router`); `custom_policies` are the user's (A52).
 
+    `certificate_providers` are the names that the bootstrap has for sources of certificates (A29).
     `override_host` False switches session affinity off as if this client had never heard of it:
     no such filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an
     aggregate its load balancing policy, as it was before A75. `server_features` are the bootstrap's; with
@@ -29,6 +30,7 @@ class ParseContext:
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
     lb_policies: Mapping[str, LbPolicyType] = field(default_factory=lambda: LB_POLICIES)
     custom_policies: Mapping[str, ParseSettings] = field(default_factory=dict)
+    certificate_providers: frozenset[str] = frozenset()
     override_host: bool = True
     aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()

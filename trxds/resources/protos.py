@@ -38,6 +38,7 @@ from envoy.extensions.load_balancing_policies.pick_first.v3.pick_first_pb2 impor
 from envoy.extensions.load_balancing_policies.ring_hash.v3.ring_hash_pb2 import RingHash
 from envoy.extensions.load_balancing_policies.round_robin.v3.round_robin_pb2 import RoundRobin
 from envoy.extensions.load_balancing_policies.wrr_locality.v3.wrr_locality_pb2 import WrrLocality
+from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import UpstreamTlsContext
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 from envoy.service.discovery.v3.discovery_pb2 import (
     DeltaDiscoveryRequest,
@@ -97,6 +98,7 @@ __all__ = [
     "Status",
     "TypedStruct",
     "UdpaTypedStruct",
+    "UpstreamTlsContext",
     "WrrLocality",
     "from_json",
     "pack",

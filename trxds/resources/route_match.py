@@ -10,7 +10,6 @@ from .matchers import (
     Exact,
     HeaderMatch,
     PathMatch,
-    Pattern,
     Prefix,
     Present,
     Range,
@@ -18,7 +17,7 @@ from .matchers import (
     TextMatch,
 )
 from .problems import Problems
-from .regex import Regex
+from .text_match import pattern, string_match
 from .units import per_million
 
 
@@ -55,7 +54,7 @@ def _path_match(match: Any, problems: Problems) -> PathMatch | None:
         case "path":
             return Exact(match.path, ignore_case) if _can_be_a_method(match.path) else None
         case "safe_regex":
-            return _pattern(match.safe_regex, "error creating path matcher", problems)
+            return pattern(match.safe_regex, "error creating path matcher", problems)
         case _:
             problems.add("invalid path specifier")
             return None
@@ -97,42 +96,16 @@ def _header_test(message: Any, problems: Problems) -> TextMatch | Range | Presen
         case "contains_match":
             return Contains(message.contains_match)
         case "safe_regex_match":
-            return _pattern(message.safe_regex_match, "cannot create header matcher", problems)
+            return pattern(message.safe_regex_match, "cannot create header matcher", problems)
         case "range_match":
             return _range(message.range_match, problems)
         case "present_match":
             return Present(message.present_match)
         case "string_match":
-            return _string_match(message.string_match, problems.at("string_match"))
+            return string_match(message.string_match, problems.at("string_match"))
         case _:
             problems.add("invalid header matcher")
             return None
-
-
-def _string_match(message: Any, problems: Problems) -> TextMatch | None:
-    match message.WhichOneof("match_pattern"):
-        case "exact":
-            return Exact(message.exact, message.ignore_case)
-        case "prefix":
-            return Prefix(message.prefix, message.ignore_case)
-        case "suffix":
-            return Suffix(message.suffix, message.ignore_case)
-        case "contains":
-            return Contains(message.contains, message.ignore_case)
-        case "safe_regex":
-            # ignore_case does not concern expressions (A63): they say (?i) themselves.
-            return _pattern(message.safe_regex, "cannot create string matcher", problems)
-        case _:
-            problems.add("invalid string matcher")
-            return None
-
-
-def _pattern(message: Any, subject: str, problems: Problems) -> Pattern | None:
-    try:
-        return Pattern(Regex(message.regex))
-    except ValueError as error:
-        problems.add(f"{subject}: Invalid regex string specified in matcher: {error}")
-        return None
 
 
 def _range(message: Any, problems: Problems) -> Range | None:

@@ -1,0 +1,50 @@
+"""Is the peer one of those that the cluster allows? Told by the names in its certificate (A29, A101)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from .matchers import Exact, TextMatch
+from .upstream_tls import UpstreamTls
+
+
+def wrong_peer(tls: UpstreamTls, certificate: Mapping[str, Any]) -> str | None:
+    """What is wrong, or None. The certificate is in the form of `ssl.SSLSocket.getpeercert`, and has been verified."""
+    allowed: tuple[TextMatch, ...] = tls.names
+    names = [(kind, str(name)) for kind, name in certificate.get("subjectAltName", ()) if name]
+    if tls.sni_is_name and tls.sni:
+        # Instead of the other names, and for DNS names only (A101).
+        allowed, names = (Exact(tls.sni),), [pair for pair in names if pair[0] == "DNS"]
+    if not allowed or any(_matches(each, *pair) for each in allowed for pair in names):
+        return None
+    shown = ", ".join(name for _, name in names) or "none at all"
+    return f"certificate check failure: the cluster allows none of the peer's names ({shown})"
+
+
+_KINDS = ("DNS", "URI", "email", "IP Address")
+
+
+def _matches(allowed: TextMatch, kind: str, name: str) -> bool:
+    if kind not in _KINDS:
+        return False
+    if kind == "DNS" and isinstance(allowed, Exact):
+        return _is_host(allowed.text, name)
+    return allowed.matches(_canonical(name) if kind == "IP Address" else name)
+
+
+def _is_host(host: str, name: str) -> bool:
+    """Host names have no case; `*.` at the beginning stands for one label, and for a whole one."""
+    host, name = (text.lower().rstrip(".") for text in (host, name))
+    if not name.startswith("*."):
+        return host == name
+    label, dot, domain = host.partition(".")
+    return bool(label and dot) and domain == name[2:] and "." in domain
+
+
+def _canonical(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address.strip()))
+    except ValueError:
+        return address

@@ -1,0 +1,118 @@
+"""UpstreamTlsContext: how connections to a cluster's endpoints are made safe (A29, A82, A101).
+
+What would make them less safe than the control plane means is refused, not ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .matchers import TextMatch
+from .problems import Problems
+from .text_match import string_match
+
+if TYPE_CHECKING:
+    from .context import ParseContext
+
+_LONGEST_SNI = 255
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTls:
+    """`roots` and `identity` are names of certificate providers in the bootstrap.
+
+    No `roots`: the system's (A82). No `identity`: we show no certificate. The peer's must bear one
+    of `names`, if there are any; with `sni_is_name` it must bear the `sni` instead, if there is one.
+    `auto_sni`: an endpoint's own host name goes before `sni` (A101).
+    """
+
+    roots: str = ""
+    identity: str = ""
+    names: tuple[TextMatch, ...] = ()
+    sni: str = ""
+    auto_sni: bool = False
+    sni_is_name: bool = False
+
+    def for_host(self, hostname: str) -> UpstreamTls:
+        """For the endpoint of that name, which may be empty or have a port."""
+        sni = hostname.partition(":")[0] if self.auto_sni else ""
+        return replace(self, sni=sni or self.sni, auto_sni=False)
+
+
+def upstream_tls(message: Any, context: ParseContext, problems: Problems) -> UpstreamTls:
+    """`problems` is at the UpstreamTlsContext."""
+    if len(message.sni) > _LONGEST_SNI:
+        problems.at("sni").add(f"longer than {_LONGEST_SNI} characters")
+    at = problems.at("common_tls_context")
+    common = message.common_tls_context
+    _refuse(common, ("tls_params", "custom_handshaker", "validation_context_sds_secret_config"), at)
+    validation, below = _validation_context(common, at)
+    return UpstreamTls(
+        _roots(validation, common, context, at, below),
+        _identity(common, context, at),
+        _names(validation, below),
+        message.sni,
+        message.auto_host_sni,
+        message.auto_sni_san_validation,
+    )
+
+
+def _refuse(message: Any, fields: tuple[str, ...], problems: Problems) -> None:
+    """To ignore these would compromise security (A29)."""
+    present = {field.name for field, _ in message.ListFields()}
+    for name in fields:
+        if name in present:
+            problems.at(name).add("feature unsupported")
+
+
+def _validation_context(common: Any, problems: Problems) -> tuple[Any, Problems]:
+    if common.HasField("combined_validation_context"):
+        at = problems.at("combined_validation_context.default_validation_context")
+        return common.combined_validation_context.default_validation_context, at
+    return common.validation_context, problems.at("validation_context")
+
+
+def _roots(validation: Any, common: Any, context: ParseContext, problems: Problems, at: Problems) -> str:
+    """The provider of the roots; the fields beside it are where older control planes put its name."""
+    older = "validation_context_certificate_provider_instance"
+    combined = common.combined_validation_context
+    if validation.HasField("ca_certificate_provider_instance"):
+        return _provider(validation, "ca_certificate_provider_instance", context, at)
+    if combined.HasField(older):
+        return _provider(combined, older, context, problems.at("combined_validation_context"))
+    if common.HasField(older):
+        return _provider(common, older, context, problems)
+    if not validation.HasField("system_root_certs"):
+        problems.add("no CA certificate provider instance configured")
+    return ""
+
+
+def _identity(common: Any, context: ParseContext, problems: Problems) -> str:
+    for field in ("tls_certificate_provider_instance", "tls_certificate_certificate_provider_instance"):
+        if common.HasField(field):
+            return _provider(common, field, context, problems)
+    _refuse(common, ("tls_certificates", "tls_certificate_sds_secret_configs"), problems)
+    return ""
+
+
+def _provider(parent: Any, field: str, context: ParseContext, problems: Problems) -> str:
+    name = str(getattr(parent, field).instance_name)
+    if name not in context.certificate_providers:
+        at = problems.at(field).at("instance_name")
+        at.add(f"unrecognized certificate provider instance name: {name}")
+    return name
+
+
+def _names(validation: Any, problems: Problems) -> tuple[TextMatch, ...]:
+    fields = ("verify_certificate_spki", "verify_certificate_hash", "require_signed_certificate_timestamp", "crl")
+    _refuse(validation, (*fields, "custom_validator_config", "match_typed_subject_alt_names"), problems)
+    found: list[TextMatch] = []
+    for index, each in enumerate(validation.match_subject_alt_names):
+        at = problems.at(f"match_subject_alt_names[{index}]")
+        if each.WhichOneof("match_pattern") == "safe_regex" and each.ignore_case:
+            at.at("ignore_case").add("not supported for regex matcher")
+        matcher = string_match(each, at)
+        if matcher is not None:
+            found.append(matcher)
+    return tuple(found)
