@@ -71,12 +71,12 @@ def _from_outside(name: str, inputs: Inputs, last: Report | None) -> Said:
     return Said(saw, "one of what it has", "it does not explain itself", Unknown(name))
 
 
-def outcome(result: PickResult, waiting_for: str = "the tree to change") -> Outcome:
+def outcome(result: PickResult) -> Outcome:
     match result:
         case Complete(host):
             return ToHost(host.address, host.state)
         case Queue():
-            return Waits(waiting_for)
+            return Waits("the tree to change")
         case Fail(status):
             return Fails(status)
         case Drop(status):
