@@ -1,4 +1,7 @@
-"""The server of all measurements: grpcio, one process, an echo. Prints its address."""
+"""The server of all measurements: grpcio, one process, an echo. Prints its address.
+
+python server.py [IP to listen on]
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ class Echo(grpc.GenericRpcHandler):
 
 
 server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Echo()])
-print(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", flush=True)
+ip = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
+print(f"127.0.0.1:{server.add_insecure_port(f'{ip}:0')}", flush=True)
 server.start()
 sys.stdin.read()  # until the bench closes the pipe
 server.stop(None)

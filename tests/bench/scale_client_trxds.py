@@ -1,0 +1,96 @@
+"""trxds in the scale runs. Arguments: "watch" measures each step of the loop; "silent" puts hosts at 10.… in memory."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import AsyncExitStack
+
+import trio
+from scale_meter import FIRST, PAYLOAD, allow_many_connections, answer, reading
+
+import trxds
+from trxds.wire.connect import TcpNetwork
+
+SETTINGS = bytes(3) + b"\4" + bytes(5)  # a frame that settles nothing: all that a host has to say to be READY
+
+
+class LongestStep(trio.abc.Instrument):
+    """For how long did one task hold the loop? In CPU time: what other processes do is not our doing."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.longest, self.by = 0.0, ""
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._began = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        took = time.thread_time() - self._began
+        if took > self.longest:
+            self.longest, self.by = took, task.name
+
+
+class SilentHost(trio.abc.Stream):
+    """A connection to a host that costs nothing: it settles, and reads whatever comes."""
+
+    def __init__(self) -> None:
+        self._to_say = SETTINGS
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        said, self._to_say = self._to_say, b""
+        if not said:
+            await trio.sleep_forever()
+        return said
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class SilentHosts(TcpNetwork):
+    async def connect(self, address: str) -> trio.abc.Stream:
+        return SilentHost() if address.startswith("10.") else await super().connect(address)
+
+
+async def bare_echoes(address: str, count: int) -> float:
+    """Seconds of CPU that one echo costs this side, with nothing but Trio and a socket."""
+    host, _, port = address.rpartition(":")
+    async with await trio.open_tcp_stream(host, int(port)) as stream:
+        before = time.process_time()
+        for _ in range(count):
+            await stream.send_all(PAYLOAD)
+            await stream.receive_some()
+        return (time.process_time() - before) / count
+
+
+async def main() -> None:
+    steps = LongestStep()
+    if "watch" in sys.argv:
+        trio.lowlevel.add_instrument(steps)
+    print("ready", flush=True)
+    async with AsyncExitStack() as stack:
+        while True:
+            await trio.lowlevel.wait_readable(sys.stdin)
+            command, *args = sys.stdin.readline().split()
+            before, took = time.perf_counter(), 0.0
+            if command == "open":
+                network = SilentHosts() if "silent" in sys.argv else None
+                channel = await stack.enter_async_context(trxds.open_channel("xds:///bench", network=network))
+                await channel.method(FIRST, None, None)(PAYLOAD, wait_for_ready=True)
+                took = time.perf_counter() - before
+            elif command == "echo":
+                took = await bare_echoes(args[0], int(args[1]))
+            answer({**reading(), "took": took, "longest": steps.longest, "by": steps.by})
+            steps.begin()
+
+
+allow_many_connections()
+trio.run(main)

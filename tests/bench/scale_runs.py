@@ -1,0 +1,205 @@
+"""What is done to a client in the scale runs, and what the meter says of it: one function for each scenario."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from process import Process, child
+
+from trxds.testing import resources as xds
+
+Readings: TypeAlias = dict[str, float]
+Resources: TypeAlias = list[dict[str, Any]]
+
+QUIET = 0.001  # a client that used less CPU than this in a tenth of a second, three times, has done its work
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything; `deep_changes` are those of a cluster with one endpoint."""
+
+    idle_endpoints: int = 10_000
+    ready_endpoints: int = 1_000
+    clusters: int = 1_000
+    changes: int = 20
+    deep_changes: int = 200
+    echoes: int = 2_000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The processes of one run. `host` is the real one's address, and all of 127.0.0.0/8 leads there."""
+
+    plane: Process
+    client: Process
+    host: str
+    echo: str
+
+    @property
+    def port(self) -> str:
+        return self.host.rpartition(":")[2]
+
+    def put(self, resources: Resources) -> None:
+        """Returns once the client has accepted them."""
+        self.plane.ask(json.dumps(resources))
+
+    def read(self, command: str = "read") -> Readings:
+        said: Readings = json.loads(self.client.ask(command))
+        return said
+
+    def settled(self) -> Readings:
+        """Once the client has nothing left to do; `longest` is that of all steps until then."""
+        last, longest, quiet = self.read(), 0.0, 0
+        while quiet < 3:
+            longest = max(longest, last.get("longest", 0.0))
+            time.sleep(0.1)
+            before, last = last, self.read()
+            quiet = quiet + 1 if last["cpu"] - before["cpu"] < QUIET else 0
+        return {**last, "longest": longest}
+
+
+@contextmanager
+def stage(script: str, arguments: tuple[str, ...], host: str, echo: str) -> Iterator[Stage]:
+    with child("scale_plane.py") as plane:
+        bootstrap = json.dumps(xds.bootstrap(plane.address, node="bench"))
+        with child(script, *arguments, environ={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}) as client:
+            yield Stage(plane, client, host, echo)
+
+
+# -- resources
+
+
+def lazy(name: str) -> dict[str, Any]:
+    """A cluster whose hosts nobody connects before an RPC wants them, with the smallest ring."""
+    return xds.cluster(name) | {"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 1}}
+
+
+def mesh(at: Stage, *clusters: dict[str, Any]) -> Resources:
+    """The host that is near, and further clusters with a route to each."""
+    names = [cluster["name"] for cluster in clusters]
+    return [
+        xds.listener("bench", routes="bench"),
+        xds.routes("bench", *(xds.route(name, prefix=f"/{name}.") for name in names), xds.route("near")),
+        xds.cluster("near"),
+        xds.endpoints("near", xds.locality(at.host)),
+        *clusters,
+    ]
+
+
+def many(cluster: str, addresses: list[str]) -> dict[str, Any]:
+    """In ten localities."""
+    share = -(-len(addresses) // 10)
+    starts = range(0, len(addresses), share)
+    return xds.endpoints(cluster, *(xds.locality(*addresses[at : at + share], zone=f"z{at}") for at in starts))
+
+
+def idle_addresses(count: int) -> list[str]:
+    return [f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}:50051" for n in range(count)]
+
+
+# -- scenarios
+
+
+def first_rpc(at: Stage, sizes: Sizes) -> Readings:
+    at.put(mesh(at))
+    before = at.read()
+    after = at.read("open")
+    return {"first": after["took"], "first cpu": after["cpu"] - before["cpu"]}
+
+
+def idle_endpoints(at: Stage, sizes: Sizes) -> Readings:
+    """Cold, with the first RPC to a cluster beside; then one pod after another is replaced."""
+    addresses = idle_addresses(sizes.idle_endpoints)
+    two = [[many("big", addresses)], [many("big", [*addresses[:-1], "10.200.0.1:50051"])]]
+    at.put(mesh(at, xds.cluster("big") | {"lb_policy": "RING_HASH"}) + two[0])
+    before = at.read()
+    opened = at.read("open")
+    cold = at.settled()
+    for turn in (1, 0):  # the plane reads each for the first time
+        at.put(two[turn])
+    begun = at.settled()
+    longest = _changes(at, two[::-1], sizes.changes, pause=0.1)
+    changed = at.settled()
+    return {
+        "idle cpu": opened["cpu"] - before["cpu"],
+        "idle memory": cold["memory"] - before["memory"],
+        "idle longest": max(opened.get("longest", 0.0), cold["longest"]),
+        "change cpu": (changed["cpu"] - begun["cpu"]) / sizes.changes,
+        "change longest": max(longest, changed["longest"]),
+    }
+
+
+def ready_endpoints(at: Stage, sizes: Sizes) -> Readings:
+    """All in 127.0.0.0/8, so that one server is them all."""
+    return _ready(at, [f"127.1.{n // 250}.{n % 250 + 1}:{at.port}" for n in range(sizes.ready_endpoints)])
+
+
+def ready_in_memory(at: Stage, sizes: Sizes) -> Readings:
+    return {f"memory {name}": value for name, value in _ready(at, idle_addresses(sizes.ready_endpoints)).items()}
+
+
+def _ready(at: Stage, addresses: list[str]) -> Readings:
+    at.put(mesh(at))
+    at.read("open")
+    before = at.settled()
+    at.put([*mesh(at, xds.cluster("big")), many("big", addresses)])
+    after = at.settled()
+    return {
+        "ready cpu": (after["cpu"] - before["cpu"]) / len(addresses),
+        "ready memory": (after["memory"] - before["memory"]) / len(addresses),
+        "ready longest": after["longest"],
+    }
+
+
+def clusters(at: Stage, sizes: Sizes) -> Readings:
+    names = [f"c{number}" for number in range(sizes.clusters)]
+    at.put(mesh(at))
+    at.read("open")
+    before = at.settled()
+    each = [xds.endpoints(name, xds.locality(at.host)) for name in names]
+    at.put([*mesh(at, *map(lazy, names)), *each])
+    after = at.settled()
+    other = xds.endpoints(names[0], xds.locality(at.host, weight=2))
+    longest = _changes(at, [[other], [each[0]]], sizes.changes, pause=0.02)
+    changed = at.settled()
+    return {
+        "cluster cpu": (after["cpu"] - before["cpu"]) / len(names),
+        "cluster memory": (after["memory"] - before["memory"]) / len(names),
+        "cluster longest": after["longest"],
+        "one cluster cpu": (changed["cpu"] - after["cpu"]) / sizes.changes,
+        "one cluster longest": max(longest, changed["longest"]),
+    }
+
+
+def deep_change(at: Stage, sizes: Sizes) -> Readings:
+    """From the root to a leaf: cds, outlier_detection, cluster_impl, override_host, priority, weighted_target."""
+    at.put(mesh(at))
+    at.read("open")
+    before = at.settled()
+    states = ({at.host: "UNKNOWN"}, {at.host: "HEALTHY"})
+    two = [[xds.endpoints("near", xds.locality(at.host, health=health))] for health in states]
+    _changes(at, two, sizes.deep_changes, pause=0.005)
+    after = at.settled()
+    return {"deep cpu": (after["cpu"] - before["cpu"]) / sizes.deep_changes}
+
+
+def bare_echo(at: Stage, sizes: Sizes) -> Readings:
+    return {"echo cpu": at.read(f"echo {at.echo} {sizes.echoes}")["took"]}
+
+
+def _changes(at: Stage, two: list[Resources], count: int, *, pause: float) -> float:
+    """Take turns; with a pause for each, or a client would do several at once. The longest step of all."""
+    for turn in range(count):
+        at.put(two[turn % 2])
+        time.sleep(pause)
+    return at.read().get("longest", 0.0)
+
+
+Scenario: TypeAlias = Callable[[Stage, Sizes], Readings]
+OF_ALL: tuple[Scenario, ...] = (first_rpc, idle_endpoints, ready_endpoints, clusters, deep_change)
