@@ -18,6 +18,7 @@ from trxds.ads.sotw import PATH
 from trxds.ads.state import ResourceState
 from trxds.ads.watches import Watch
 from trxds.ground.channels import Mailbox
+from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 from trxds.testing import Call, MemoryNetwork, resources, serve
@@ -540,9 +541,63 @@ async def test_an_authority_that_is_not_configured_is_an_error_at_once(autojump_
 async def test_authorities_with_one_server_share_one_stream(autojump_clock: MockClock) -> None:
     world = World(with_authorities(a=PLANE, b=PLANE))
     async with world.run():
-        for name in ("cart", "xdstp://a/cart", "xdstp://b/cart"):
+        names = ["cart", *(f"xdstp://{authority}/envoy.config.cluster.v3.Cluster/cart" for authority in "ab")]
+        for name in names:
             world.watcher.watch(CDS, name)
         await world.plane.wait_for(lambda request: True)
         await wait_all_tasks_blocked()
-        assert world.says()[0] == "SUBSCRIBE CDS cart,xdstp://a/cart,xdstp://b/cart"
+        assert world.says()[0] == f"SUBSCRIBE CDS {','.join(names)}"
         assert world.plane.streams == 1
+
+
+async def test_the_order_of_context_parameters_does_not_count(autojump_clock: MockClock) -> None:
+    world = World(with_authorities(a=PLANE))
+    cart = "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
+    world.plane.put(resources.endpoints(f"{cart}?env=prod&zone=a"))
+    async with world.run():
+        for query in ("zone=a&env=prod", "env=prod&zone=a", "env=test&zone=a&env=prod"):
+            world.watcher.watch(EDS, f"{cart}?{query}")
+        await world.plane.wait_for_ack("EDS")
+        assert len({id(state.value) for state in world.watcher.states.values()}) == 1
+        assert world.says() == [f"SUBSCRIBE EDS {cart}?env=prod&zone=a", f"ACK EDS v=1 {cart}?env=prod&zone=a"]
+
+
+async def test_a_resource_may_come_with_its_context_parameters_in_any_order(autojump_clock: MockClock) -> None:
+    world = World(with_authorities(a=PLANE))
+    cart = "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
+
+    async def talk(call: Call) -> None:
+        async for _ in call:
+            packed = protos.from_json(resources.endpoints(f"{cart}?zone=a&env=prod"))
+            await call.send(
+                protos.DiscoveryResponse(type_url=EDS.type_url, nonce="1", resources=[packed]).SerializeToString()
+            )
+            await trio.sleep_forever()
+
+    async with serve({PATH: talk}, address=PLANE, network=world.network), world.run(plane=False):
+        world.watcher.watch(EDS, f"{cart}?env=prod&zone=a")
+        await trio.sleep(1)
+        assert world.state(f"{cart}?env=prod&zone=a").value is not None
+
+
+async def test_a_name_of_another_type_is_an_error_at_once(autojump_clock: MockClock) -> None:
+    world = World(with_authorities(a=PLANE))
+    name = "xdstp://a/envoy.config.listener.v3.Listener/cart"
+    async with world.run():
+        watch = world.watcher.watch(CDS, name)
+        await wait_all_tasks_blocked()
+        assert world.error(name).endswith("write xdstp://AUTHORITY/envoy.config.cluster.v3.Cluster/NAME")
+        watch.leave()
+        assert world.says() == []
+
+
+async def test_the_outage_of_one_authoritys_server_is_not_the_others(autojump_clock: MockClock) -> None:
+    world = World(with_authorities(fleet="10.0.0.9:1"))
+    theirs = "xdstp://fleet/envoy.config.cluster.v3.Cluster/cart"
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        world.watcher.watch(CDS, theirs)
+        await trio.sleep(60)
+        assert world.state("cart").ambient is None
+        assert "(server 10.0.0.9:1, node" in world.error(theirs)

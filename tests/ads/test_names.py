@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trxds.ads.bootstrap import Authority, Bootstrap, ServerConfig
-from trxds.ads.names import Target, authority_of, parse_target
+from trxds.ads.names import Target, authority_of, canonical, check_type, parse_target
 from trxds.ground.status import BootstrapError
 
 BOOTSTRAP = Bootstrap(
@@ -65,7 +65,37 @@ def test_an_authority_that_is_not_configured_is_named_with_those_that_are() -> N
 
 @pytest.mark.parametrize(
     ("name", "authority"),
-    [("shop", ""), ("xdstp://fleet/envoy.config.cluster.v3.Cluster/cart", "fleet"), ("xdstp:///x", "")],
+    [
+        ("shop", None),
+        ("xdstp://fleet/envoy.config.cluster.v3.Cluster/cart", "fleet"),
+        ("xdstp:///x", ""),
+        ("xdstp://fleet?a=b/c", "fleet"),
+    ],
 )
-def test_a_resource_name_says_whose_it_is(name: str, authority: str) -> None:
+def test_a_resource_name_says_whose_it_is(name: str, authority: str | None) -> None:
     assert authority_of(name) == authority
+
+
+@pytest.mark.parametrize(
+    ("name", "spelt"),
+    [
+        ("shop?b=1&a=2", "shop?b=1&a=2"),
+        ("xdstp://f/T/x", "xdstp://f/T/x"),
+        ("xdstp://f/T/x?b=1&a=2", "xdstp://f/T/x?a=2&b=1"),
+        ("xdstp://f/T/x?a=1&b=2&a=3", "xdstp://f/T/x?a=3&b=2"),
+        ("xdstp://f/T/x?b&a=", "xdstp://f/T/x?a=&b"),
+        ("xdstp://f/T/x?", "xdstp://f/T/x"),
+        ("xdstp://f/T/x?b=1&a=2#frag?b&a", "xdstp://f/T/x?a=2&b=1#frag?b&a"),
+    ],
+)
+def test_a_resource_has_one_spelling(name: str, spelt: str) -> None:
+    assert canonical(name) == spelt
+    assert canonical(spelt) == spelt
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("cart", True), ("xdstp://f/T/cart", True), ("xdstp://f/U/cart", False), ("xdstp://f", False), ("xdstp:x", False)],
+)
+def test_an_xdstp_name_has_its_type(name: str, right: bool) -> None:
+    assert (check_type(name, "T") is None) is right

@@ -426,3 +426,13 @@ def test_a_server_may_be_forbidden_to_delete() -> None:
     assert talk.says() == ["ACK CDS v=2 n2 a"]
     assert talk.hears("CDS", "3") == {}
     assert talk.hears("CDS", "4", a="x") == {"a": "x"}
+
+
+def test_a_deletion_ends_the_wait_for_a_resource_that_was_bad(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a=Bad("no"))
+    talk.breaks()
+    talk.opens()
+    talk.hears("CDS", "2")
+    assert talk.conversation.next_deadline == math.inf

@@ -17,7 +17,7 @@ from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Bootstrap, ServerConfig
 from trxds.ads.credentials import secure_network
 from trxds.ads.dataerrors import data_errors
-from trxds.ads.names import authority_of
+from trxds.ads.names import authority_of, canonical, check_type
 from trxds.ads.protocol import Conversation
 from trxds.ads.resource import Changes, Resource
 from trxds.ads.state import ResourceState
@@ -55,7 +55,8 @@ class XdsClient:
         self._streams: dict[Conversation, AdsStream] = {}
         self._nursery: trio.Nursery | None = None
         node = bootstrap.node.id
-        self._authorities = {"": Authority(bootstrap.servers, self, node)} | {
+        self._authorities: dict[str | None, Authority] = {None: Authority(bootstrap.servers, self, node)}
+        self._authorities |= {
             name: Authority(authority.servers or bootstrap.servers, self, node)
             for name, authority in bootstrap.authorities.items()
         }
@@ -87,20 +88,26 @@ class XdsClient:
 
         As long as nothing is known there is no letter. Watchers of a resource share one subscription.
         """
-        return self._watches.add((type, name), mailbox, sender)
+        return self._watches.add((type, canonical(name)), mailbox, sender)
 
     def _subscribe(self, type: ResourceType, name: str) -> Changes:
-        authority = self._authorities.get(authority_of(name))
-        if authority is None:
-            reason = f'authority "{authority_of(name)}" is not in the bootstrap\'s authorities; add it there'
-            return {(type, name): ResourceState(error=unavailable(f'{type.kind} resource "{name}": {reason}'))}
+        if problem := self._problem(type, name):
+            return {(type, name): ResourceState(error=unavailable(f'{type.kind} resource "{name}": {problem}'))}
+        authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name)
         self._wake(authority)
         return changes
 
+    def _problem(self, type: ResourceType, name: str) -> str | None:
+        """Why nobody can be asked for that name."""
+        authority = authority_of(name)
+        if authority not in self._authorities:
+            return f'authority "{authority}" is not in the bootstrap\'s authorities; add it there'
+        return check_type(name, type.type_url.rpartition("/")[2])
+
     def _unsubscribe(self, type: ResourceType, name: str) -> None:
-        authority = self._authorities.get(authority_of(name))
-        if authority is not None:
+        if self._problem(type, name) is None:
+            authority = self._authorities[authority_of(name)]
             authority.leave(type, name)
             self._wake(authority)
 

@@ -13,6 +13,8 @@ from urllib.parse import quote, unquote
 from trxds.ads.bootstrap import Bootstrap
 from trxds.ground.status import BootstrapError
 
+_XDSTP = "xdstp:"
+
 # RFC 3986 path characters that xdstp names leave as they are; "/" is one (A47).
 _PATH = "/:@!$&'()*+,;="
 # An authority may not hold a slash, so ":authority" has it percent-coded.
@@ -36,12 +38,37 @@ def parse_target(target: str, bootstrap: Bootstrap) -> Target:
 
 def fill_template(template: str, name: str) -> str:
     """The template with `%s` replaced; xdstp names are URIs, so there the name is percent-coded first."""
-    return template.replace("%s", quote(name, safe=_PATH) if template.startswith("xdstp:") else name)
+    return template.replace("%s", quote(name, safe=_PATH) if template.startswith(_XDSTP) else name)
 
 
-def authority_of(name: str) -> str:
-    """Whose resource this is; empty for names of the old style, which belong to the top-level servers."""
-    return name.removeprefix("xdstp://").partition("/")[0] if name.startswith("xdstp://") else ""
+def canonical(name: str) -> str:
+    """The one spelling of a resource's name: in an xdstp URI the context parameters are sorted (A47).
+
+    Of a parameter that is there twice the last one counts.
+    """
+    if not name.startswith(_XDSTP) or "?" not in name:
+        return name
+    path, _, rest = name.partition("?")
+    query, mark, fragment = rest.partition("#")
+    parameters = {each.partition("=")[0]: each for each in query.split("&") if each}
+    return path + "?" * bool(parameters) + "&".join(parameters[key] for key in sorted(parameters)) + mark + fragment
+
+
+def authority_of(name: str) -> str | None:
+    """Whose resource this is; None for names of the old style, which belong to the top-level servers."""
+    return _parts(name)[0] if name.startswith(_XDSTP) else None
+
+
+def check_type(name: str, type: str) -> str | None:
+    """What is wrong with the name for a resource of that type, "envoy.config.cluster.v3.Cluster" say."""
+    if not name.startswith(_XDSTP) or _parts(name)[1:2] == [type]:
+        return None
+    return f"is no name of that type; write xdstp://AUTHORITY/{type}/NAME"
+
+
+def _parts(name: str) -> list[str]:
+    """Authority, type, and the rest of an xdstp name; as many of them as there are."""
+    return name.removeprefix(_XDSTP).removeprefix("//").partition("?")[0].split("/", 2)
 
 
 def _split(target: str) -> tuple[str, str]:

@@ -266,7 +266,7 @@ class Conversation:
         a name could not be read it may be any.
         """
         resources = self._subscriptions[reading.type].resources
-        gone = [resource for name in reading.removed if (resource := self._heard_of(reading, name))]
+        gone = [resources[name] for name in reading.removed if name in resources]
         if reading.type.full_state and not reading.partial:
             names = {item.parsed.name for item in reading.items}.union(each.name for each in reading.failed)
             left_out = [] if None in names else [resources[name] for name in resources.keys() - names]
@@ -274,6 +274,7 @@ class Conversation:
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
 
     def _delete(self, resource: Resource, reading: Reading, now: float) -> Resource:
+        self._heard_of(reading, resource.name)
         self._subscriptions[resource.type].forget(resource.name)
         drop = self._data_errors.drop_deleted or resource.value is None
         reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")

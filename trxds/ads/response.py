@@ -7,9 +7,10 @@ between. A resource whose bytes we have already is not parsed again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from trxds.ads.names import canonical, check_type
 from trxds.ground.status import StatusCode
 from trxds.resources.protos import AnyProto, DiscoveryResponse
 from trxds.resources.slices import Slices
@@ -91,7 +92,7 @@ def read_item(
 ) -> Slices[Item]:
     """One resource of a response in which `names` have been read before; its own goes there too."""
     raw = resource.type_url, resource.value
-    parsed = known.get(raw) or (yield from type.read_in_slices(resource, context))
+    parsed = known.get(raw) or _named((yield from type.read_in_slices(resource, context)), type)
     if parsed.name in names:
         # The first one stands. Without a name the second touches nothing, but is refused.
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
@@ -100,10 +101,20 @@ def read_item(
     return Item(raw, parsed)
 
 
+def _named(parsed: Parsed, type: ResourceType) -> Parsed:
+    """By the name that it is asked for; one that nobody may ask for is none."""
+    if parsed.name is None:
+        return parsed
+    if problem := check_type(parsed.name, type.type_url.rpartition("/")[2]):
+        return Parsed(None, None, (f"{parsed.name}: {problem}",))
+    name = canonical(parsed.name)
+    return parsed if name == parsed.name else replace(parsed, name=name)
+
+
 def failures(response: Any) -> tuple[Failed, ...]:
     """The resource errors of a response, of either protocol."""
     return tuple(
-        Failed(error.resource_name.name, error.error_detail.code, error.error_detail.message)
+        Failed(canonical(error.resource_name.name), error.error_detail.code, error.error_detail.message)
         for error in response.resource_errors
     )
 

@@ -1,0 +1,100 @@
+"""Resources of several authorities make one configuration (A47); the mesh suite's FederationTest."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import PLANE, Mesh, ask
+
+import trxds
+from trxds import RpcError
+from trxds.testing import ManagementServer, Server
+from trxds.testing import resources as xds
+from trxds.testing.management import PATH
+
+SECOND = "10.0.0.2:18000"
+TYPES = "envoy.config"
+LISTENER = f"xdstp://authority1/{TYPES}.listener.v3.Listener/shop"
+ROUTES = f"xdstp://authority1/{TYPES}.route.v3.RouteConfiguration/routes"
+CLUSTER = f"xdstp://authority2/{TYPES}.cluster.v3.Cluster/cart"
+ENDPOINTS = f"xdstp://authority2/{TYPES}.endpoint.v3.ClusterLoadAssignment/cart"
+
+
+def bootstrap(**more):
+    servers = [{"server_uri": SECOND, "channel_creds": [{"type": "insecure"}]}]
+    return {**xds.bootstrap(PLANE), "authorities": {"authority1": {}, "authority2": {"xds_servers": servers}}, **more}
+
+
+def channel(mesh, target="xds://authority1/shop", **more):
+    return trxds.open_channel(target, bootstrap=bootstrap(**more), network=mesh.network)
+
+
+@asynccontextmanager
+async def two_authorities():
+    """authority1 has the listener and its routes on the mesh's plane, authority2 the cluster on a plane of its own."""
+    async with Mesh.run(2) as mesh, trio.open_nursery() as nursery:
+        second = ManagementServer()
+        await nursery.start(Server({PATH: second.handle}, address=SECOND, network=mesh.network).run)
+        mesh.plane.put(xds.listener(LISTENER, routes=ROUTES, filters=[xds.stateful_session()]))
+        mesh.plane.put(xds.routes(ROUTES, xds.route(CLUSTER)))
+        cluster = xds.cluster(CLUSTER)
+        cluster["eds_cluster_config"]["service_name"] = ENDPOINTS
+        second.put(cluster, xds.endpoints(ENDPOINTS, xds.locality(*mesh.hosts)))
+        yield mesh, second
+        nursery.cancel_scope.cancel()
+
+
+def asked(plane):
+    return [(request.kind, *request.names) for request in plane.requests if request.answer == "SUBSCRIBE"]
+
+
+async def test_a_listener_of_one_authority_leads_to_a_cluster_of_another(autojump_clock):
+    async with two_authorities() as (mesh, second), channel(mesh) as caller:
+        assert {await ask(caller) for _ in range(10)} == set(mesh.hosts)
+        assert asked(mesh.plane) == [("LDS", LISTENER), ("RDS", ROUTES)]
+        assert asked(second) == [("CDS", CLUSTER), ("EDS", ENDPOINTS)]
+        assert (mesh.plane.streams, second.streams) == (1, 1)
+
+
+async def test_a_session_holds_over_authorities(autojump_clock):
+    async with two_authorities() as (mesh, _), channel(mesh) as caller, caller.session() as session:
+        assert len({await ask(session) for _ in range(10)}) == 1
+
+
+async def test_the_default_template_may_lead_to_an_authority(autojump_clock):
+    template = f"xdstp://authority1/{TYPES}.listener.v3.Listener/%s"
+    async with two_authorities() as (mesh, _):
+        more = {"client_default_listener_resource_name_template": template}
+        async with channel(mesh, "xds:///shop", **more) as caller:
+            await ask(caller)
+
+
+async def test_an_authoritys_outage_is_named_and_touches_only_what_it_has(autojump_clock):
+    async with two_authorities() as (mesh, _):
+        mesh.network.refuse(SECOND)
+        async with channel(mesh) as caller:
+            with pytest.raises(RpcError) as caught:
+                await ask(caller)
+            assert f'CDS resource "{CLUSTER}" (server {SECOND}' in caught.value.status.message
+            mesh.network.restore(SECOND)
+            await trio.sleep(10)
+            await ask(caller)
+
+
+async def test_a_reference_to_an_unknown_authority_is_named_in_the_rpcs_error(autojump_clock):
+    async with two_authorities() as (mesh, _):
+        mesh.plane.put(xds.routes(ROUTES, xds.route(CLUSTER.replace("authority2", "authority3"))))
+        async with channel(mesh) as caller:
+            with pytest.raises(RpcError, match='authority "authority3" is not in the bootstrap\'s authorities'):
+                await ask(caller)
+
+
+async def test_a_cluster_left_out_of_one_authoritys_response_says_nothing_of_the_others(autojump_clock):
+    async with two_authorities() as (mesh, _), channel(mesh) as caller:
+        mesh.plane.put(xds.cluster("another"))
+        mesh.plane.put(xds.routes(ROUTES, xds.route({CLUSTER: 1, "cart": 1})))
+        await mesh.plane.wait_for_ack("CDS")
+        await trio.sleep(1)
+        mesh.plane.remove("CDS", "another")
+        await trio.sleep(1)
+        assert {await ask(caller) for _ in range(20)} <= set(mesh.hosts)
