@@ -12,6 +12,7 @@ from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import HealthStatus
 from trxds.resources.lb_policy import WrrLocality
 from trxds.resources.leaf_policy import LbPolicyConfig, RoundRobin
+from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.types import CDS, ParseContext
 
 T = "type.googleapis.com/"
@@ -128,7 +129,7 @@ def test_a_plain_cluster_has_the_defaults(read: Any) -> None:
         override_statuses=frozenset({HealthStatus.UNKNOWN, HealthStatus.HEALTHY}),
         idle_timeout=3600.0,
         max_concurrent_requests=1024,
-        lrs=False,
+        lrs=None,
     )
 
 
@@ -194,8 +195,11 @@ def test_the_limit_is_the_first_default_thresholds(read: Any, thresholds: list[d
     assert cluster(read, cds(circuit_breakers={"thresholds": thresholds})).max_concurrent_requests == limit
 
 
-def test_load_is_reported_to_self(read: Any) -> None:
-    assert cluster(read, cds(lrs_server={"self": {}})).lrs
+def test_load_is_reported_to_the_server_that_says_self(read: Any) -> None:
+    resource = cds(lrs_server={"self": {}}, lrs_report_endpoint_metrics=["named_metrics.*", "cpu_utilization"])
+    context = ParseContext(server="10.0.0.5:18000")
+    metrics = frozenset({"named_metrics.*", "cpu_utilization"})
+    assert cluster(read, resource, context).lrs == LoadReporting("10.0.0.5:18000", metrics)
 
 
 # -- policies

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import protos
-from .config_source import is_self
 from .discovery import Aggregate, Discovery, discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, Nesting, WrrLocality, load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
+from .load_reporting import LoadReporting, load_reporting
 from .outlier import EjectionRules, ejection_rules
 from .problems import Problems
 from .units import optional_duration
@@ -31,7 +31,7 @@ class Cluster:
     """`override_statuses`: the health states in which a cookie may still reach a host (A55).
 
     `idle_timeout` (seconds): how long a host is kept warm after its last session RPC (A75).
-    `lrs`: load is reported to the server that sent this. `ejection`: which hosts are to be
+    `lrs`: to whom load is reported, None if it is not. `ejection`: which hosts are to be
     ejected, None if the cluster asks for no outlier detection (A50). `tls`: how connections are made
     safe, None if the cluster does not say (A29).
     """
@@ -42,7 +42,7 @@ class Cluster:
     override_statuses: frozenset[HealthStatus] = DEFAULT_OVERRIDE_STATUSES
     idle_timeout: float = DEFAULT_IDLE_TIMEOUT
     max_concurrent_requests: int = DEFAULT_MAX_REQUESTS
-    lrs: bool = False
+    lrs: LoadReporting | None = None
     ejection: EjectionRules | None = None
     tls: UpstreamTls | None = None
 
@@ -56,7 +56,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
         lb_policy = _lb_policy(message, context, problems)
     tls = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
-    lrs = _lrs(message, problems)
+    lrs = load_reporting(message, context, problems)
     ejection = ejection_rules(message, problems)
     if found is None or lb_policy is None:
         return None
@@ -153,11 +153,3 @@ def _transport_socket(message: Any, context: ParseContext, problems: Problems) -
         config.problems.add("can't decode UpstreamTlsContext")
         return None
     return upstream_tls(parsed, context, config.problems)
-
-
-def _lrs(message: Any, problems: Problems) -> bool:
-    if not message.HasField("lrs_server"):
-        return False
-    if not is_self(message.lrs_server):
-        problems.at("lrs_server").add("ConfigSource is not self")
-    return True

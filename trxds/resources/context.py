@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -24,7 +24,7 @@ class ParseContext:
     `override_host` False switches session affinity off as if this client had never heard of it:
     no such filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an
     aggregate its load balancing policy, as it was before A75. `server_features` are the bootstrap's; with
-    `trusted_xds_server` among them a route may rewrite `:authority` (A81).
+    `trusted_xds_server` among them a route may rewrite `:authority` (A81). `server` is the one that says `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
@@ -34,6 +34,7 @@ class ParseContext:
     override_host: bool = True
     aggregate_lb_policy: bool = False
     server_features: frozenset[str] = frozenset()
+    server: Hashable = None
     # Endpoints in use, by their bytes: of ten thousand of which one has changed, one is parsed, and
     # all others are the same objects, which compare at once.
     endpoints: MutableMapping[bytes, Endpoint] = field(default_factory=WeakValueDictionary, repr=False, compare=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import protos
@@ -30,3 +31,23 @@ def load_report(value: bytes) -> LoadReport | None:
     if message is None:
         return None
     return LoadReport(message.application_utilization or message.cpu_utilization, message.rps_fractional, message.eps)
+
+
+def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, float]]:
+    """Of these bytes what goes on to the control plane (A85): names like `cpu_utilization`, `named_metrics.queue`.
+
+    `named_metrics.*` is all of those. A utilization of 0 is nothing reported; other names are ignored.
+    """
+    message = parse(protos.OrcaLoadReport, value) if names else None
+    if message is None:
+        return
+    for name in _UTILIZATIONS & names:
+        if number := getattr(message, name):
+            yield name, number
+    for key, number in message.named_metrics.items():
+        if f"{_NAMED}{key}" in names or f"{_NAMED}*" in names:
+            yield f"{_NAMED}{key}", number
+
+
+_UTILIZATIONS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})
+_NAMED = "named_metrics."

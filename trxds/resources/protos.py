@@ -15,6 +15,7 @@ from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.core.v3.base_pb2 import DEFAULT as DEFAULT_PRIORITY
 from envoy.config.core.v3.base_pb2 import Locality, Node
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.endpoint.v3.load_report_pb2 import ClusterStats, UpstreamLocalityStats
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_components_pb2 import FilterConfig
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
@@ -49,6 +50,7 @@ from envoy.service.discovery.v3.discovery_pb2 import (
     ResourceError,
     ResourceName,
 )
+from envoy.service.load_stats.v3.lrs_pb2 import LoadStatsRequest, LoadStatsResponse
 from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message import DecodeError
@@ -68,6 +70,7 @@ __all__ = [
     "ClientSideWeightedRoundRobin",
     "Cluster",
     "ClusterLoadAssignment",
+    "ClusterStats",
     "CookieBasedSessionState",
     "DecodeError",
     "DeltaDiscoveryRequest",
@@ -81,6 +84,8 @@ __all__ = [
     "HttpProtocolOptions",
     "LeastRequest",
     "Listener",
+    "LoadStatsRequest",
+    "LoadStatsResponse",
     "Locality",
     "Node",
     "OrcaLoadReport",
@@ -98,6 +103,7 @@ __all__ = [
     "Status",
     "TypedStruct",
     "UdpaTypedStruct",
+    "UpstreamLocalityStats",
     "UpstreamTlsContext",
     "WrrLocality",
     "from_json",

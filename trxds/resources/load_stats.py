@@ -1,0 +1,103 @@
+"""What a client tells the control plane of its load (LRS; A27, A64, A85): values, and the message they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import protos
+from .endpoint import LocalityId
+
+# Those of a host's own metrics for which the message has a field; the others go by name.
+_FIELDS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLoad:
+    """A metric of the hosts' own: how many RPCs came back with it, and the sum of what they said."""
+
+    rpcs: int
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class LocalityLoad:
+    """RPCs to one locality since the last report, and those in progress now."""
+
+    locality: LocalityId
+    issued: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    in_progress: int = 0
+    metrics: Mapping[str, MetricLoad] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """The load of a cluster and its EDS service since the last report; `drops` are by category.
+
+    `uncategorised` are drops that no category of the control plane's brought about: circuit breaking.
+    """
+
+    cluster: str
+    service: str
+    localities: tuple[LocalityLoad, ...] = ()
+    drops: Mapping[str, int] = field(default_factory=dict)
+    uncategorised: int = 0
+
+
+def load_stats(loads: Iterable[ClusterLoad], interval: float) -> Any:
+    """The LoadStatsRequest that reports these, `interval` seconds after the last report."""
+    return protos.LoadStatsRequest(cluster_stats=[_cluster(load, interval) for load in loads])
+
+
+def _cluster(load: ClusterLoad, interval: float) -> Any:
+    message = protos.ClusterStats(
+        cluster_name=load.cluster,
+        cluster_service_name=load.service,
+        upstream_locality_stats=[_locality(each) for each in load.localities],
+        total_dropped_requests=sum(load.drops.values()) + load.uncategorised,
+        dropped_requests=[
+            protos.ClusterStats.DroppedRequests(category=category, dropped_count=count)
+            for category, count in load.drops.items()
+        ],
+    )
+    message.load_report_interval.FromNanoseconds(round(interval * 1e9))
+    return message
+
+
+def _locality(load: LocalityLoad) -> Any:
+    place = load.locality
+    message = protos.UpstreamLocalityStats(
+        locality=protos.Locality(region=place.region, zone=place.zone, sub_zone=place.sub_zone),
+        total_issued_requests=load.issued,
+        total_successful_requests=load.succeeded,
+        total_error_requests=load.failed,
+        total_requests_in_progress=load.in_progress,
+    )
+    for name, metric in load.metrics.items():
+        entry = getattr(message, name) if name in _FIELDS else message.load_metric_stats.add(metric_name=name)
+        entry.num_requests_finished_with_metric = metric.rpcs
+        entry.total_metric_value = metric.total
+    return message
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingOrder:
+    """What a load reporting server asks for: of which clusters (None: of all), and every how many seconds."""
+
+    clusters: frozenset[str] | None
+    interval: float
+
+    def wants(self, cluster: str) -> bool:
+        return self.clusters is None or cluster in self.clusters
+
+
+MIN_INTERVAL = 1.0  # seconds, however often the server would like to hear
+
+
+def reporting_order(message: Any) -> ReportingOrder:
+    """What a LoadStatsResponse says."""
+    clusters = None if message.send_all_clusters else frozenset(message.clusters)
+    return ReportingOrder(clusters, max(message.load_reporting_interval.ToNanoseconds() / 1e9, MIN_INTERVAL))
