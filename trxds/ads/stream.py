@@ -16,28 +16,23 @@ from typing import TypeAlias, TypeVar
 
 import trio
 
-from trxds.ads.authorization import authorization
 from trxds.ads.protocol import Conversation
 from trxds.ads.resource import Changes, Resource
 from trxds.ads.response import Reading, known_type
+from trxds.ads.talk import Talk
 from trxds.ads.watches import Watches
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
-from trxds.ground.metadata import Headers
 from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
-from trxds.wire.connect import Network, WireOptions
-from trxds.wire.connection import Connection
-from trxds.wire.request import Request
+from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
 
 log = logging.getLogger("trxds.ads")
 
-CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
 PATIENCE = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
 SLICE = 0.005  # seconds that parsing may hold up everyone else
-LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
 T = TypeVar("T")
 Review: TypeAlias = Callable[[Conversation, Iterable[Resource]], Changes]
@@ -59,7 +54,7 @@ class AdsStream:
         self._conversation = conversation
         self._watches = watches
         self._review = review
-        self._network = network
+        self._talk = Talk("ADS", self.server, network, conversation.dialect.path)
         self._context = context
         self._backoff = Backoff(random)
         self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
@@ -81,7 +76,7 @@ class AdsStream:
     async def _run(self) -> None:
         while True:
             await self._something_is_wanted()
-            reason = await self._connect_and_converse()
+            reason = await self._talk.hold(self._converse)
             self._conversation.stream_ended(reason)
             changes = self._review(self._conversation, ())
             self._watches.publish(changes)
@@ -95,47 +90,6 @@ class AdsStream:
         """A stream without a subscription has nothing to say: its first request would mean everything."""
         while not self._conversation.wanted:
             await self._to_say.next()
-
-    async def _connect_and_converse(self) -> str:
-        """One stream from its beginning to its end; returns why it ended."""
-        try:
-            with trio.fail_after(CONNECT_WITHIN):
-                tokens = await authorization(self.server)
-                transport = await self._network.connect(self.server.address)
-        except trio.TooSlowError:
-            return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
-        except OSError as error:
-            return f"{error.strerror or error}; check that it runs, and server_uri in the bootstrap"
-        reason = "cancelled"
-        async with trio.open_nursery() as nursery:
-            connection = Connection(transport, peer=self.server.address, options=WireOptions())
-            nursery.start_soon(connection.run, name=f"ads/{self.server.uri}/connection")
-            reason = await self._open_and_converse(connection, tokens)
-            nursery.cancel_scope.cancel(reason="the ADS stream ended")
-        return reason
-
-    async def _open_and_converse(self, connection: Connection, tokens: Headers) -> str:
-        ready = False
-        with trio.move_on_after(CONNECT_WITHIN):
-            ready = await connection.wait_ready()
-        stream = connection.open_stream(self._request(tokens)) if ready else None
-        if stream is None:
-            cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
-            return f"{cause}; check server_uri in the bootstrap"
-        try:
-            await self._converse(stream)
-        finally:
-            stream.cancel()
-        return f"the ADS stream ended with {stream.status}"
-
-    def _request(self, tokens: Headers) -> Request:
-        address = self.server.address
-        return Request(
-            path=self._conversation.dialect.path,
-            authority="localhost" if address.startswith("unix:") else address,
-            metadata=tokens,
-            max_receive_size=LARGEST_RESPONSE,
-        )
 
     async def _converse(self, stream: ClientStream) -> None:
         self._conversation.stream_opened()

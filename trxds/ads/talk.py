@@ -1,0 +1,72 @@
+"""One stream to an xDS server, on a connection of its own: from dialling to why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from trxds.ads.authorization import authorization
+from trxds.ads.bootstrap import ServerConfig
+from trxds.ground.metadata import Headers
+from trxds.wire.connect import Network, WireOptions
+from trxds.wire.connection import Connection
+from trxds.wire.request import Request
+from trxds.wire.stream import ClientStream
+
+CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
+LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """`what` is the kind of stream, "ADS" or "LRS"; `path` is its method."""
+
+    what: str
+    server: ServerConfig
+    network: Network
+    path: str
+
+    async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
+        """Connect, and `converse` over a stream until that returns; the value is why it ended."""
+        try:
+            with trio.fail_after(CONNECT_WITHIN):
+                tokens = await authorization(self.server)
+                transport = await self.network.connect(self.server.address)
+        except trio.TooSlowError:
+            return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
+        except OSError as error:
+            return f"{error.strerror or error}; check that it runs, and server_uri in the bootstrap"
+        reason = "cancelled"
+        async with trio.open_nursery() as nursery:
+            connection = Connection(transport, peer=self.server.address, options=WireOptions())
+            nursery.start_soon(connection.run, name=f"{self.what.lower()}/{self.server.uri}/connection")
+            reason = await self._converse_over(connection, tokens, converse)
+            nursery.cancel_scope.cancel(reason=f"the {self.what} stream ended")
+        return reason
+
+    async def _converse_over(
+        self, connection: Connection, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
+    ) -> str:
+        ready = False
+        with trio.move_on_after(CONNECT_WITHIN):
+            ready = await connection.wait_ready()
+        stream = connection.open_stream(self._request(tokens)) if ready else None
+        if stream is None:
+            cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
+            return f"{cause}; check server_uri in the bootstrap"
+        try:
+            await converse(stream)
+        finally:
+            stream.cancel()
+        return f"the {self.what} stream ended with {stream.status}"
+
+    def _request(self, tokens: Headers) -> Request:
+        address = self.server.address
+        return Request(
+            path=self.path,
+            authority="localhost" if address.startswith("unix:") else address,
+            metadata=tokens,
+            max_receive_size=LARGEST_RESPONSE,
+        )
