@@ -46,3 +46,7 @@ def test_what_is_no_cookie_is_left_out(header):
 
 def test_an_age_that_is_no_number_is_none():
     assert jar("s=V; Max-Age=soon").header("/", 1e9) == "s=V"
+
+
+def test_a_max_age_of_hundreds_of_digits_is_none():
+    assert jar(f"s=V; Max-Age={'9' * 400}", f"t=W; Max-Age={'9' * 5000}").header("/", 1e9) == "s=V; t=W"

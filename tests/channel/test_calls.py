@@ -217,3 +217,13 @@ async def test_large_messages_pass_both_ways(autojump_clock):
         async with mesh.channel(max_receive_size=10_000_000) as channel:
             large = b"x" * 8 * 1024 * 1024
             assert await method(channel, "/shop.Cart/Echo")(large) == large
+
+
+async def test_a_call_that_is_over_is_forgotten(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await method(channel)(b"")
+        with pytest.raises(RpcError):
+            await method(channel)(b"", timeout=0)
+        async with bidi(channel).open():
+            assert repr(channel) == "<Channel xds:///shop open, 1 calls>"
+        assert repr(channel) == "<Channel xds:///shop open, 0 calls>"

@@ -15,6 +15,7 @@ from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 from trxds.resources.retry import RetryPolicy
 from trxds.testing import resources as xds
+from trxds.wire.options import WireOptions
 
 UNAVAILABLE = Status(StatusCode.UNAVAILABLE)
 POLICY = RetryPolicy(frozenset({StatusCode.UNAVAILABLE}), 4, 1.0, 3.0)
@@ -43,7 +44,7 @@ class TestByValues:
     def test_the_server_may_say_when(self):
         assert Retries(POLICY, Random(1)).after(UNAVAILABLE, pushback("250")) == 0.25
 
-    @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5"])
+    @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
     def test_the_server_may_say_never(self, text):
         assert Retries(POLICY, Random(1)).after(UNAVAILABLE, pushback(text)) is None
 
@@ -73,7 +74,7 @@ class Failing:
 
 
 @asynccontextmanager
-async def failing(times, retries=3, hosts=1, **how):
+async def failing(times, retries=3, hosts=1, stream_window=None, **how):
     async with Mesh.run(hosts) as mesh:
         entry = xds.route("cart")
         entry["route"]["retry_policy"] = {
@@ -85,6 +86,8 @@ async def failing(times, retries=3, hosts=1, **how):
         handler = Failing(times, **how)
         for server in mesh.servers.values():
             server.handlers[PATH] = handler
+            if stream_window is not None:
+                server.options = WireOptions(stream_window=stream_window)
         async with mesh.channel() as channel:
             await method(channel)(b"")
             yield mesh, channel, handler
@@ -147,6 +150,69 @@ async def test_a_stream_too_large_to_keep_is_not_said_again(autojump_clock):
         await call.send(b"fail")
         with pytest.raises(RpcError, match="told to"):
             await call.receive()
+        assert len(handler.attempts) == 1
+
+
+async def test_what_is_sent_while_another_attempt_has_no_room_is_not_lost(nursery, autojump_clock):
+    received = []
+
+    async def refuse_and_then_read_late(call):
+        if call.metadata.first("grpc-previous-rpc-attempts") is None:
+            await call.receive()
+            await call.receive()
+            call.abort(StatusCode.UNAVAILABLE, "told to")
+        await call.send_initial_metadata()
+        await trio.sleep(5)
+        async for message in call:
+            received.append(message)
+        await call.send(b"end")
+
+    async with failing(0, stream_window=65_535) as (mesh, channel, _):
+        (server,) = mesh.servers.values()
+        server.handlers[PATH] = refuse_and_then_read_late
+        async with bidi(channel, PATH).open() as call:
+            nursery.start_soon(call.receive)
+            await call.send(b"a" * 120_000)
+            await call.send(b"b" * 120_000)
+            await trio.sleep(14)
+            await call.send(b"c")
+            call.done_sending()
+            await trio.sleep(30)
+        assert [message[:1] for message in received] == [b"a", b"b", b"c"]
+
+
+async def test_what_is_said_again_waits_for_nobody_who_has_to_be_read_first(autojump_clock):
+    async def amplify(call):
+        if call.metadata.first("grpc-previous-rpc-attempts") is None:
+            for _ in range(20):
+                await call.receive()
+            call.abort(StatusCode.UNAVAILABLE, "told to")
+        async for message in call:
+            await call.send(message * 20)
+
+    async with failing(0, stream_window=65_535) as (mesh, channel, _):
+        (server,) = mesh.servers.values()
+        server.handlers[PATH] = amplify
+        async with bidi(channel, PATH).open(timeout=60) as call:
+            for _ in range(20):
+                await call.send(b"x" * 12_000)
+            call.done_sending()
+            assert len([reply async for reply in call]) == 20
+
+
+async def test_an_attempt_that_can_no_longer_be_said_again_is_the_last(nursery, autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+
+        async def receive():
+            with pytest.raises(RpcError, match="told to"):
+                await call.receive()
+
+        nursery.start_soon(receive)
+        await call.send(b"fail")
+        await trio.sleep(1)
+        with pytest.raises(RpcError, match="told to"):
+            await call.send(b"x" * 300_000)
+        await trio.sleep(30)
         assert len(handler.attempts) == 1
 
 

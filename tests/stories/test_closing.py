@@ -108,3 +108,12 @@ async def test_a_call_between_two_waits_ends_at_the_next(nursery, autojump_clock
         with pytest.raises(RpcError, match="channel closed"):
             await call.send(b"late")
         await opening.__aexit__(None, None, None)
+
+
+async def test_the_blocks_own_exception_keeps_its_cause(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(ValueError) as raised:
+            async with mesh.channel():
+                raise ValueError("its own") from KeyError("why")
+        assert isinstance(raised.value.__cause__, KeyError)
+        assert raised.value.__context__ is None

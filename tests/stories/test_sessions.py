@@ -49,6 +49,14 @@ async def test_a_first_call_that_fails_lets_the_others_go(autojump_clock):
         assert await ask(session) == mesh.hosts[0]
 
 
+async def test_a_first_call_that_is_a_mistake_lets_the_others_go(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+        with pytest.raises(TypeError, match="timeout is a number"):
+            await ask(session, timeout="5")
+        with trio.fail_after(10):
+            await ask(session)
+
+
 async def test_a_first_call_that_is_cancelled_lets_the_others_go(autojump_clock):
     async def silent(call):
         await trio.sleep_forever()

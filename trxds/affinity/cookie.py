@@ -60,7 +60,7 @@ def names_hosts(addresses: str) -> bool:
 
 def _is_address(text: str) -> bool:
     ip, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit()):
+    if not (port.isascii() and port.isdigit() and len(port) <= 5):
         return False
     if ip.startswith("[") != ip.endswith("]") or (":" in ip) != ip.startswith("["):
         return False

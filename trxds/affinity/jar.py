@@ -53,5 +53,5 @@ class CookieJar:
 def _seconds(text: str, default: float) -> float:
     try:
         return float(int(text))
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or one of hundreds of digits
         return default

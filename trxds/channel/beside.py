@@ -21,6 +21,7 @@ async def beside(what: str, services: Services, close: Callable[[BaseException |
     `close` is called when the block is left, before they end, or else with the bug that ended them.
     The block's own exception leaves it as it is.
     """
+    own: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
             running = trio.CancelScope(shield=True)
@@ -33,9 +34,11 @@ async def beside(what: str, services: Services, close: Callable[[BaseException |
                 running.cancel(reason=f"{what} is closed")
     except BaseExceptionGroup as group:
         # Services never raise, so what is in the group is the block's own exception.
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
+        if len(group.exceptions) != 1:
+            raise
+        own = group.exceptions[0]
+    if own is not None:
+        raise own  # out here, where it keeps its cause and context
 
 
 async def _serve(

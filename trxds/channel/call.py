@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Generic, TypeVar
 
+import trio
+
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.wire.stream import ClientStream
@@ -32,7 +34,7 @@ class Call(Generic[Req, Res]):
         self._deserialize = deserialize
         self._said: list[bytes] | None = []  # None once the call cannot be said again
         self._room = REPLAY_BYTES
-        self._repeating = False
+        self._repeating: trio.Event | None = None  # while another attempt begins
         self._done = False
         self._status: Status | None = None
 
@@ -42,12 +44,12 @@ class Call(Generic[Req, Res]):
         False if the server has already ended the call with OK and reads nothing any more.
         """
         payload = self._serialize(request)
+        if self._repeating is not None:
+            await self._rpc.within(self._repeating.wait)
         self._remember(payload)
-        if self._repeating:
-            return True  # whoever repeats the call comes to this message too
         stream = self._stream
-        if await self._rpc.within(partial(stream.send, payload)) or self._repeatable:
-            return True
+        if await self._rpc.within(partial(stream.send, payload)) or self._repeatable or stream is not self._stream:
+            return True  # it was sent, or whoever repeats the call comes to this message too
         assert stream.status is not None
         if not stream.status.ok:
             await self._check(self._settle())
@@ -56,7 +58,7 @@ class Call(Generic[Req, Res]):
     def done_sending(self) -> None:
         """There are no more messages from this side. Plain and idempotent."""
         self._done = True
-        if not self._repeating:
+        if self._repeating is None:
             self._stream.end()
 
     async def receive(self) -> Res | None:
@@ -147,21 +149,19 @@ class Call(Generic[Req, Res]):
             self._said.append(payload)
 
     async def _repeated(self) -> bool:
-        """The stream has ended: True if there is another one, on which everything has been said again."""
-        if not self._repeatable or not await self._rpc.another_attempt():
+        """The stream has ended: True if there is another one, on which everything is being said again."""
+        if not self._repeatable or not await self._rpc.another_attempt() or self._said is None:
             return False
-        self._repeating = True
+        self._repeating = trio.Event()
         try:
             problem = await self._rpc.open()
             if problem is not None:
                 raise await self._rpc.failure(problem)
-            said = self._said or []
-            at = 0
-            while at < len(said):  # it may grow meanwhile
-                await self._stream.send(said[at])
-                at += 1
+            # Not waited for: we are the task that reads, and the server may have to be read first.
+            self._stream.send_again(self._said)
         finally:
-            self._repeating = False
+            self._repeating.set()
+            self._repeating = None
         if self._done:
             self._stream.end()
         return True

@@ -10,6 +10,7 @@ from trxds.ground.status import Status
 from trxds.resources.retry import RetryPolicy
 
 _PUSHBACK = "grpc-retry-pushback-ms"
+_LONGEST = 10  # digits of a 32-bit number, which it is
 
 
 class Retries:
@@ -33,7 +34,8 @@ class Retries:
             return self._backoff.next()
         # The server decides: a number of milliseconds, and anything else means never.
         self._backoff = self._fresh()
-        return int(pushback) / 1000 if isinstance(pushback, str) and pushback.isdecimal() else None
+        waits = isinstance(pushback, str) and pushback.isdecimal() and len(pushback) <= _LONGEST
+        return int(pushback) / 1000 if waits else None
 
     def _fresh(self) -> Backoff:
         return Backoff(self._random, self._policy.base_interval, 2, 0.2, self._policy.max_interval)

@@ -84,10 +84,11 @@ class Rpc:
         self.stream: ClientStream | None = None
         self._state = state
         self._wait_for_ready = wait_for_ready
-        self._session = session
-        self._first = session is not None and session.claim()
         self._started = trio.current_time()
         self._deadline = _deadline(self._started, timeout)
+        # After all that may raise: who claims to be the first has to finish, or the session waits for ever.
+        self._session = session
+        self._first = session is not None and session.claim()
         self._waiting_for = "a configuration from the control plane"
         if self._deadline <= self._started:
             self._waiting_for = "nothing: its time was over when it began"

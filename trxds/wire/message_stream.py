@@ -84,6 +84,12 @@ class MessageStream(ABC):
         self._link.push(self)
         return True
 
+    def send_again(self, messages: list[bytes]) -> None:
+        """Hand over all that an attempt before has said, at once; what is sent later waits for it."""
+        if self.sending and messages:
+            self._rest = memoryview(b"".join(map(frame, messages)))
+            self._link.push(self)
+
     async def send(self, message: bytes, *, end: bool = False) -> bool:
         """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
 
