@@ -11,6 +11,7 @@ import logging
 
 from trxds.channel.call import Call
 from trxds.channel.channel import Channel, Session, open_channel
+from trxds.channel.credentials import insecure, tls, xds_credentials
 from trxds.channel.stub import Method, Stub
 from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
@@ -35,6 +36,9 @@ __all__ = [
     "Stub",
     "TrxdsInternalError",
     "Xds",
+    "insecure",
     "open_channel",
     "open_xds_client",
+    "tls",
+    "xds_credentials",
 ]

@@ -3,6 +3,7 @@
 import pytest
 import trio
 from support.policies import CONNECTING, FAILURE, READY, report
+from support.tree import FakeHosts
 
 from trxds.ground.channels import Mailbox
 from trxds.lb.edge import Child
@@ -11,9 +12,9 @@ from trxds.lb.health import Health
 
 def switching(old, new):
     """A child that replaces another policy under its name; each with the report given, or none."""
-    before = Child("p0", "round_robin")
+    before = Child("p0", "round_robin", FakeHosts())
     before.report = old and report(old)
-    child = Child("p0", "ring_hash", before)
+    child = Child("p0", "ring_hash", before.hosts, before)
     child.report = new and report(new)
     return child
 

@@ -344,7 +344,7 @@ async def test_closing_the_pool_fails_all_streams_and_ends_run(network, autojump
         assert [stream.status for stream in streams] == [closed, closed]
         late = States(pool, "10.0.0.9:1")
         late.host.request_connection()
-        assert late.host.state is IDLE and pool.subchannels.keys() <= {"10.0.0.9:1"}
+        assert late.host.state is IDLE and pool.subchannels.keys() <= {("10.0.0.9:1", None)}
         retired.lease.release()
 
 

@@ -24,15 +24,17 @@ from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
 from trxds.wire.connect import Network, TcpNetwork
-from trxds.wire.options import WireOptions
+from trxds.wire.credentials import INSECURE
 from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .beside import beside
+from .credentials import ChannelCredentials
 from .dataplane import ChannelState
 from .explain import explain
 from .filters import Shared, make_chain
 from .rpc import Rpc
+from .secured import make_pool
 from .stub import Caller, Pairs
 from .xds import BootstrapSource, Xds, load_settings
 
@@ -84,6 +86,7 @@ async def open_channel(
     xds: Xds | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     early_route_timeouts: bool = False,
+    credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     network: Network | None = None,
 ) -> AsyncIterator[Channel]:
@@ -94,8 +97,10 @@ async def open_channel(
     to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
     `max_receive_size` bounds a received message, in bytes. `early_route_timeouts` takes a route's
     time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the first draft of A31 has
-    it, instead of `max_stream_duration`. `policies` are load balancing policies of your own, by the type
-    name with which a cluster asks for them (A52). `network` replaces TCP, for tests.
+    it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`, `trxds.tls(...)`, or
+    `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
+    balancing policies of your own, by the type name with which a cluster asks for them (A52). `network`
+    replaces TCP, for tests.
 
     Raises `ValueError` for a target that is none or a policy's name that is taken, and `BootstrapError`
     for a bad bootstrap, both before anything runs. When the block is left, no task and no socket of the channel is.
@@ -112,7 +117,8 @@ async def open_channel(
     names = parse_target(target, shared._settings)
     state = ChannelState(target, names.authority, max_receive_size, random)
     limits = early_limit if early_route_timeouts else final_limit
-    services = _services(shared, names, state, network, limits)
+    pool = make_pool(network, credentials, names.authority, shared._settings.certificate_providers, random)
+    services = _services(shared, names, state, network, pool, limits)
     if xds is None:
         services["ads"] = shared._client.run
     async with beside(f"the channel to {target}", services, state.close):
@@ -129,11 +135,10 @@ def _check_target(target: str) -> None:
 
 
 def _services(
-    xds: Xds, names: Target, state: ChannelState, network: Network, limits: Limits
+    xds: Xds, names: Target, state: ChannelState, network: Network, pool: Pool, limits: Limits
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     """What runs while the channel is open, by the name of its task."""
     random = state.random
-    pool = Pool(network, WireOptions(), random)
     root_mailbox: Mailbox[Any] = Mailbox()
 
     def configure(config: ClusterManagerConfig, generation: int) -> None:

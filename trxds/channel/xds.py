@@ -87,6 +87,7 @@ def make_client(settings: Bootstrap, network: Network, random: Random, policies:
     """One that does not run yet. The switches are gRPC's own environment variables."""
     context = ParseContext(
         custom_policies={name: kind.parse for name, kind in policies.items()},
+        certificate_providers=frozenset(settings.certificate_providers),
         override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
     )

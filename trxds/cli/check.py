@@ -93,7 +93,7 @@ def _servers(bootstrap: Bootstrap, listener: str) -> Iterable[ServerConfig]:
     """Those of the listener's authority; all there are, if none is asked for."""
     if not listener:
         return chain(bootstrap.servers, *(authority.servers for authority in bootstrap.authorities.values()))
-    authority = bootstrap.authorities.get(authority_of(listener))
+    authority = bootstrap.authorities.get(authority_of(listener) or "")
     return (authority and authority.servers) or bootstrap.servers
 
 

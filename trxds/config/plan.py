@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 
 from trxds.resources.cluster import Cluster
-from trxds.resources.discovery import Eds
-from trxds.resources.endpoint import Locality, LocalityId
+from trxds.resources.discovery import Eds, LogicalDns
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .balance import balance
 from .policies import CdsConfig, ClusterImplConfig, OutlierDetectionConfig, OverrideHostConfig, PriorityConfig
@@ -68,8 +68,16 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
         override,
         config.endpoints.drops if config.endpoints else (),
         cluster.max_concurrent_requests,
+        tls=cluster.tls,
+        hostnames=_hostnames(cluster, override.endpoints) if cluster.tls is not None and cluster.tls.auto_sni else {},
     )
     return OutlierDetectionConfig(override.endpoints, cluster.ejection, limits)
+
+
+def _hostnames(cluster: Cluster, endpoints: Iterable[Endpoint]) -> dict[str, str]:
+    """By address. A DNS name is the one of all its addresses (A81)."""
+    of_all = cluster.discovery.host if isinstance(cluster.discovery, LogicalDns) else ""
+    return {address: of_all or endpoint.hostname for endpoint in endpoints for address in endpoint.addresses}
 
 
 def failover(aggregate: AggregateConfig) -> PriorityConfig:

@@ -7,13 +7,14 @@ name under which `lb/registry.py` knows the policy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
 from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 from trxds.resources.outlier import EjectionRules
+from trxds.resources.upstream_tls import UpstreamTls
 
 from .snapshot import ClusterOutcome
 
@@ -135,6 +136,8 @@ class ClusterImplConfig:
     child: LbConfig
     drops: tuple[Drop, ...] = ()
     max_requests: int = DEFAULT_MAX_REQUESTS
+    tls: UpstreamTls | None = None
+    hostnames: Mapping[str, str] = field(default_factory=dict)  # by address, where `tls` asks for them
 
 
 @dataclass(frozen=True, slots=True)

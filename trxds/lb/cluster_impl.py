@@ -18,6 +18,7 @@ from .explain import Said, to_drop
 from .limits import InFlight
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
+from .security import Security
 
 _CHILD = "hosts"
 _ALL = 1_000_000  # per million
@@ -34,6 +35,7 @@ class ClusterImpl:
         self._random = surroundings.random
         self._limits = surroundings.limits
         self._in_flight: tuple[tuple[str, str], InFlight] | None = None
+        self._security: Security | None = None
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
@@ -41,7 +43,12 @@ class ClusterImpl:
         picker = Limited(config.drops, config.max_requests, self._count(config), report.picker, self._random)
         # What drops everything answers everything, whatever its hosts do.
         drops_all = any(share.per_million >= _ALL for share in config.drops)
-        return Decision(Connectivity.READY if drops_all else report.state, picker, children={_CHILD: config.child})
+        return Decision(
+            Connectivity.READY if drops_all else report.state,
+            picker,
+            children={_CHILD: config.child},
+            security=self._secure(config),
+        )
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         config: ClusterImplConfig = inputs.config
@@ -54,6 +61,16 @@ class ClusterImpl:
         if in_flight >= config.max_requests:
             return to_drop(saw, TOO_MANY, "there may be no more")
         return Said(saw, "what is below it", "neither drops it", _CHILD)
+
+    def _secure(self, config: ClusterImplConfig) -> Security | None:
+        """The same one as long as the cluster asks for the same."""
+        if config.tls is None:
+            self._security = None
+        elif self._security is None or self._security.tls != config.tls:
+            self._security = Security(config.tls)
+        if self._security is not None:
+            self._security.hostnames = config.hostnames
+        return self._security
 
     def _count(self, config: ClusterImplConfig) -> InFlight:
         key = (config.cluster, config.service)

@@ -13,6 +13,7 @@ from trxds.ground.connectivity import Connectivity
 
 from .explain import Explained
 from .policy import RETENTION, LbConfig, Report
+from .ports import Hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,29 @@ class Configure:
 class Child:
     """Also the child's report slot: a dead child cannot speak for a namesake.
 
-    When a name gets another policy the old child becomes the new one's `predecessor`: it goes on
-    picking until the new one has something to say (graceful switch), is sent nothing, and nobody
-    waits for it.
+    When a name gets another policy, or other `hosts` to lease, the old child becomes the new one's
+    `predecessor`: it goes on picking until the new one has something to say (graceful switch), is
+    sent nothing, and nobody waits for it.
     """
 
-    __slots__ = ("config", "generation", "kept", "mailbox", "name", "node", "policy", "predecessor", "report", "scope")
+    __slots__ = (
+        "config",
+        "generation",
+        "hosts",
+        "kept",
+        "mailbox",
+        "name",
+        "node",
+        "policy",
+        "predecessor",
+        "report",
+        "scope",
+    )
 
-    def __init__(self, name: str, policy: str, predecessor: Child | None = None) -> None:
+    def __init__(self, name: str, policy: str, hosts: Hosts, predecessor: Child | None = None) -> None:
         self.name = name
         self.policy = policy
+        self.hosts = hosts
         self.predecessor = predecessor
         self.scope = trio.CancelScope()
         self.mailbox: Mailbox[Any] = Mailbox()

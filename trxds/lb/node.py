@@ -30,6 +30,7 @@ from .pick import QUEUEING, PickArgs, failing
 from .policy import Decision, Inputs, LbConfig, Policy, Report, Surroundings
 from .ports import Host, Hosts, Lease
 from .registry import Registry
+from .security import Security
 
 _log = logging.getLogger("trxds.lb")
 
@@ -73,6 +74,8 @@ class Node:
         self._health = health or Health()  # who is ejected above us
         self._health_below = self._health  # another one once our policy ejects hosts itself
         self._tree = tree
+        self._hosts_below = tree.hosts  # reached in another way if our policy says so
+        self._security: Security | None = None
         self._mailbox = mailbox
         self._tell = report
         self._wishes: set[Hashable] = set()
@@ -140,6 +143,8 @@ class Node:
             decision = self._decide(wishes, now)  # now that it can see them
         if decision.ejected is not None:
             self._eject(decision.ejected)
+        if decision.security is not self._security:
+            self._secure(decision.security)
         self._shape_children(decision, now, nursery)
         self._shape_tasks(decision.tasks, nursery)
         if decision.resolve_again:
@@ -213,14 +218,17 @@ class Node:
 
     def _child(self, name: str, policy: str, nursery: trio.Nursery) -> Child:
         child = self._children.get(name)
-        if child is not None and child.policy == policy and not child.scope.cancel_called:
+        if child is not None and self._serves(child, policy):
             if child.kept:
                 child.revive()
             return child
-        child = self._children[name] = Child(name, policy, self._predecessor(child))
+        child = self._children[name] = Child(name, policy, self._hosts_below, self._predecessor(child))
         path = f"{self.path}/{name}"
         nursery.start_soon(self._run_child, child, path, name=f"lb/{path}")
         return child
+
+    def _serves(self, child: Child, policy: str) -> bool:
+        return child.policy == policy and child.hosts is self._hosts_below and not child.scope.cancel_called
 
     def _predecessor(self, child: Child | None) -> Child | None:
         """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
@@ -255,13 +263,18 @@ class Node:
             self._health_below = Health(self._health)
         self._health_below.eject(ejected)
 
+    def _secure(self, security: Security | None) -> None:
+        self._security = security
+        self._hosts_below = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
+
     async def _run_child(self, child: Child, path: str) -> None:
         def report(its: Report) -> None:
             if not child.scope.cancel_called:
                 self._mailbox.put(child, its)
 
         with child.scope:
-            node = Node(path, child.policy, self._tree, child.mailbox, report, self._health_below)
+            tree = replace(self._tree, hosts=child.hosts)
+            node = Node(path, child.policy, tree, child.mailbox, report, self._health_below)
             child.node = node
             await node.run()
         if self._children.get(child.name) is child:  # its time to be warm is over

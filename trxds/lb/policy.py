@@ -17,6 +17,7 @@ from trxds.ground.connectivity import Connectivity
 from .limits import Limits
 from .pick import QUEUEING, Picker
 from .ports import Host
+from .security import Security
 
 RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
 
@@ -63,7 +64,8 @@ class Decision:
     picks, are asked to connect if IDLE. `tasks` run in the node's nursery while they are named;
     another callable under the same name replaces the task. `ejected`, if the policy says
     anything at all, are the addresses taken out for the subtree below. `resolve_again` names a
-    DNS name whose addresses seem out of date.
+    DNS name whose addresses seem out of date. `security` is how the subtree's hosts are reached; with another
+    one the children begin anew, and those before them go on picking until the new ones can.
     """
 
     state: Connectivity
@@ -76,6 +78,7 @@ class Decision:
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     ejected: frozenset[str] | None = None
     resolve_again: str = ""
+    security: Security | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from trxds.ground.channels import Mailbox
@@ -45,3 +45,9 @@ class Hosts(Protocol):
 
     def lease(self, address: str, mailbox: Mailbox[Any]) -> Lease:
         """Each later change of the host's state is a letter `("host", address)` in `mailbox`."""
+
+    def over(self, security: Callable[[str], Hashable]) -> Hosts:
+        """The same pool, its hosts reached as `security` says of each address.
+
+        Hosts are shared by address and what this returns. The pool itself, if its credentials do not care.
+        """

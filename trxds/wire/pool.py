@@ -1,4 +1,4 @@
-"""Address to subchannel, by lease: whoever uses a host leases it, and the last to let go retires it.
+"""Address and transport to subchannel, by lease: whoever uses a host leases it, and the last to let go retires it.
 
 Every live subchannel is a task in the pool's nursery and in no policy's, so a host that moves from
 one policy to another keeps its connection. A policy that is told of a new configuration lets go of
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextvars
 from collections import Counter
+from collections.abc import Callable, Hashable
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 
@@ -23,21 +24,32 @@ from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.subchannel import Subchannel
 
+Key: TypeAlias = tuple[str, Hashable]
+"""An address, and what the user of the host asks of the connection: None for nothing in particular."""
+
 CLOSED = Status(StatusCode.CANCELLED, "channel closed")
 
 
 class Pool:
     """Lease hosts at any time; they connect while `run()` runs.
 
-    `subchannels` are the hosts that are leased, or kept for the change that is under way.
+    `subchannels` are the hosts that are leased, or kept for the change that is under way. `secured`
+    gives the network for what a user asks of the connection; without it nobody is asked.
     """
 
-    def __init__(self, network: Network, options: WireOptions, random: Random) -> None:
-        self.subchannels: dict[str, Subchannel] = {}
+    def __init__(
+        self,
+        network: Network,
+        options: WireOptions,
+        random: Random,
+        secured: Callable[[Hashable], Network] | None = None,
+    ) -> None:
+        self.subchannels: dict[Key, Subchannel] = {}
         self._network = network
+        self._secured = secured
         self._options = options
         self._random = random
-        self._leases: dict[str, Counter[Mailbox[Any]]] = {}
+        self._leases: dict[Key, Counter[Mailbox[Any]]] = {}
         self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
         self._changes = 0
         self._early: list[Subchannel] = []  # asked to connect before run() began
@@ -64,37 +76,42 @@ class Pool:
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and connect to nobody any more. Plain and idempotent."""
         self._closed.set()
-        for address in tuple(self.subchannels):
-            self._retire(address)
+        for key in tuple(self.subchannels):
+            self._retire(key)
         for connection in tuple(self._connections):
             connection.close(status)
 
     # -- leases
 
-    def find(self, address: str) -> Subchannel | None:
+    def over(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
+        """The same pool for a user who asks something of the connection to each address."""
+        return SecuredPool(self, security) if self._secured is not None else self
+
+    def find(self, address: str, security: Hashable = None) -> Subchannel | None:
         """The host of that address if anybody leases it; takes no lease."""
-        return self.subchannels.get(address)
+        return self.subchannels.get((address, security))
 
-    def lease(self, address: str, mailbox: Mailbox[Any]) -> Lease:
+    def lease(self, address: str, mailbox: Mailbox[Any], security: Hashable = None) -> Lease:
         """Have a share in a host. Each later change of its state is a letter `("host", address)`."""
-        subchannel = self.subchannels.get(address)
+        key = address, security
+        subchannel = self.subchannels.get(key)
         if subchannel is None:
-            subchannel = self.subchannels[address] = self._make(address)
-            self._leases[address] = Counter()
-        self._leases[address][mailbox] += 1
-        return Lease(self, subchannel, mailbox)
+            subchannel = self.subchannels[key] = self._make(key)
+            self._leases[key] = Counter()
+        self._leases[key][mailbox] += 1
+        return Lease(self, key, subchannel, mailbox)
 
-    def release(self, subchannel: Subchannel, mailbox: Mailbox[Any]) -> None:
+    def release(self, key: Key, subchannel: Subchannel, mailbox: Mailbox[Any]) -> None:
         """Called by a lease, once."""
-        leases = self._leases.get(subchannel.address)
-        if leases is None or self.subchannels.get(subchannel.address) is not subchannel:
+        leases = self._leases.get(key)
+        if leases is None or self.subchannels.get(key) is not subchannel:
             return  # the pool was closed
         leases[mailbox] -= 1
         if not leases[mailbox]:
             del leases[mailbox]
             mailbox.withdraw(("host", subchannel.address))
         if not leases and not self._changes:
-            self._retire(subchannel.address)
+            self._retire(key)
 
     def begin_change(self) -> None:
         """Keep hosts that lose their last lease, for somebody may be about to take them."""
@@ -104,20 +121,21 @@ class Pool:
         """Everybody has taken what they want: the rest is retired, unless another change is under way."""
         self._changes -= 1
         if not self._changes:
-            for address in [address for address, leases in self._leases.items() if not leases]:
-                self._retire(address)
+            for key in [key for key, leases in self._leases.items() if not leases]:
+                self._retire(key)
 
     # -- subchannels
 
-    def _make(self, address: str) -> Subchannel:
+    def _make(self, key: Key) -> Subchannel:
+        address, security = key
         subchannel = Subchannel(
             address,
-            self._network,
+            self._network if security is None or self._secured is None else self._secured(security),
             self._options,
             Backoff(self._random),
             connections=self._connections,
             start=self._start,
-            changed=self._post,
+            changed=partial(self._post, key),
         )
         if self._closed.is_set():
             subchannel.retire()
@@ -130,22 +148,40 @@ class Pool:
             name = f"subchannel/{subchannel.address}"
             self._context.run(partial(self._nursery.start_soon, subchannel.live, name=name))
 
-    def _post(self, subchannel: Subchannel) -> None:
-        for mailbox in self._leases.get(subchannel.address, ()):
+    def _post(self, key: Key, subchannel: Subchannel) -> None:
+        for mailbox in self._leases.get(key, ()):
             mailbox.put(("host", subchannel.address), subchannel)
 
-    def _retire(self, address: str) -> None:
-        del self._leases[address]
-        self.subchannels.pop(address).retire()
+    def _retire(self, key: Key) -> None:
+        del self._leases[key]
+        self.subchannels.pop(key).retire()
+
+
+class SecuredPool:
+    """Made by `Pool.over`."""
+
+    def __init__(self, pool: Pool, security: Callable[[str], Hashable]) -> None:
+        self._pool = pool
+        self._security = security
+
+    def over(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
+        return self._pool.over(security)
+
+    def find(self, address: str) -> Subchannel | None:
+        return self._pool.find(address, self._security(address))
+
+    def lease(self, address: str, mailbox: Mailbox[Any]) -> Lease:
+        return self._pool.lease(address, mailbox, self._security(address))
 
 
 class Lease:
     """One share in a host, until `release()`."""
 
-    __slots__ = ("_mailbox", "_pool", "subchannel")
+    __slots__ = ("_key", "_mailbox", "_pool", "subchannel")
 
-    def __init__(self, pool: Pool, subchannel: Subchannel, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, pool: Pool, key: Key, subchannel: Subchannel, mailbox: Mailbox[Any]) -> None:
         self.subchannel = subchannel
+        self._key = key
         self._mailbox = mailbox
         self._pool: Pool | None = pool
 
@@ -153,7 +189,7 @@ class Lease:
         """Let go. Plain and idempotent; any task may do it."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.release(self.subchannel, self._mailbox)
+            pool.release(self._key, self.subchannel, self._mailbox)
 
     def __repr__(self) -> str:
         return f"<Lease {self.subchannel.address}{'' if self._pool else ' released'}>"

@@ -1,0 +1,366 @@
+"""Hosts over TLS: by the channel's own credentials, and as each cluster asks for it (A29, A82, A101)."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+from support.mesh import Mesh, ask, method
+
+import trxds
+from trxds.testing import resources as xds
+
+TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+EMAIL = "cart@mesh.example"
+
+
+@pytest.fixture(scope="module")
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def pem(ca: trustme.CA, tmp_path: Path):
+    """Paths of PEM files: a CA's, and a client's of that CA."""
+    leaf = ca.issue_cert("web.example")
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    leaf.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    leaf.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    return lambda name: str(tmp_path / f"{name}.pem")
+
+
+def server_tls(ca: trustme.CA, *names: str, mutual: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(*names).configure_cert(context)
+    context.set_alpn_protocols(["h2"])
+    if mutual:
+        ca.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def asked_names(context: ssl.SSLContext) -> list[str | None]:
+    """The SNI of each handshake from now on."""
+    names: list[str | None] = []
+    context.sni_callback = lambda _socket, name, _context: names.append(name)
+    return names
+
+
+async def one_host(mesh: Mesh, tls: ssl.SSLContext | None, cluster: str = "cart", **endpoint: str) -> str:
+    """The cluster's only host from now on, with or without TLS."""
+    address = await mesh.add_host(tls=tls)
+    locality = xds.locality(address)
+    locality["lb_endpoints"][0]["endpoint"].update(endpoint)
+    mesh.endpoints(cluster, locality)
+    return address
+
+
+def by(roots: str | None = "mesh", identity: str | None = None, names=(), **fields) -> dict:
+    """A cluster's transport_socket."""
+    validation: dict = {"match_subject_alt_names": list(names)}
+    if roots is None:
+        validation["system_root_certs"] = {}
+    else:
+        validation["ca_certificate_provider_instance"] = {"instance_name": roots}
+    common: dict = {"validation_context": validation}
+    if identity is not None:
+        common["tls_certificate_provider_instance"] = {"instance_name": identity}
+    return {"name": "tls", "typed_config": {"@type": TLS, "common_tls_context": common, **fields}}
+
+
+def secured_cluster(mesh: Mesh, socket: dict | None, name: str = "cart") -> None:
+    cluster = xds.cluster(name)
+    if socket is not None:
+        cluster["transport_socket"] = socket
+    mesh.plane.put(cluster)
+
+
+def provider(**files: str) -> dict:
+    return {"plugin_name": "file_watcher", "config": files}
+
+
+def xds_channel(mesh: Mesh, pem, fallback=None, **more):
+    providers = {
+        "mesh": provider(ca_certificate_file=pem("ca")),
+        "own": provider(certificate_file=pem("cert"), private_key_file=pem("key")),
+        **more,
+    }
+    bootstrap = {**mesh.bootstrap, "certificate_providers": providers}
+    return mesh.channel(bootstrap=bootstrap, credentials=trxds.xds_credentials(fallback or trxds.insecure()))
+
+
+async def failure(channel) -> str:
+    with pytest.raises(trxds.RpcError) as caught:
+        await method(channel)(b"", timeout=5)
+    assert caught.value.status.code is trxds.StatusCode.UNAVAILABLE
+    return caught.value.status.message
+
+
+# -- the channel's own credentials
+
+
+async def test_every_host_proves_the_targets_name(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "shop"))
+        async with mesh.channel(credentials=trxds.tls(roots=pem("ca"))) as channel:
+            assert await ask(channel) == address
+
+
+async def test_a_host_of_another_name_is_refused_and_named(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "depot"))
+        async with mesh.channel(credentials=trxds.tls(roots=pem("ca"))) as channel:
+            assert f"TLS with {address} as 'shop': certificate verify failed: Hostname mismatch" in await failure(
+                channel
+            )
+
+
+async def test_another_name_may_be_asked_for(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "depot"))
+        async with mesh.channel(credentials=trxds.tls(roots=pem("ca"), server_name="depot")) as channel:
+            assert await ask(channel) == address
+
+
+async def test_a_context_of_ones_own_will_do(ca, autojump_clock) -> None:
+    context = ssl.create_default_context()
+    ca.configure_trust(context)
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "shop"))
+        async with mesh.channel(credentials=trxds.tls(context)) as channel:
+            assert await ask(channel) == address
+
+
+async def test_both_may_prove_who_they_are(ca, pem, autojump_clock) -> None:
+    credentials = trxds.tls(roots=pem("ca"), certificate=pem("cert"), private_key=pem("key"))
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "shop", mutual=True))
+        async with mesh.channel(credentials=credentials) as channel:
+            assert await ask(channel) == address
+
+
+async def test_without_xds_credentials_what_the_cluster_asks_is_not_done(pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, None)
+        secured_cluster(mesh, by())
+        bootstrap = {**mesh.bootstrap, "certificate_providers": {"mesh": provider(ca_certificate_file=pem("ca"))}}
+        async with mesh.channel(bootstrap=bootstrap) as channel:
+            assert await ask(channel) == address
+
+
+def test_credentials_are_checked_before_they_are_used(pem) -> None:
+    with pytest.raises(ValueError, match="certificate and private_key need each other"):
+        trxds.tls(certificate=pem("cert"))
+    with pytest.raises(ValueError, match="give either it or files"):
+        trxds.tls(ssl.create_default_context(), roots=pem("ca"))
+    with pytest.raises(TypeError, match=r"the fallback is trxds\.insecure"):
+        trxds.xds_credentials(None)  # type: ignore[arg-type]
+
+
+# -- what clusters ask for
+
+
+async def test_a_cluster_asks_for_tls(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "whatever"))
+        secured_cluster(mesh, by())
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == address
+            assert mesh.servers[address].calls[0].scheme == "https"
+
+
+async def test_a_cluster_asks_for_mutual_tls(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "cart", mutual=True))
+        secured_cluster(mesh, by(identity="own"))
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == address
+
+
+async def test_a_host_that_wants_our_certificate_and_gets_none_is_not_reached(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "cart", mutual=True))
+        secured_cluster(mesh, by())
+        async with xds_channel(mesh, pem) as channel:
+            assert address in await failure(channel)
+
+
+async def test_a_cluster_that_says_nothing_gets_the_fallback(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, None)
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == address
+
+
+async def test_the_fallback_may_be_tls(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "shop"))
+        async with xds_channel(mesh, pem, fallback=trxds.tls(roots=pem("ca"))) as channel:
+            assert await ask(channel) == address
+
+
+async def test_where_tls_is_asked_for_and_fails_there_is_no_fallback(pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, None)
+        secured_cluster(mesh, by())
+        async with xds_channel(mesh, pem) as channel:
+            assert f"TLS with {address}: " in await failure(channel)
+
+
+async def test_a_host_of_a_strange_authority_is_not_reached(pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, server_tls(trustme.CA(), "cart"))
+        secured_cluster(mesh, by())
+        async with xds_channel(mesh, pem) as channel:
+            assert "certificate verify failed" in await failure(channel)
+
+
+async def test_the_systems_roots_may_be_asked_for(ca, pem, monkeypatch, autojump_clock) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", pem("ca"))
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "cart"))
+        secured_cluster(mesh, by(roots=None))
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == address
+
+
+async def test_a_provider_without_roots_does_not_give_way_to_the_systems(ca, pem, monkeypatch, autojump_clock) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", pem("ca"))
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, server_tls(ca, "cart"))
+        secured_cluster(mesh, by(roots="own"))
+        async with xds_channel(mesh, pem) as channel:
+            assert "certificate provider 'own' has no ca_certificate_file" in await failure(channel)
+
+
+async def test_the_peers_names_decide(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, EMAIL))
+        secured_cluster(mesh, by(names=[{"suffix": "@mesh.example"}]))
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == address
+
+
+async def test_a_peer_of_another_name_is_refused_by_name(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, server_tls(ca, EMAIL))
+        secured_cluster(mesh, by(names=[{"exact": "depot@mesh.example"}]))
+        async with xds_channel(mesh, pem) as channel:
+            assert f"the cluster allows none of the peer's names ({EMAIL})" in await failure(channel)
+
+
+async def test_a_cluster_that_names_an_unknown_provider_is_refused(pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, None)
+        secured_cluster(mesh, by(roots="vendor"))
+        async with xds_channel(mesh, pem) as channel:
+            assert "unrecognized certificate provider instance name: vendor" in await failure(channel)
+
+
+# -- the name that is sent
+
+
+async def test_no_name_is_sent_unless_asked_for(ca, pem, autojump_clock) -> None:
+    tls = server_tls(ca, "cart")
+    names = asked_names(tls)
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, tls, hostname="own.example")
+        secured_cluster(mesh, by())
+        async with xds_channel(mesh, pem) as channel:
+            await ask(channel)
+    assert names == [None]
+
+
+async def test_the_clusters_name_is_sent(ca, pem, autojump_clock) -> None:
+    tls = server_tls(ca, "cart")
+    names = asked_names(tls)
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, tls, hostname="own.example")
+        secured_cluster(mesh, by(sni="cart.example"))
+        async with xds_channel(mesh, pem) as channel:
+            await ask(channel)
+    assert names == ["cart.example"]
+
+
+async def test_an_endpoints_own_name_is_sent_and_proven(ca, pem, autojump_clock) -> None:
+    tls = server_tls(ca, "own.example")
+    names = asked_names(tls)
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, tls, hostname="own.example")
+        secured_cluster(mesh, by(sni="cart.example", auto_host_sni=True, auto_sni_san_validation=True))
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == address
+    assert names == ["own.example"]
+
+
+async def test_a_peer_that_does_not_bear_the_name_that_was_sent_is_refused(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        await one_host(mesh, server_tls(ca, "other.example"), hostname="own.example")
+        socket = by(names=[{"exact": "other.example"}], auto_host_sni=True, auto_sni_san_validation=True)
+        secured_cluster(mesh, socket)
+        async with xds_channel(mesh, pem) as channel:
+            assert "none of the peer's names (other.example)" in await failure(channel)
+
+
+# -- changes
+
+
+async def test_a_cluster_begins_to_ask_for_tls_without_a_failed_rpc(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        plain = await one_host(mesh, None)
+        async with xds_channel(mesh, pem) as channel:
+            assert await ask(channel) == plain
+            safe = await mesh.add_host(tls=server_tls(ca, "cart"))
+            mesh.endpoints("cart", [plain, safe])
+            secured_cluster(mesh, by())
+            while await ask(channel) == plain:
+                pass
+            assert {await ask(channel) for _ in range(5)} == {safe}
+
+
+async def test_a_changed_demand_makes_new_connections(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "cart"))
+        secured_cluster(mesh, by())
+        async with xds_channel(mesh, pem) as channel:
+            await ask(channel)
+            secured_cluster(mesh, by(names=[{"exact": "depot"}]))
+            await mesh.plane.wait_for_ack("CDS")
+            while mesh.servers[address].connections:
+                with pytest.raises(trxds.RpcError):
+                    while True:
+                        await method(channel)(b"", timeout=5)
+
+
+async def test_two_clusters_that_ask_for_different_things_share_an_address_and_no_connection(
+    ca, pem, autojump_clock
+) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        address = await one_host(mesh, server_tls(ca, "cart"))
+        mesh.cluster("depot")
+        mesh.endpoints("depot", [address])
+        secured_cluster(mesh, by(), "cart")
+        secured_cluster(mesh, by(sni="depot.example"), "depot")
+        mesh.route({"cart": 50, "depot": 50})
+        async with xds_channel(mesh, pem) as channel:
+            for _ in range(30):
+                assert await ask(channel) == address
+            assert len(mesh.servers[address].connections) == 2
+
+
+async def test_rotated_files_are_read_for_the_next_connection(ca, pem, autojump_clock) -> None:
+    fresh = trustme.CA()
+    async with Mesh.run(hosts=0) as mesh:
+        first = await one_host(mesh, server_tls(ca, "cart"))
+        secured_cluster(mesh, by(roots="rotating"))
+        rotating = provider(ca_certificate_file=pem("ca"), refresh_interval="60s")
+        async with xds_channel(mesh, pem, rotating=rotating) as channel:
+            assert await ask(channel) == first
+            fresh.cert_pem.write_to_path(pem("ca"))
+            autojump_clock.jump(60)
+            second = await one_host(mesh, server_tls(fresh, "cart"))
+            while await ask(channel) == first:
+                pass
+            assert await ask(channel) == second
