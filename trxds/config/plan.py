@@ -10,14 +10,21 @@ localities and not their rank: a locality that moves to another priority takes i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import chain, count
 
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .balance import balance
-from .policies import CdsConfig, ClusterImplConfig, OutlierDetectionConfig, OverrideHostConfig, PriorityConfig
+from .policies import (
+    CdsConfig,
+    ClusterImplConfig,
+    OutlierDetectionConfig,
+    OverrideHostConfig,
+    PriorityConfig,
+    Reporting,
+)
 from .snapshot import AggregateConfig, ClusterConfig
 
 
@@ -70,6 +77,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
         cluster.max_concurrent_requests,
         tls=cluster.tls,
         hostnames=_hostnames(cluster, override.endpoints) if cluster.tls is not None and cluster.tls.auto_sni else {},
+        reporting=Reporting(cluster.lrs, tuple(chain.from_iterable(priorities))) if cluster.lrs else None,
     )
     return OutlierDetectionConfig(override.endpoints, cluster.ejection, limits)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
-from trxds.resources.endpoint import Drop, Endpoint, HealthStatus
+from trxds.resources.endpoint import Drop, Endpoint, HealthStatus, Locality
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
+from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.outlier import EjectionRules
 from trxds.resources.upstream_tls import UpstreamTls
 
@@ -129,6 +130,14 @@ class OverrideHostConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Reporting:
+    """How to report a cluster's load: RPCs are counted by the locality of their host."""
+
+    rules: LoadReporting
+    localities: tuple[Locality, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterImplConfig:
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
     cluster: str
@@ -138,6 +147,7 @@ class ClusterImplConfig:
     max_requests: int = DEFAULT_MAX_REQUESTS
     tls: UpstreamTls | None = None
     hostnames: Mapping[str, str] = field(default_factory=dict)  # by address, where `tls` asks for them
+    reporting: Reporting | None = None
 
 
 @dataclass(frozen=True, slots=True)

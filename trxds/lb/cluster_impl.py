@@ -6,6 +6,7 @@ waits for ready: they are what keeps an overloaded cluster from more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -16,6 +17,7 @@ from trxds.resources.endpoint import Drop as DropShare
 
 from .explain import Said, to_drop
 from .limits import InFlight
+from .load import CountedRpcs, Reported
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 from .security import Security
@@ -36,11 +38,16 @@ class ClusterImpl:
         self._limits = surroundings.limits
         self._in_flight: tuple[tuple[str, str], InFlight] | None = None
         self._security: Security | None = None
+        self._loads = surroundings.loads
+        self._reported: Reported | None = None
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
         report = inputs.children.get(_CHILD, CONNECTING)
-        picker = Limited(config.drops, config.max_requests, self._count(config), report.picker, self._random)
+        reported = self._report(config)
+        child = CountedRpcs(reported.trackers, report.picker) if reported else report.picker
+        note_drop = reported.counts.drop if reported else _ignore
+        picker = Limited(config.drops, config.max_requests, self._count(config), child, self._random, note_drop)
         # What drops everything answers everything, whatever its hosts do.
         drops_all = any(share.per_million >= _ALL for share in config.drops)
         return Decision(
@@ -78,6 +85,19 @@ class ClusterImpl:
             self._in_flight = key, self._limits.in_flight(key)
         return self._in_flight[1]
 
+    def _report(self, config: ClusterImplConfig) -> Reported | None:
+        """The same as long as localities and rules are."""
+        if config.reporting is None:
+            self._reported = None
+        elif self._reported is None or self._reported.reporting != config.reporting:
+            counts = self._loads.of(config.reporting.rules.server, config.cluster, config.service)
+            self._reported = Reported(config.reporting, counts)
+        return self._reported
+
+
+def _ignore(category: str) -> None:
+    """Nobody reports load, so nobody counts drops."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limited:
@@ -86,12 +106,15 @@ class Limited:
     in_flight: InFlight
     child: Picker
     random: Random
+    note_drop: Callable[[str], None] = _ignore  # by category; "" is circuit breaking
 
     def pick(self, call: PickArgs) -> PickResult:
         for share in self.drops:
             if self.random.random() * _ALL < share.per_million:
+                self.note_drop(share.category)
                 return Drop(dropped(share.category))
         if self.in_flight.rpcs >= self.max_requests:
+            self.note_drop("")
             return Drop(TOO_MANY)
         result = self.child.pick(call)
         if type(result) is Complete:

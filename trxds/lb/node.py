@@ -26,6 +26,7 @@ from .edge import Child, Configure
 from .explain import Explained, Then, said
 from .health import Health
 from .limits import Limits
+from .load_counts import LoadCounts
 from .pick import QUEUEING, PickArgs, failing
 from .policy import Decision, Inputs, LbConfig, Policy, Report, Surroundings
 from .ports import Host, Hosts, Lease
@@ -54,6 +55,7 @@ class Tree:
     hosts: Hosts
     random: Random
     limits: Limits = field(default_factory=Limits)
+    loads: LoadCounts = field(default_factory=LoadCounts)
     resolve_again: Callable[[str], object] = _ignore
 
 
@@ -86,7 +88,9 @@ class Node:
         self._health.follow(mailbox, self._hosts)
         self._held: dict[str, Lease] = {}  # leased by its picks
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
-        surroundings = Surroundings(self._wish, self._hold, self._let_go, tree.hosts.find, tree.random, tree.limits)
+        surroundings = Surroundings(
+            self._wish, self._hold, self._let_go, tree.hosts.find, tree.random, tree.limits, tree.loads
+        )
         self._make = partial(tree.registry.make, policy, surroundings)
         self._policy: Policy | None = None  # made by the first decision
         self._raised = False  # in the last one

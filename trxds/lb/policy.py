@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from trxds.ground.connectivity import Connectivity
 
 from .limits import Limits
+from .load_counts import LoadCounts
 from .pick import QUEUEING, Picker
 from .ports import Host
 from .security import Security
@@ -96,6 +97,7 @@ class Surroundings:
     find: Callable[[str], Host | None]
     random: Random
     limits: Limits = field(default_factory=Limits)
+    loads: LoadCounts = field(default_factory=LoadCounts)
 
 
 class Policy(Protocol):

@@ -1,0 +1,211 @@
+"""The load that cluster_impl counts for the control plane, by values (A27, A64, A85)."""
+
+import gc
+from dataclasses import replace
+
+from support.policies import READY, FakeHost, report, surroundings
+
+from trxds.config.plan import PriorityNames, subtree
+from trxds.config.policies import ClusterImplConfig, Reporting, RoundRobinConfig
+from trxds.config.snapshot import ClusterConfig
+from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.status import OK, unavailable
+from trxds.lb.cluster_impl import ClusterImpl
+from trxds.lb.load_counts import LoadCounts
+from trxds.lb.pick import Complete, PickArgs
+from trxds.lb.policy import Inputs, Report
+from trxds.resources import protos
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds
+from trxds.resources.endpoint import ClusterLoadAssignment, Drop, Endpoint, Locality, LocalityId
+from trxds.resources.load_reporting import LoadReporting
+from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
+
+SERVER = "the server that sent the cluster"
+A, B = LocalityId(zone="a"), LocalityId(zone="b")
+LOCALITIES = (
+    Locality(A, 1, (Endpoint(("a1", "a1-v6")), Endpoint(("a2",)))),
+    Locality(B, 1, (Endpoint(("b1",)),)),
+)
+CALL = PickArgs("/s/m")
+
+
+class ByPath:
+    """Chooses the host that the call's path names."""
+
+    def pick(self, call):
+        return Complete(FakeHost(call.path, READY))
+
+
+class Load:
+    """One policy over hosts that a call chooses by name, and what was counted."""
+
+    def __init__(self, loads=None, **config):
+        self.counts = LoadCounts() if loads is None else loads
+        self.policy = ClusterImpl(replace(surroundings(), loads=self.counts))
+        self.config = config
+
+    def picker(self, metrics=(), localities=LOCALITIES):
+        reporting = Reporting(LoadReporting(SERVER, frozenset(metrics)), localities)
+        config = ClusterImplConfig("cart", "cart-eds", RoundRobinConfig(()), reporting=reporting, **self.config)
+        return self.policy.decide(Inputs(config, {"hosts": Report(READY, ByPath())}), 0.0).picker
+
+    def begin(self, host, picker=None):
+        result = (picker or self.picker()).pick(PickArgs(host))
+        for tracker in result.trackers:
+            tracker.began()
+        return result
+
+    def rpc(self, host, status=OK, trailing=EMPTY, picker=None):
+        end(self.begin(host, picker), status, trailing)
+
+    def take(self):
+        return self.counts.take(SERVER)
+
+
+def end(result, status=OK, trailing=EMPTY):
+    for tracker in result.trackers:
+        tracker.ended(status, trailing, 0.0)
+
+
+def of_cart(*localities, drops=None, uncategorised=0):
+    return (ClusterLoad("cart", "cart-eds", localities, drops or {}, uncategorised),)
+
+
+def reported(**named):
+    """Trailers with a host's report."""
+    value = protos.OrcaLoadReport(cpu_utilization=0.5, named_metrics=named).SerializeToString()
+    return Metadata([("endpoint-load-metrics-bin", value)])
+
+
+# -- what is counted
+
+
+def test_rpcs_count_for_the_locality_of_their_host_by_any_of_its_addresses():
+    load = Load()
+    for host in ("a1", "a1-v6", "a2", "b1"):
+        load.rpc(host)
+    assert load.take() == of_cart(LocalityLoad(A, 3, 3), LocalityLoad(B, 1, 1))
+
+
+def test_they_end_well_or_badly_or_are_in_progress():
+    load = Load()
+    load.rpc("a1")
+    load.rpc("a1", unavailable("down"))
+    load.begin("a2")
+    assert load.take() == of_cart(LocalityLoad(A, 3, 1, 1, 1))
+
+
+def test_what_was_reported_is_not_reported_again_but_rpcs_in_progress_are():
+    load = Load()
+    running = load.begin("a1")
+    assert load.take() == of_cart(LocalityLoad(A, 1, 0, 0, 1))
+    assert load.take() == of_cart(LocalityLoad(A, 0, 0, 0, 1))
+    end(running)
+    assert load.take() == of_cart(LocalityLoad(A, 0, 1))
+    assert load.take() == ()
+
+
+def test_a_pick_that_comes_to_no_stream_counts_nothing():
+    load = Load()
+    load.picker().pick(PickArgs("a1"))
+    assert load.take() == ()
+
+
+def test_drops_count_by_category_and_those_of_the_circuit_breaker_without():
+    load = Load(drops=(Drop("lb", 1_000_000),))
+    for _ in range(3):
+        load.picker().pick(CALL)
+    assert load.take() == of_cart(drops={"lb": 3})
+    full = Load(max_requests=1)
+    running = full.begin("a1")
+    full.picker().pick(PickArgs("a1"))
+    end(running)
+    assert full.take() == of_cart(LocalityLoad(A, 1, 1), uncategorised=1)
+
+
+def test_a_host_of_no_locality_that_is_configured_is_not_counted():
+    load = Load()
+    load.rpc("gone")
+    assert load.take() == ()
+
+
+def test_metrics_of_the_hosts_that_the_cluster_names_are_summed():
+    load = Load()
+    picker = load.picker(metrics={"named_metrics.queue", "cpu_utilization"})
+    load.rpc("a1", trailing=reported(queue=2.0, other=1.0), picker=picker)
+    load.rpc("a2", unavailable("full"), reported(queue=3.0), picker)
+    load.rpc("a2", picker=picker)
+    metrics = {"cpu_utilization": MetricLoad(2, 1.0), "named_metrics.queue": MetricLoad(2, 5.0)}
+    assert load.take() == of_cart(LocalityLoad(A, 3, 2, 1, metrics=metrics))
+
+
+def test_no_metric_is_passed_on_that_the_cluster_does_not_name():
+    load = Load()
+    load.rpc("a1", trailing=reported(queue=2.0))
+    assert load.take() == of_cart(LocalityLoad(A, 1, 1))
+
+
+# -- whose counts they are
+
+
+def test_a_cluster_that_asks_for_no_reports_gets_no_tracker_more():
+    policy = ClusterImpl(surroundings())
+    config = ClusterImplConfig("cart", "cart-eds", RoundRobinConfig(()))
+    picker = policy.decide(Inputs(config, {"hosts": report(READY, "a1")}), 0.0).picker
+    assert len(picker.pick(CALL).trackers) == 1  # of the circuit breaker
+
+
+def test_an_update_of_the_localities_keeps_the_counts():
+    load = Load()
+    running = load.begin("a1")
+    moved = (Locality(B, 1, LOCALITIES[0].endpoints),)
+    load.rpc("a1", picker=load.picker(localities=moved))
+    end(running)
+    assert load.take() == of_cart(LocalityLoad(A, 1, 1), LocalityLoad(B, 1, 1))
+
+
+def test_policies_of_one_cluster_and_service_count_together():
+    shared = LoadCounts()
+    for load in (Load(shared), Load(shared)):
+        load.rpc("a1")
+    assert shared.take(SERVER) == of_cart(LocalityLoad(A, 2, 2))
+
+
+def test_each_server_hears_of_its_own_clusters():
+    counts = LoadCounts()
+    counts.of("one", "cart", "").drop("lb")
+    counts.of("other", "shop", "").drop("lb")
+    assert counts.take("other") == (ClusterLoad("shop", "", drops={"lb": 1}),)
+    assert counts.take("one") == (ClusterLoad("cart", "", drops={"lb": 1}),)
+
+
+def test_what_happened_is_told_even_if_the_cluster_is_gone_by_then():
+    shared = LoadCounts()
+    load = Load(shared)
+    load.rpc("a1")
+    del load
+    gc.collect()
+    assert shared.take(SERVER) == of_cart(LocalityLoad(A, 1, 1))
+
+
+def test_counts_go_with_their_last_user_once_they_are_told():
+    shared = LoadCounts()
+    load = Load(shared)
+    load.rpc("a1")
+    shared.take(SERVER)
+    assert len(shared) == 1
+    del load
+    gc.collect()
+    assert len(shared) == 0
+
+
+# -- from the resources
+
+
+def test_the_clusters_tree_counts_over_the_localities_of_all_priorities():
+    rules = LoadReporting(SERVER)
+    cluster = Cluster("cart", Eds("cart-eds"), lrs=rules)
+    assignment = ClusterLoadAssignment("cart-eds", ((LOCALITIES[0],), (LOCALITIES[1],)))
+    tree = subtree(ClusterConfig(cluster, assignment), PriorityNames())
+    assert tree.child.reporting == Reporting(rules, LOCALITIES)

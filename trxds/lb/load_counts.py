@@ -1,0 +1,135 @@
+"""The load of clusters, counted until it is reported to the control plane (LRS; A27, A64, A85).
+
+Counts are of a cluster and its EDS service, for all the channels of one xDS client. Whatever counts
+puts itself down for the next report: so what happened is told even if its cluster is gone by then,
+and nobody looks through those that have nothing to tell. Otherwise counts go with their last user.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+from trxds.ground.metadata import Metadata
+from trxds.ground.status import Status
+from trxds.resources.endpoint import LocalityId
+from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
+from trxds.resources.orca import chosen_metrics
+
+from .reported_weight import REPORT_KEY
+
+Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, cluster, EDS service name
+
+
+@dataclass(slots=True)
+class _Rpcs:
+    """Those to one locality; all but `in_progress` since the last report."""
+
+    in_progress: int = 0
+    issued: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    metrics: dict[str, MetricLoad] = field(default_factory=dict)
+
+    def add(self, name: str, number: float) -> None:
+        metric = self.metrics.get(name, MetricLoad(0, 0.0))
+        self.metrics[name] = MetricLoad(metric.rpcs + 1, metric.total + number)
+
+    @property
+    def quiet(self) -> bool:
+        return not (self.in_progress or self.issued or self.succeeded or self.failed)
+
+    def take(self, locality: LocalityId) -> LocalityLoad:
+        load = LocalityLoad(locality, self.issued, self.succeeded, self.failed, self.in_progress, self.metrics)
+        self.issued = self.succeeded = self.failed = 0
+        self.metrics = {}
+        return load
+
+
+class ClusterCounts:
+    """The load of one cluster and EDS service."""
+
+    def __init__(self, key: Key, unreported: list[ClusterCounts]) -> None:
+        _, self._cluster, self._service = key
+        self._unreported = unreported
+        self._is_down = False  # for the next report
+        self._rpcs: dict[LocalityId, _Rpcs] = defaultdict(_Rpcs)
+        self._drops: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        running = sum(each.in_progress for each in self._rpcs.values())
+        return f"<ClusterCounts {self._cluster}: {running} RPCs in progress, {self._drops.total()} drops>"
+
+    def drop(self, category: str) -> None:
+        """An RPC was dropped; no category is circuit breaking."""
+        self._put_down()
+        self._drops[category] += 1
+
+    def tracker(self, locality: LocalityId, metrics: frozenset[str]) -> RpcCount:
+        """What counts RPCs to a host there, with these of the metrics that it reports."""
+        return RpcCount(self, self._rpcs[locality], metrics)
+
+    def take(self) -> ClusterLoad:
+        """All since the last time; what is in progress will be told again."""
+        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.quiet)
+        drops, self._drops = dict(self._drops), Counter()
+        self._is_down = False
+        if any(load.in_progress for load in localities):
+            self._put_down()
+        return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
+
+    def _put_down(self) -> None:
+        if not self._is_down:
+            self._is_down = True
+            self._unreported.append(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RpcCount:
+    """A tracker of any number of RPCs to one locality."""
+
+    cluster: ClusterCounts
+    rpcs: _Rpcs
+    metrics: frozenset[str]
+
+    def began(self) -> None:
+        self.cluster._put_down()
+        self.rpcs.issued += 1
+        self.rpcs.in_progress += 1
+
+    def ended(self, status: Status, trailing: Metadata, now: float) -> None:
+        self.cluster._put_down()
+        self.rpcs.in_progress -= 1
+        if status.ok:
+            self.rpcs.succeeded += 1
+        else:
+            self.rpcs.failed += 1
+        value = trailing.first(REPORT_KEY) if self.metrics else None
+        if isinstance(value, bytes):
+            for name, number in chosen_metrics(value, self.metrics):
+                self.rpcs.add(name, number)
+
+
+class LoadCounts:
+    """The counts of one xDS client."""
+
+    def __init__(self) -> None:
+        self._counts: WeakValueDictionary[Key, ClusterCounts] = WeakValueDictionary()
+        self._unreported: defaultdict[Hashable, list[ClusterCounts]] = defaultdict(list)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def of(self, server: Hashable, cluster: str, service: str) -> ClusterCounts:
+        """They live as long as somebody has them or has still to be told."""
+        key = (server, cluster, service)
+        return self._counts.setdefault(key, ClusterCounts(key, self._unreported[server]))
+
+    def take(self, server: Hashable) -> tuple[ClusterLoad, ...]:
+        """What that server has not been told yet."""
+        unreported = self._unreported[server]
+        counts, unreported[:] = unreported[:], []
+        return tuple(each.take() for each in counts)
