@@ -8,6 +8,7 @@ watcher believes of its resource.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,11 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
+from trxds.ads.delta import Delta
 from trxds.ads.protocol import Conversation
+from trxds.ads.request import Dialect
 from trxds.ads.resource import Changes
 from trxds.ads.response import Item, Reading
+from trxds.ads.sotw import StateOfTheWorld
 from trxds.ads.state import ResourceState
-from trxds.resources.protos import DiscoveryRequest
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, Parsed, ResourceType
 
 Key = tuple[ResourceType, str]
@@ -40,21 +43,35 @@ class Server:
     refused: dict[ResourceType, bool] = field(default_factory=dict)
     nodes: int = 0
 
-    def hears(self, request: DiscoveryRequest) -> None:
+    def hears(self, request: Any) -> None:
         type = RESOURCE_TYPES[request.type_url]
-        assert request.resource_names or type in self.names, "an empty first request means everything"
-        self.names[type] = set(request.resource_names)
-        self.version[type] = request.version_info
-        self.nonce[type] = request.response_nonce
+        self.names[type] = self.wanted(type, request)
+        self.nonce[type] = request.response_nonce or self.nonce.get(type, "")
         self.refused[type] = request.HasField("error_detail")
         self.nodes += request.HasField("node")
 
+    def wanted(self, type: ResourceType, request: Any) -> set[str]:
+        assert request.resource_names or type in self.names, "an empty first request means everything"
+        self.version[type] = request.version_info
+        return set(request.resource_names)
+
+
+class DeltaServer(Server):
+    def wanted(self, type: ResourceType, request: Any) -> set[str]:
+        more, less = set(request.resource_names_subscribe), set(request.resource_names_unsubscribe)
+        assert more or type in self.names, "an empty first request means everything"
+        before = self.names.get(type, set())
+        assert less <= before and not more & before, "said twice"
+        return before - less | more
+
 
 class ConversationMachine(RuleBasedStateMachine):
+    dialect: Dialect = StateOfTheWorld()
+
     @initialize()
     def begin(self) -> None:
         server = ServerConfig("plane:1")
-        self.conversation = Conversation(server, Node("n"))
+        self.conversation = Conversation(server, Node("n"), self.dialect)
         self.authority = Authority([server], self, "n")
         self.now = 0.0
         self.count = 0
@@ -91,7 +108,7 @@ class ConversationMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.server is None)
     @rule()
     def open_stream(self) -> None:
-        self.server, self.answered, self.nonces = Server(), False, {}
+        self.server, self.answered, self.nonces = self.new_server(), False, {}
         self.conversation.stream_opened()
 
     @rule()
@@ -124,7 +141,8 @@ class ConversationMachine(RuleBasedStateMachine):
         self.count += 1
         version, nonce = f"v{self.count}", f"n{self.count}"
         items = tuple(item(name, text) for name, text in resources.items())
-        self.heard(self.authority.review(self.conversation.received(Reading(type, version, nonce, items), self.now)))
+        reading = self.reading(type, version, nonce, items)
+        self.heard(self.authority.review(self.conversation.received(reading, self.now)))
         self.answered, self.failed = True, False
         self.nonces[type] = nonce
         self.owed[type] = BAD in resources.values()
@@ -132,10 +150,8 @@ class ConversationMachine(RuleBasedStateMachine):
             self.accepted[type] = version
         for name, text in resources.items():
             self.learn((type, name), text)
-        if type is CDS:
-            for key in (self.value.keys() | self.bad) - {(CDS, name) for name in resources}:
-                if key[0] is CDS:
-                    self.lose(key)
+        for key in self.gone(type, resources):
+            self.lose(key)
 
     @rule(seconds=st.sampled_from([1.0, 7.0, 15.0]))
     def wait(self, seconds: float) -> None:
@@ -143,6 +159,18 @@ class ConversationMachine(RuleBasedStateMachine):
         for key in [key for key, at in self.asked.items() if at + 15 <= self.now]:
             self.lose(key)
         self.heard(self.authority.review(self.conversation.due(self.now)))
+
+    # -- what differs between the protocols
+
+    def new_server(self) -> Server:
+        return Server()
+
+    def reading(self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...]) -> Reading:
+        return Reading(type, version, nonce, items)
+
+    def gone(self, type: ResourceType, resources: dict[str, str]) -> list[Key]:
+        """What a response without them says of the others."""
+        return [key for key in self.value.keys() | self.bad if key[0] is type is CDS and key[1] not in resources]
 
     # -- the only server there is
 
@@ -172,7 +200,7 @@ class ConversationMachine(RuleBasedStateMachine):
             wanted = {name for kind, name in self.watched if kind is type}
             assert self.server.names.get(type, set()) == wanted
             if type in self.server.names:
-                assert self.server.version[type] == self.accepted[type]
+                assert self.server.version.get(type, self.accepted[type]) == self.accepted[type]
                 assert self.server.nonce[type] == self.nonces.get(type, "")
                 assert not self.owed.get(type) or self.server.refused[type]
 
@@ -231,5 +259,25 @@ def shown(state: ResourceState) -> str:
     return "absent" if state.absent else reason
 
 
+class DeltaMachine(ConversationMachine):
+    """A response says which are gone: here all that we want and that it does not bring, if it brings "c"."""
+
+    dialect = Delta()
+
+    def new_server(self) -> Server:
+        return DeltaServer()
+
+    def reading(self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...]) -> Reading:
+        names = {item.raw[0] for item in items}
+        removed = tuple(sorted(set("abc") - names)) if "c" in names else ()
+        return Reading(type, version, nonce, items, removed=removed, partial=True)
+
+    def gone(self, type: ResourceType, resources: dict[str, str]) -> list[Key]:
+        removed = set("abc") - resources.keys() if "c" in resources else set()
+        return [(type, name) for name in removed if (type, name) in self.remembered]
+
+
 TestConversation = ConversationMachine.TestCase
+TestDeltaConversation = DeltaMachine.TestCase
 TestConversation.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestDeltaConversation.settings = TestConversation.settings

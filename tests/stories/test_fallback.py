@@ -10,13 +10,20 @@ import trxds
 from trxds import RpcError, StatusCode
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
-from trxds.testing.management import PATH
 
 SECOND = "10.0.0.2:18000"
 
 
+@pytest.fixture(params=["xds_v3", "trxds.delta"], autouse=True)
+def feature(request, monkeypatch):
+    """Everything is so in both protocols."""
+    monkeypatch.setattr(TwoPlanes, "features", (request.param,))
+
+
 class TwoPlanes:
     """The mesh's plane routes "shop" to host 0, the second one to host 1, both by cluster names of their own."""
+
+    features = ()
 
     def __init__(self, mesh):
         self.mesh = mesh
@@ -29,7 +36,7 @@ class TwoPlanes:
     async def run(cls):
         async with Mesh.run(3) as mesh:
             planes = cls(mesh)
-            server = Server({PATH: planes.second.handle}, address=SECOND, network=mesh.network)
+            server = Server(planes.second.handlers, address=SECOND, network=mesh.network)
             async with trio.open_nursery() as nursery:
                 await nursery.start(server.run)
                 yield planes
@@ -51,7 +58,7 @@ class TwoPlanes:
         self.mesh.network.restore(address)
 
     def channel(self):
-        bootstrap = xds.bootstrap(PLANE, SECOND)
+        bootstrap = xds.bootstrap(PLANE, SECOND, features=self.features)
         return trxds.open_channel("xds:///shop", bootstrap=bootstrap, network=self.mesh.network)
 
 

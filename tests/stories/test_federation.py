@@ -10,7 +10,6 @@ import trxds
 from trxds import RpcError
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
-from trxds.testing.management import PATH
 
 SECOND = "10.0.0.2:18000"
 TYPES = "envoy.config"
@@ -34,7 +33,7 @@ async def two_authorities():
     """authority1 has the listener and its routes on the mesh's plane, authority2 the cluster on a plane of its own."""
     async with Mesh.run(2) as mesh, trio.open_nursery() as nursery:
         second = ManagementServer()
-        await nursery.start(Server({PATH: second.handle}, address=SECOND, network=mesh.network).run)
+        await nursery.start(Server(second.handlers, address=SECOND, network=mesh.network).run)
         mesh.plane.put(xds.listener(LISTENER, routes=ROUTES, filters=[xds.stateful_session()]))
         mesh.plane.put(xds.routes(ROUTES, xds.route(CLUSTER)))
         cluster = xds.cluster(CLUSTER)

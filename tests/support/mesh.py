@@ -13,7 +13,7 @@ import trio
 import trxds
 from trxds.testing import MemoryNetwork, Server
 from trxds.testing import resources as xds
-from trxds.testing.management import PATH, ManagementServer
+from trxds.testing.management import ManagementServer
 
 PLANE = "10.0.0.1:18000"
 METHOD = "/shop.Cart/Add"
@@ -32,7 +32,7 @@ class Mesh:
         """One cluster of so many hosts, routed to by the service "shop"."""
         async with trio.open_nursery() as nursery:
             mesh = cls(MemoryNetwork(), nursery)
-            await mesh._serve(Server({PATH: mesh.plane.handle}, address=PLANE, network=mesh.network))
+            await mesh._serve(Server(mesh.plane.handlers, address=PLANE, network=mesh.network))
             names = [await mesh.add_host() for _ in range(hosts)]
             mesh.listen(sessions=sessions)
             mesh.route(cluster)

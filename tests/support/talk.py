@@ -7,7 +7,9 @@ from typing import TypeAlias
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
 from trxds.ads.dataerrors import data_errors
+from trxds.ads.delta import Delta
 from trxds.ads.protocol import Conversation
+from trxds.ads.request import Dialect
 from trxds.ads.resource import Changes, Resource
 from trxds.ads.response import Failed, Item, Reading
 from trxds.ads.state import ResourceState
@@ -29,9 +31,9 @@ class Bad(str):
 class Talk:
     """A conversation in the vocabulary of these tests: requests and states as short texts."""
 
-    def __init__(self, server: ServerConfig = SERVER, *, a88: bool = False) -> None:
+    def __init__(self, server: ServerConfig = SERVER, *, a88: bool = False, dialect: Dialect | None = None) -> None:
         rules = data_errors(server.features, a88=a88)
-        self.conversation = Conversation(server, Node("web-1"), data_errors=rules)
+        self.conversation = Conversation(server, Node("web-1"), dialect, rules)
         self.authority = Authority([server], self, "web-1")
         self.now = 0.0
         self.nonce = 0
@@ -57,12 +59,13 @@ class Talk:
             requests.append(request)
         return requests
 
-    def hears(self, kind: str, version: str, *unnamed: Bad, **resources: str) -> Told:
+    def hears(self, kind: str, version: str, *unnamed: Bad, removed: tuple[str, ...] = (), **resources: str) -> Told:
         """A response; its nonce is n1, n2, ... Nothing is said yet."""
         self.nonce += 1
         items = [Item(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
         items += [self.item(kind, name, text) for name, text in resources.items()]
-        reading = Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items))
+        partial = isinstance(self.conversation.dialect, Delta)
+        reading = Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
         return told(self.authority.review(self.conversation.received(reading, self.now)))
 
     def hears_of_failure(self, kind: str, version: str, name: str, code: int, message: str) -> Told:

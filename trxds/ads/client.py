@@ -13,13 +13,16 @@ from random import Random
 
 import trio
 
+from trxds.ads import delta
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Bootstrap, ServerConfig
 from trxds.ads.credentials import secure_network
 from trxds.ads.dataerrors import data_errors
+from trxds.ads.delta import Delta
 from trxds.ads.names import authority_of, canonical, check_type
 from trxds.ads.protocol import Conversation
 from trxds.ads.resource import Changes, Resource
+from trxds.ads.sotw import StateOfTheWorld
 from trxds.ads.state import ResourceState
 from trxds.ads.stream import AdsStream
 from trxds.ads.watches import Watch, Watches
@@ -123,7 +126,8 @@ class XdsClient:
             if conversation.server == server:
                 return conversation
         rules = data_errors(server.features, a88=self._data_error_handling)
-        conversation = Conversation(server, self._bootstrap.node, data_errors=rules)
+        dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
+        conversation = Conversation(server, self._bootstrap.node, dialect, rules)
         context = replace(self._context, server_features=server.features)
         network = secure_network(self._network, server.credentials, server.address)
         stream = AdsStream(conversation, self._watches, self._review, network, self._random, context)

@@ -45,11 +45,13 @@ class _Subscription:
     parsed: dict[Raw, Parsed] = field(default_factory=dict)  # and what the bytes of those were parsed to
 
     def versions(self) -> dict[str, str]:
-        """Of what we have from this server, and not by now from another."""
-        return {name: update.version for name, update in self.given.items() if self.has(name, update)}
+        """Of all that we have; empty for what is not from this server, or not as it sent it last."""
+        have = (resource for resource in self.resources.values() if resource.value is not None)
+        return {resource.name: self._version(resource) for resource in have}
 
-    def has(self, name: str, update: Update) -> bool:
-        return name in self.resources and self.resources[name].accepted is update
+    def _version(self, resource: Resource) -> str:
+        update = self.given.get(resource.name)
+        return update.version if update is not None and update is resource.accepted else ""
 
     def note(self, name: str, update: Update, parsed: Parsed) -> None:
         self.forget(name)

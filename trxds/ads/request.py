@@ -25,7 +25,7 @@ class Ask:
     names: Collection[str]  # all that we want
     asked: frozenset[str] | None  # those that the server was told on this stream; None: nothing yet
     version: str  # of the type, as accepted last
-    versions: Mapping[str, str]  # of the resources that we have from this server
+    versions: Mapping[str, str]  # of the resources that we have, each by itself; empty if this server did not give it
     nonce: str
     errors: tuple[str, ...] | None
 

@@ -1,4 +1,4 @@
-"""A control plane for tests and demos: a state-of-the-world ADS server, in memory or over TCP.
+"""A control plane for tests and demos: an ADS server, in memory or over TCP.
 
     plane = ManagementServer()
     plane.put(resources.listener("shop", routes="r"), resources.routes("r", ...), ...)
@@ -7,32 +7,33 @@
         plane.put(resources.cluster("cart", ...))
         await plane.wait_for_ack("CDS")
 
-It says what a client has to get right: a Listener or Cluster response is complete, so what is
-left out of it is deleted; a RouteConfiguration or ClusterLoadAssignment response holds what is new
-to the stream, and where there is nothing to send, nothing is sent. Everything it hears is in
-`requests`. Its resources outlive `serve`, so leaving and entering that again is a restart.
+It speaks both protocols, state of the world and delta, and says in each what a client has to get
+right; where there is nothing to send, nothing is sent. Everything it hears is in `requests`. Its
+resources outlive `serve`, so leaving and entering that again is a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import trio
 
 from trxds.ground.channels import Mailbox
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
+from trxds.testing.call import Handler
 from trxds.testing.network import MemoryNetwork
 from trxds.testing.server import Call, serve
+from trxds.testing.subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
 
-PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+_SERVICE = "/envoy.service.discovery.v3.AggregatedDiscoveryService"
+PATH = f"{_SERVICE}/StreamAggregatedResources"
+DELTA_PATH = f"{_SERVICE}/DeltaAggregatedResources"
 
 _KINDS = {type.type_url: type.kind for type in RESOURCE_TYPES.values()}
-_TYPE_URLS = {type.kind: type.type_url for type in RESOURCE_TYPES.values()}
-_COMPLETE = frozenset(type.kind for type in RESOURCE_TYPES.values() if type.full_state)
 _MESSAGES = {
     "LDS": protos.Listener,
     "RDS": protos.RouteConfiguration,
@@ -42,13 +43,13 @@ _MESSAGES = {
 # Clusters before what refers to them, as the protocol advises ("make before break").
 _PUSH_ORDER = ("CDS", "EDS", "LDS", "RDS")
 
-# What there is under a name: a resource, or the ResourceError that says why there is none (xRFC TP3).
-Entry: TypeAlias = Any
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One DiscoveryRequest as it came. `kind` is "LDS", "RDS", "CDS" or "EDS", or the type URL of another type."""
+    """One request as it came. `kind` is "LDS", "RDS", "CDS" or "EDS", or the type URL of another type.
+
+    `names` are those wanted from now on. In delta there is no `version`, and a nonce only in answers.
+    """
 
     kind: str
     version: str
@@ -74,7 +75,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One DiscoveryResponse as it was sent."""
+    """One response as it was sent."""
 
     kind: str
     version: int
@@ -85,46 +86,12 @@ class Response:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """What one client wants on one stream, and what it has been sent there."""
+    """One client's stream, in one of the two protocols."""
 
     number: int
-    scope: trio.CancelScope
+    subscriptions: Subscriptions
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     news: Mailbox[None] = field(default_factory=Mailbox)
-    wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by kind
-    sent: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    nonces: dict[str, str] = field(default_factory=dict)  # of the last response of each kind
-    wildcards: set[str] = field(default_factory=set)  # kinds whose first request named nothing: everything
-
-    def wants(self, kind: str, names: tuple[str, ...], nonce: str) -> None:
-        """A request's names count unless it answers an older response: then another request is on its way."""
-        if nonce and nonce != self.nonces.get(kind):
-            return
-        if not names and kind in _COMPLETE and kind not in self.wanted:
-            self.wildcards.add(kind)
-        if names:
-            self.wildcards.discard(kind)
-        self.wanted[kind] = names
-        if kind in self.sent and kind not in self.wildcards:
-            # A name that is dropped and asked for again is sent again.
-            sent = self.sent[kind]
-            self.sent[kind] = {name: sent[name] for name in names if name in sent}
-
-    def to_send(self, kind: str, resources: Mapping[str, Entry]) -> dict[str, Entry] | None:
-        """What a response should hold now, or None if there is nothing to say."""
-        if kind not in self.wanted:
-            return None
-        names: Iterable[str] = resources if kind in self.wildcards else self.wanted[kind]
-        have = {name: resources[name] for name in names if name in resources}
-        before = self.sent.get(kind)
-        if kind in _COMPLETE:
-            return have if before is None or before != _contents(have) else None
-        changed = {name: entry for name, entry in have.items() if before is None or before.get(name) != _content(entry)}
-        return changed or None
-
-    def was_sent(self, kind: str, resources: Mapping[str, Entry], nonce: str) -> None:
-        self.nonces[kind] = nonce
-        sent = _contents(resources)
-        self.sent[kind] = sent if kind in _COMPLETE else {**self.sent.get(kind, {}), **sent}
 
 
 class ManagementServer:
@@ -133,8 +100,8 @@ class ManagementServer:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.responses: list[Response] = []
-        self._resources: dict[str, dict[str, Entry]] = {kind: {} for kind in _TYPE_URLS}
-        self._versions: dict[str, int] = dict.fromkeys(_TYPE_URLS, 0)
+        self._resources: dict[str, dict[str, Entry]] = {kind: {} for kind in TYPE_URLS}
+        self._versions: dict[str, int] = dict.fromkeys(TYPE_URLS, 0)
         self._withheld: set[str] = set()
         self._streams: list[_Stream] = []
         self._opened = 0
@@ -153,7 +120,7 @@ class ManagementServer:
         or a dict in proto-JSON form with `@type`; `ValueError` names the field that is wrong. Resources of one type in
         one call are one new version and one response.
         """
-        changed: dict[str, dict[str, protos.AnyProto]] = {kind: {} for kind in _TYPE_URLS}
+        changed: dict[str, dict[str, protos.AnyProto]] = {kind: {} for kind in TYPE_URLS}
         for resource in resources:
             kind, name, packed = _packed(resource)
             changed[kind][name] = packed
@@ -195,13 +162,18 @@ class ManagementServer:
     @asynccontextmanager
     async def serve(self, address: str = "127.0.0.1:0", network: MemoryNetwork | None = None) -> AsyncIterator[str]:
         """Listen while the block runs: on TCP, or at any address of an in-memory network. The value is the address."""
-        async with serve({PATH: self.handle}, address=address, network=network) as server:
+        async with serve(self.handlers, address=address, network=network) as server:
             yield server.address
 
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The ADS methods themselves, for a server that has other methods too."""
+        return {PATH: self.handle, DELTA_PATH: self.handle}
+
     async def handle(self, call: Call) -> None:
-        """The ADS method itself, for a server that has other methods too."""
+        """One stream, in the protocol that the method's name says."""
         self._opened += 1
-        stream = _Stream(self._opened, trio.CancelScope())
+        stream = _Stream(self._opened, Delta() if call.path == DELTA_PATH else StateOfTheWorld())
         self._streams.append(stream)
         self._heard.unpark_all()
         try:
@@ -225,7 +197,7 @@ class ManagementServer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send, stream, call, name=f"management/{stream.number}/send")
             async for message in call:
-                self._note(stream, protos.DiscoveryRequest.FromString(message))
+                self._note(stream, stream.subscriptions.request.FromString(message))
             nursery.cancel_scope.cancel()
 
     async def _send(self, stream: _Stream, call: Call) -> None:
@@ -241,27 +213,36 @@ class ManagementServer:
             stream.news.put("push", None)
 
     def _compose(self, stream: _Stream, kind: str) -> Any | None:
-        resources = stream.to_send(kind, self._resources[kind]) if kind not in self._withheld else None
-        if resources is None:
+        if kind in self._withheld:
             return None
         nonce = f"n{len(self.responses) + 1}"
-        stream.was_sent(kind, resources, nonce)
-        self.responses.append(Response(kind, self._versions[kind], nonce, tuple(resources), stream.number))
-        return protos.DiscoveryResponse(
-            version_info=str(self._versions[kind]),
-            type_url=_TYPE_URLS[kind],
-            nonce=nonce,
-            resources=[entry for entry in resources.values() if not _is_error(entry)],
-            resource_errors=[entry for entry in resources.values() if _is_error(entry)],
-        )
+        sending = stream.subscriptions.due(kind, self._resources[kind], self._versions[kind], nonce)
+        if sending is None:
+            return None
+        self.responses.append(Response(kind, self._versions[kind], nonce, sending.names, stream.number))
+        return sending.message
 
     def _note(self, stream: _Stream, message: Any) -> None:
-        request = _recorded(message, stream.number)
-        self.requests.append(request)
+        kind = _KINDS.get(message.type_url, message.type_url)
+        names = stream.subscriptions.heard(kind, message)
+        self.requests.append(self._recorded(message, kind, names, stream.number))
         self._heard.unpark_all()
-        if request.kind in _TYPE_URLS:
-            stream.wants(request.kind, request.names, request.nonce)
+        if kind in TYPE_URLS:
             stream.news.put("request", None)
+
+    def _recorded(self, message: Any, kind: str, names: tuple[str, ...], stream: int) -> Request:
+        failed = message.HasField("error_detail")
+        return Request(
+            kind=kind,
+            version=getattr(message, "version_info", ""),
+            nonce=message.response_nonce,
+            names=names,
+            node=message.node if message.HasField("node") else None,
+            error=message.error_detail.message if failed else None,
+            error_code=message.error_detail.code if failed else 0,
+            stream=stream,
+            at=trio.current_time(),
+        )
 
     # -- waiting for what clients say
 
@@ -303,19 +284,6 @@ class ManagementServer:
         return self.responses[int(number) - 1].version if number.isdecimal() else -1
 
 
-def _is_error(entry: Entry) -> bool:
-    return isinstance(entry, protos.ResourceError)
-
-
-def _content(entry: Entry) -> bytes:
-    """What makes it the same or another."""
-    return entry.SerializeToString(deterministic=True) if _is_error(entry) else entry.value  # type: ignore[no-any-return]
-
-
-def _contents(entries: Mapping[str, Entry]) -> dict[str, bytes]:
-    return {name: _content(entry) for name, entry in entries.items()}
-
-
 def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:
     """A resource in any of the forms that `put` takes: its kind, its name, and an Any."""
     if isinstance(resource, Mapping):
@@ -328,18 +296,3 @@ def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:
         )
     message = _MESSAGES[kind].FromString(packed.value)
     return kind, message.cluster_name if kind == "EDS" else message.name, packed
-
-
-def _recorded(message: Any, stream: int) -> Request:
-    failed = message.HasField("error_detail")
-    return Request(
-        kind=_KINDS.get(message.type_url, message.type_url),
-        version=message.version_info,
-        nonce=message.response_nonce,
-        names=tuple(message.resource_names),
-        node=message.node if message.HasField("node") else None,
-        error=message.error_detail.message if failed else None,
-        error_code=message.error_detail.code if failed else 0,
-        stream=stream,
-        at=trio.current_time(),
-    )

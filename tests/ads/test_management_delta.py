@@ -1,0 +1,107 @@
+"""The delta half of the ManagementServer, by its bookkeeping alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trxds.resources import protos
+from trxds.resources.types import CDS
+from trxds.testing import resources
+from trxds.testing.subscriptions import Delta
+
+
+class Stream:
+    """One client's clusters; what is sent is "name" or "-name" for one that is not there."""
+
+    def __init__(self, *names: str) -> None:
+        self.delta = Delta()
+        self.entries: dict[str, Any] = {}
+        self.put(*names)
+
+    def put(self, *names: str, **more: float) -> None:
+        self.entries.update((name, protos.from_json(resources.cluster(name, **more))) for name in names)
+
+    def asks(self, *names: str, less: tuple[str, ...] = (), have: dict[str, str] | None = None) -> tuple[str, ...]:
+        request = protos.DeltaDiscoveryRequest(
+            type_url=CDS.type_url,
+            resource_names_subscribe=names,
+            resource_names_unsubscribe=less,
+            initial_resource_versions=have or {},
+        )
+        return self.delta.heard("CDS", request)
+
+    def sends(self) -> list[str]:
+        sending = self.delta.due("CDS", self.entries, 1, "n1")
+        if sending is None:
+            return []
+        return [each.name for each in sending.message.resources] + [f"-{n}" for n in sending.message.removed_resources]
+
+
+def test_what_is_asked_for_is_sent_once() -> None:
+    stream = Stream("a", "b")
+    assert stream.asks("a") == ("a",)
+    assert stream.sends() == ["a"]
+    assert stream.sends() == []
+
+
+def test_only_what_changed_is_sent_again() -> None:
+    stream = Stream("a", "b")
+    stream.asks("a", "b")
+    stream.sends()
+    stream.put("b", idle_timeout=5)
+    assert stream.sends() == ["b"]
+
+
+def test_what_is_not_there_is_told_once_and_sent_when_it_comes() -> None:
+    stream = Stream()
+    stream.asks("a")
+    assert stream.sends() == ["-a"]
+    assert stream.sends() == []
+    stream.put("a")
+    assert stream.sends() == ["a"]
+
+
+def test_what_is_removed_is_told() -> None:
+    stream = Stream("a")
+    stream.asks("a")
+    stream.sends()
+    stream.entries.clear()
+    assert stream.sends() == ["-a"]
+
+
+def test_what_is_dropped_is_sent_no_more_and_again_if_asked_again() -> None:
+    stream = Stream("a", "b")
+    stream.asks("a", "b")
+    stream.sends()
+    assert stream.asks(less=("a",)) == ("b",)
+    stream.put("a", idle_timeout=5)
+    assert stream.sends() == []
+    stream.asks("a")
+    assert stream.sends() == ["a"]
+
+
+def test_what_the_client_has_is_not_sent_unless_it_has_changed() -> None:
+    first, second = Stream("a", "b"), Stream("a", "b")
+    first.asks("a", "b")
+    sending = first.delta.due("CDS", first.entries, 1, "n1")
+    assert sending is not None
+    have = {each.name: each.version for each in sending.message.resources}
+    second.put("b", idle_timeout=5)
+    second.asks("a", "b", have=have)
+    assert second.sends() == ["b"]
+
+
+def test_what_the_client_has_and_is_gone_is_told() -> None:
+    stream = Stream()
+    stream.asks("a", have={"a": "1"})
+    assert stream.sends() == ["-a"]
+
+
+def test_a_first_request_that_names_nothing_asks_for_everything() -> None:
+    stream = Stream("a")
+    stream.asks()
+    assert stream.sends() == ["a"]
+    stream.put("b")
+    assert stream.sends() == ["b"]
+    del stream.entries["a"]
+    assert stream.sends() == ["-a"]

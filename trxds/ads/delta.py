@@ -1,0 +1,79 @@
+"""The incremental protocol: a request says what we want more or less, a response what has changed (A27's other half).
+
+With ten thousand clusters, one that changes is one resource on the wire and not ten thousand. A
+server has to speak it, so it is used where the bootstrap says so, by the server feature below;
+clients that do not know the feature ignore it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from trxds.ads.names import canonical
+from trxds.ads.request import Ask
+from trxds.ads.response import Item, Raw, Reading, failures, read_item
+from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
+from trxds.resources.slices import Slices
+from trxds.resources.types import ParseContext, Parsed, ResourceType
+
+FEATURE = "trxds.delta"
+PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+
+
+class Delta:
+    """The dialect in which each resource has a version of its own."""
+
+    path = PATH
+    response = DeltaDiscoveryResponse
+
+    @staticmethod
+    def request(ask: Ask) -> Any:
+        """A nonce is there only in an answer; a request of ours alone has none."""
+        asked = ask.asked or frozenset()
+        return DeltaDiscoveryRequest(
+            type_url=ask.type.type_url,
+            resource_names_subscribe=[name for name in ask.names if name not in asked],
+            resource_names_unsubscribe=sorted(asked.difference(ask.names)),
+            initial_resource_versions=_claimed(ask.versions),
+            response_nonce="" if ask.errors is None else ask.nonce,
+        )
+
+    @staticmethod
+    def read(response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext) -> Slices[Reading]:
+        """What `known` has is not parsed again. Whatever is left out is as it was."""
+        items: list[Item] = []
+        names: set[str] = set()
+        for resource in response.resources:
+            if resource.HasField("resource"):  # without, it only says that the resource still lives
+                item = yield from read_item(resource.resource, type, known, context, names)
+                items.append(_versioned(item, resource))
+                yield
+        return Reading(
+            type,
+            response.system_version_info,
+            response.nonce,
+            tuple(items),
+            failures(response),
+            tuple(map(canonical, response.removed_resources)),
+            partial=True,
+        )
+
+
+def _claimed(versions: Mapping[str, str]) -> dict[str, str]:
+    """What we tell a new stream that we have; of the first one, that we do not know which version.
+
+    If everything is as it was the server need not say anything, and silence cannot be told from a
+    server that is of no use. So there is always one thing to send.
+    """
+    claimed = dict(sorted(versions.items()))
+    return claimed | dict.fromkeys(list(claimed)[:1], "")
+
+
+def _versioned(item: Item, resource: Any) -> Item:
+    """A resource that cannot be read still has the name that it was sent under."""
+    parsed = item.parsed
+    if parsed.name is None and resource.name:
+        parsed = replace(parsed, name=canonical(resource.name))
+    return Item(item.raw, parsed, resource.version)

@@ -1,0 +1,167 @@
+"""What a client wants on one ADS stream and what it has been sent there, in both protocols.
+
+State of the world: a Listener or Cluster response is complete, a RouteConfiguration or
+ClusterLoadAssignment response holds what is new to the stream. Delta: every response holds what is
+new to the stream, and names what is gone or was never there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from trxds.resources import protos
+from trxds.resources.types import RESOURCE_TYPES
+
+TYPE_URLS = {type.kind: type.type_url for type in RESOURCE_TYPES.values()}
+COMPLETE = frozenset(type.kind for type in RESOURCE_TYPES.values() if type.full_state)
+
+# What there is under a name: a resource, or the ResourceError that says why there is none (xRFC TP3).
+Entry: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A response that is due; `names` are those of its resources and errors."""
+
+    message: Any
+    names: tuple[str, ...]
+
+
+class Subscriptions(Protocol):
+    """One stream's, by kind of resource."""
+
+    request: Any  # the class of a request's message
+
+    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+        """Take a request; returns the names that are wanted now."""
+        ...
+
+    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+        """What is to be sent now, of all there is. It is taken for sent."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class StateOfTheWorld:
+    request = protos.DiscoveryRequest
+
+    wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sent: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    nonces: dict[str, str] = field(default_factory=dict)  # of the last response of each kind
+    wildcards: set[str] = field(default_factory=set)  # kinds whose first request named nothing: everything
+
+    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+        """A request's names count unless it answers an older response: then another request is on its way."""
+        names, nonce = tuple(message.resource_names), message.response_nonce
+        if kind in TYPE_URLS and not (nonce and nonce != self.nonces.get(kind)):
+            self._wants(kind, names)
+        return names
+
+    def _wants(self, kind: str, names: tuple[str, ...]) -> None:
+        if not names and kind in COMPLETE and kind not in self.wanted:
+            self.wildcards.add(kind)
+        if names:
+            self.wildcards.discard(kind)
+        self.wanted[kind] = names
+        if kind in self.sent and kind not in self.wildcards:
+            # A name that is dropped and asked for again is sent again.
+            sent = self.sent[kind]
+            self.sent[kind] = {name: sent[name] for name in names if name in sent}
+
+    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+        due = self._new(kind, entries)
+        if due is None:
+            return None
+        self.nonces[kind] = nonce
+        sent = _contents(due)
+        self.sent[kind] = sent if kind in COMPLETE else {**self.sent.get(kind, {}), **sent}
+        message = protos.DiscoveryResponse(
+            version_info=str(version),
+            type_url=TYPE_URLS[kind],
+            nonce=nonce,
+            resources=[entry for entry in due.values() if not is_error(entry)],
+            resource_errors=[entry for entry in due.values() if is_error(entry)],
+        )
+        return Sending(message, tuple(due))
+
+    def _new(self, kind: str, entries: Mapping[str, Entry]) -> dict[str, Entry] | None:
+        if kind not in self.wanted:
+            return None
+        names: Iterable[str] = entries if kind in self.wildcards else self.wanted[kind]
+        have = {name: entries[name] for name in names if name in entries}
+        before = self.sent.get(kind)
+        if kind in COMPLETE:
+            return have if before is None or before != _contents(have) else None
+        changed = {name: entry for name, entry in have.items() if before is None or before.get(name) != _content(entry)}
+        return changed or None
+
+
+@dataclass(slots=True, eq=False)
+class Delta:
+    request = protos.DeltaDiscoveryRequest
+
+    wanted: dict[str, dict[str, None]] = field(default_factory=dict)  # "*" among them: everything
+    sent: dict[str, dict[str, str | None]] = field(default_factory=dict)  # versions; None: that there is none
+
+    def heard(self, kind: str, message: Any) -> tuple[str, ...]:
+        subscribe = list(message.resource_names_subscribe)
+        if not subscribe and kind in COMPLETE and kind not in self.wanted:
+            subscribe = ["*"]
+        wanted, sent = self.wanted.setdefault(kind, {}), self.sent.setdefault(kind, {})
+        sent.update(message.initial_resource_versions)
+        for name in (*message.resource_names_unsubscribe, *subscribe):
+            wanted.pop(name, None)
+            if name not in message.initial_resource_versions:
+                sent.pop(name, None)  # what is asked for again is sent again
+        wanted.update(dict.fromkeys(subscribe))
+        return tuple(wanted)
+
+    def due(self, kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending | None:
+        if kind not in self.wanted:
+            return None
+        sent = self.sent[kind]
+        now = {name: _version(entries.get(name)) for name in self._names(kind, entries)}
+        new = {name: entries.get(name) for name, revision in now.items() if name not in sent or sent[name] != revision}
+        if not new:
+            return None
+        sent.update((name, now[name]) for name in new)
+        message = protos.DeltaDiscoveryResponse(
+            system_version_info=str(version),
+            type_url=TYPE_URLS[kind],
+            nonce=nonce,
+            resources=[
+                protos.Resource(name=name, version=now[name], resource=entry)
+                for name, entry in new.items()
+                if entry is not None and not is_error(entry)
+            ],
+            removed_resources=[name for name, entry in new.items() if entry is None],
+            resource_errors=[entry for entry in new.values() if is_error(entry)],
+        )
+        return Sending(message, tuple(new))
+
+    def _names(self, kind: str, entries: Mapping[str, Entry]) -> dict[str, None]:
+        wanted = self.wanted[kind]
+        if "*" not in wanted:
+            return wanted
+        return dict.fromkeys((*entries, *(name for name in self.sent[kind] if name not in entries)))
+
+
+def is_error(entry: Entry) -> bool:
+    return isinstance(entry, protos.ResourceError)
+
+
+def _content(entry: Entry) -> bytes:
+    """What makes it the same or another."""
+    return bytes(entry.SerializeToString(deterministic=True) if is_error(entry) else entry.value)
+
+
+def _contents(entries: Mapping[str, Entry]) -> dict[str, bytes]:
+    return {name: _content(entry) for name, entry in entries.items()}
+
+
+def _version(entry: Entry | None) -> str | None:
+    """A resource's own: the same for the same bytes, over streams and restarts."""
+    return None if entry is None else f"{zlib.crc32(_content(entry)):08x}"
