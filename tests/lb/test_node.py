@@ -1,5 +1,7 @@
 """The shell around every policy: what it makes of decisions, and what its parent hears (DESIGN §3, §5)."""
 
+from math import inf
+
 import pytest
 import trio
 from support.policies import CONNECTING, FAILURE, IDLE, READY
@@ -8,8 +10,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import StatusCode
-from trxds.lb.pick import Fail, PickArgs
-from trxds.lb.policy import RETENTION
+from trxds.lb.pick import QUEUEING, Fail, PickArgs
+from trxds.lb.policy import RETENTION, Decision
 
 
 @pytest.fixture
@@ -332,6 +334,40 @@ async def test_a_policy_is_woken_when_it_asked_to_be(nursery, autojump_clock):
     assert len(tree.made[0].decisions) == 1
     await trio.sleep(1.5)
     assert tree.made[0].decisions[1][1] == 10
+
+
+async def test_a_policy_that_raises_when_it_is_woken_is_not_woken_again_at_once(nursery, autojump_clock):
+    class Late:
+        times = 0
+
+        def decide(self, inputs, now):
+            self.times += 1
+            if now >= 10:
+                raise ZeroDivisionError
+            return Decision(Connectivity.CONNECTING, QUEUEING, wake_at=10)
+
+    late = Late()
+    tree = Tree(nursery, late=lambda surroundings: late)
+    tree.send(parent(a=Wants("a", policy="late")))
+    with trio.fail_after(30):
+        await trio.sleep(20)
+    assert late.times == 2
+
+
+async def test_news_of_many_hosts_are_not_gathered_past_the_time_to_wake(nursery, autojump_clock):
+    class Soon:
+        decided_at = ()
+
+        def decide(self, inputs, now):
+            self.decided_at += (now,)
+            hosts = tuple(f"10.0.0.{n}:1" for n in range(100))
+            return Decision(Connectivity.READY, QUEUEING, hosts=hosts, wake_at=0.001 if now < 0.001 else inf)
+
+    soon = Soon()
+    tree = Tree(nursery, soon=lambda surroundings: soon)
+    tree.send(parent(a=Wants("a", policy="soon")))
+    await trio.sleep(1)
+    assert soon.decided_at == (0, 0, 0.001)
 
 
 async def test_nothing_is_left_after_the_end():

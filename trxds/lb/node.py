@@ -122,9 +122,9 @@ class Node:
         """
         letters = await self._mailbox.next(wake_at)
         if len(self._hosts) >= _MANY_HOSTS and self._last is not None and self._last.state is Connectivity.READY:
-            calm_at = self._stepped + min(_PATIENCE_A_HOST * len(self._hosts), _MOST_PATIENCE)
+            calm_at = min(wake_at, self._stepped + min(_PATIENCE_A_HOST * len(self._hosts), _MOST_PATIENCE))
             while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
-                letters |= await self._mailbox.next(min(calm_at, wake_at))
+                letters |= await self._mailbox.next(calm_at)
         self._stepped = trio.current_time()
         return letters
 
@@ -175,8 +175,12 @@ class Node:
             self._raised = True
             _log.exception("policy %s raised; its RPCs fail until it decides again", self.path)
             status = Status(StatusCode.INTERNAL, f"load balancing policy {self.path} raised an exception, see the log")
-            # All else stays as it was, so that the next decision finds its children and hosts.
-            return replace(self._decision, state=Connectivity.TRANSIENT_FAILURE, picker=failing(status))
+            # All else stays as it was, so that the next decision finds its children and hosts. A time that
+            # has come is over: it would wake the policy again at once, and for ever.
+            wake_at = self._decision.wake_at if self._decision.wake_at > now else math.inf
+            return replace(
+                self._decision, state=Connectivity.TRANSIENT_FAILURE, picker=failing(status), wake_at=wake_at
+            )
 
     def _inputs(self, wishes: frozenset[Hashable]) -> Inputs:
         reports = {name: report for name, child in self._children.items() if (report := child.heard) is not None}
