@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import h2.config
@@ -78,15 +79,16 @@ def framed(message: bytes) -> bytes:
 Wire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
 
 
-@pytest.fixture
-def wire(nursery: trio.Nursery) -> Wire:
-    """`await wire(settings, options=..., capacity=...)`: a running connection and the server it talks to."""
+@pytest.fixture(params=["lean", "h2"])
+def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
+    """`await wire(settings, options=..., capacity=...)`: a running connection, on each engine, and its server."""
 
     async def make(
         settings: dict[Any, int] | None = None, *, options: WireOptions | None = None, capacity: int = 1 << 16
     ) -> tuple[Connection, ScriptedServer]:
         ours, theirs = memory_stream_pair(capacity)
-        connection = Connection(ours, peer="10.0.0.1:443", options=options)
+        chosen = replace(options or WireOptions(), lean=request.param == "lean")
+        connection = Connection(ours, peer="10.0.0.1:443", options=chosen)
         server = ScriptedServer(theirs, settings or {})
         nursery.start_soon(connection.run)
         await server.greet()

@@ -4,7 +4,7 @@ import math
 import tomllib
 from pathlib import Path
 
-from trxds.wire.request import USER_AGENT, Request
+from trxds.wire.request import USER_AGENT, FixedFields, Request
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -14,10 +14,15 @@ def test_the_user_agent_has_the_projects_version() -> None:
     assert USER_AGENT.decode() == f"grpc-python-trxds/{version}"
 
 
-def test_pseudo_headers_come_first_and_metadata_last() -> None:
-    headers = Request("/s/M", "shop", [(b"user", b"7")]).headers()
-    assert [key for key, _ in headers[:4]] == [b":method", b":scheme", b":path", b":authority"]
-    assert headers[-1] == (b"user", b"7")
+def test_pseudo_headers_come_first() -> None:
+    fields = FixedFields(b"http")("/s/M", "shop")
+    assert [key for key, _ in fields[:4]] == [b":method", b":scheme", b":path", b":authority"]
+
+
+def test_the_fields_of_a_method_are_made_once() -> None:
+    fixed = FixedFields(b"http")
+    assert fixed("/s/M", "shop") is fixed("/s/M", "shop")
+    assert fixed("/s/M", "shop") != fixed("/s/N", "shop")
 
 
 def test_the_timeout_is_what_is_left() -> None:

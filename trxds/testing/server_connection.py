@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import trio
 
+from trxds.ground.metadata import Headers
 from trxds.ground.status import unavailable
 from trxds.wire.events import ErrorCode, GoAwayReceived, HeadersReceived
+from trxds.wire.http2 import H2Engine
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 
@@ -26,7 +28,8 @@ class ServerConnection(Link[Call]):
         max_receive_size: int,
         started: Callable[[Call], None],
     ) -> None:
-        super().__init__(transport, client=False, peer=peer, options=options)
+        self._h2 = H2Engine(client=False, options=options)
+        super().__init__(transport, self._h2, peer=peer, options=options)
         self.max_receive_size = max_receive_size
         self.draining = False
         self._started = started
@@ -44,6 +47,11 @@ class ServerConnection(Link[Call]):
     def drop(self) -> None:
         """Close the connection without a word."""
         self._end(unavailable("the server dropped the connection"))
+
+    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
+        """Send headers or trailers, behind what the stream has sent."""
+        self._h2.send_headers(stream_id, headers, end=end)
+        self._writer.look()
 
     def forget(self, call: Call) -> None:
         """The call is over."""

@@ -8,10 +8,13 @@ from collections.abc import Callable
 import trio
 
 from trxds.ground.status import Status, unavailable
+from trxds.wire.engine import Engine
 from trxds.wire.events import GoAwayReceived, HeadersReceived, code_name
+from trxds.wire.http2 import H2Engine
+from trxds.wire.lean import LeanEngine
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
-from trxds.wire.request import Request
+from trxds.wire.request import FixedFields, Request
 from trxds.wire.stream import ClientStream
 
 
@@ -23,11 +26,12 @@ class Connection(Link[ClientStream]):
     """
 
     def __init__(self, transport: trio.abc.Stream, *, peer: str, options: WireOptions | None = None) -> None:
-        super().__init__(transport, client=True, peer=peer, options=options or WireOptions())
+        options = options or WireOptions()
+        super().__init__(transport, _engine(options), peer=peer, options=options)
         self.on_draining: Callable[[], None] | None = None
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
-        self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
+        self._fixed = FixedFields(b"https" if isinstance(transport, trio.SSLStream) else b"http")
         self._waiting: deque[ClientStream] = deque()
         self._last_opened = 0
         self._last_taken = 0  # the last stream whose headers were handed to the transport
@@ -68,7 +72,7 @@ class Connection(Link[ClientStream]):
             stream = self._waiting.popleft()
             request = stream.request
             self._last_opened = self.engine.open_stream(
-                request.headers(self._scheme), request.timeout(trio.current_time())
+                self._fixed(request.path, request.authority), request.metadata, request.timeout(trio.current_time())
             )
             self.streams[self._last_opened] = stream
             stream.begin(self._last_opened)
@@ -145,3 +149,7 @@ class Connection(Link[ClientStream]):
         self._leave(status)
         for stream in tuple(self.streams.values()):
             stream.fail(status, refused=stream.id > self._last_taken)
+
+
+def _engine(options: WireOptions) -> Engine:
+    return LeanEngine(options) if options.lean else H2Engine(client=True, options=options)

@@ -1,4 +1,4 @@
-"""HTTP/2 as bytes in and events out; h2 does the work, and nothing of it is seen outside this file.
+"""HTTP/2 by h2, at either end of a connection; nothing of h2 is seen outside this file.
 
 Three of its ways do not suit a gRPC connection and are changed here:
 
@@ -22,6 +22,7 @@ import h2.settings
 from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.ground.metadata import Headers
+from trxds.wire.engine import Fields
 from trxds.wire.events import (
     Broken,
     DataReceived,
@@ -44,8 +45,8 @@ _LAST_STREAM_ID = 2**31 - 1
 _SWEEP_INTERVAL = 64
 
 
-class Engine:
-    """One end of a connection, without the connection: feed it what was read, write what it has."""
+class H2Engine:
+    """The `Engine` of servers, and of clients that want every rule of h2's checked."""
 
     def __init__(self, *, client: bool, options: WireOptions) -> None:
         self._h2 = _make_h2(client, options)
@@ -53,9 +54,7 @@ class Engine:
         self._outgoing: list[bytes] = []
         self._next_id = 1
         self.unsent = 0
-        """Bytes that wait to be taken."""
         self.control_unsent = 0
-        """How many of them are neither headers nor data: what a peer can provoke."""
         self._h2.initiate_connection()
         if options.connection_window > _INITIAL_WINDOW:
             self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
@@ -64,7 +63,6 @@ class Engine:
     # -- in
 
     def receive(self, data: bytes) -> list[Event]:
-        """What those bytes mean; the last event is `Broken` if they mean nothing."""
         try:
             self._lengths.check(data)
             received = self._h2.receive_data(data)
@@ -83,7 +81,6 @@ class Engine:
     # -- out
 
     def take_outgoing(self) -> bytes:
-        """Everything that waits to be written."""
         data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
         self._outgoing.clear()
         self.unsent = self.control_unsent = 0
@@ -101,23 +98,16 @@ class Engine:
 
     @property
     def peer_max_streams(self) -> int:
-        """How many streams of ours the peer allows at a time."""
         return self._h2.remote_settings.max_concurrent_streams
 
     @property
     def exhausted(self) -> bool:
-        """Whether this client has used all its stream identifiers."""
         return self._next_id > _LAST_STREAM_ID
 
-    def open_stream(self, headers: Headers, passing: Headers) -> int:
-        """Begin a request; returns the new stream's identifier.
-
-        `passing` are fields whose values will not come again: they do not enter the compression
-        table, where they would push out those that do.
-        """
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
         stream_id = self._next_id
         self._next_id += 2
-        self._h2.send_headers(stream_id, [*headers, *(NeverIndexedHeaderTuple(*field) for field in passing)])
+        self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
         self._collect(control=False)
         return stream_id
 
@@ -137,11 +127,6 @@ class Engine:
         return stream is not None and not stream.closed
 
     def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
-        """Append as much of `data` as the windows and `limit` allow; returns how much that was.
-
-        When all of it went and `end` is true, our half of the stream ends with it. The end alone,
-        without data, needs no window. Nothing goes to a stream that has ended.
-        """
         if not self._is_open(stream_id):
             return 0
         size = len(data)
@@ -158,22 +143,18 @@ class Engine:
         return max(room, 0)
 
     def stream_window(self, stream_id: int) -> int:
-        """How much this stream may send now, its connection's window apart; may be negative."""
         return self._h2.streams[stream_id].outbound_flow_control_window if self._is_open(stream_id) else 0
 
     @property
     def connection_window(self) -> int:
-        """How much all streams together may send now."""
         return self._h2.outbound_flow_control_window
 
     def credit(self, stream_id: int, size: int) -> None:
-        """Give window back to the peer: a stream's while it is open, the connection's if `stream_id` is 0."""
         if stream_id == 0 or self._is_open(stream_id):
             self._h2.increment_flow_control_window(size, stream_id or None)
             self._collect(control=True)
 
     def reset(self, stream_id: int, code: int) -> None:
-        """End a stream at once; nothing happens if it has ended."""
         try:
             self._h2.reset_stream(stream_id, code)
         except h2.exceptions.NoSuchStreamError:
@@ -183,12 +164,10 @@ class Engine:
     # -- the connection
 
     def ping(self, payload: bytes) -> None:
-        """Ask for a `PingAcked` with these eight bytes."""
         self._h2.ping(payload)
         self._collect(control=True)
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """Tell the peer to open no more streams; those up to `last_stream_id` (all so far) go on."""
         self._h2.close_connection(code, debug, last_stream_id)
         self._collect(control=True)
 
@@ -308,7 +287,10 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
     h2.events.ConnectionTerminated: lambda event: GoAwayReceived(
-        event.last_stream_id, int(event.error_code), event.additional_data or b""
+        # h2 reads the reserved bit into it, which says nothing (RFC 9113 §6.8).
+        event.last_stream_id & _LAST_STREAM_ID,
+        int(event.error_code),
+        event.additional_data or b"",
     ),
 }
 

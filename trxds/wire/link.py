@@ -17,8 +17,8 @@ from typing import Generic, TypeVar, assert_never
 
 import trio
 
-from trxds.ground.metadata import Headers
 from trxds.ground.status import Status, unavailable
+from trxds.wire.engine import Engine
 from trxds.wire.events import (
     Broken,
     DataReceived,
@@ -32,7 +32,6 @@ from trxds.wire.events import (
     WindowOpened,
     code_name,
 )
-from trxds.wire.http2 import Engine
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.options import WireOptions
 from trxds.wire.seat import Seat
@@ -47,15 +46,15 @@ _READ_SIZE = 64 * 1024
 class Link(ABC, Generic[S]):
     """`run()` is the connection's life; the rest are plain functions that its streams call."""
 
-    def __init__(self, transport: trio.abc.Stream, *, client: bool, peer: str, options: WireOptions) -> None:
+    def __init__(self, transport: trio.abc.Stream, engine: Engine, *, peer: str, options: WireOptions) -> None:
         self.peer = peer
         self.options = options
-        self.engine = Engine(client=client, options=options)
+        self.engine = engine
         self.streams: dict[int, S] = {}
         self.over: Status | None = None  # why nothing is sent or read any more
         # Half a window: while we owe less than that, the peer still has the other half to send.
         self.stream_credit = options.stream_window // 2
-        # A quarter: h2 keeps back up to a half of its own for streams that were reset.
+        # A quarter: an engine keeps back up to a half for streams that have ended.
         self._connection_credit = options.connection_window // 4
         self._owed = 0
         self._transport = transport
@@ -212,11 +211,6 @@ class Link(ABC, Generic[S]):
         if self.over is None:
             self.engine.reset(stream_id, code)
             self._writer.look()
-
-    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        """Send headers or trailers, behind what the stream has sent."""
-        self.engine.send_headers(stream_id, headers, end=end)
-        self._writer.look()
 
     # -- the end
 

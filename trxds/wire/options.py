@@ -31,5 +31,8 @@ class WireOptions:
     control_limit: int = 256 * 1024
     """Past this the peer is told ENHANCE_YOUR_CALM and the connection ends."""
 
+    lean: bool = True
+    """Whether a client's HTTP/2 is the lean engine; otherwise it is h2, which checks more and costs more."""
+
     flush_timeout: float = 1.0
     """How long the last frames (a GOAWAY, say) may take to leave when we close."""

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trxds.ground.metadata import Headers, encode_timeout
+from trxds.wire.engine import Fields
 
 USER_AGENT = b"grpc-python-trxds/0.1.0"
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024
+
+_KEPT_METHODS = 1024
 
 
 @dataclass(slots=True)
@@ -29,21 +32,37 @@ class Request:
     on_headers: Callable[[], None] | None = None
     max_receive_size: int = MAX_RECEIVE_SIZE
 
-    def headers(self, scheme: bytes = b"http") -> Headers:
-        """All that goes out in HEADERS but the timeout, which depends on when that is."""
-        return [
-            (b":method", b"POST"),
-            (b":scheme", scheme),
-            (b":path", self.path.encode()),
-            (b":authority", self.authority.encode()),
-            (b"te", b"trailers"),
-            (b"content-type", b"application/grpc"),
-            (b"user-agent", USER_AGENT),
-            *self.metadata,
-        ]
-
     def timeout(self, now: float) -> Headers:
         """The time that is left, as a header; nothing if there is no deadline."""
         if self.deadline == math.inf:
             return []
         return [(b"grpc-timeout", encode_timeout(self.deadline - now))]
+
+
+class FixedFields:
+    """The header fields that every call of a method has in common, made once for each on a connection."""
+
+    __slots__ = ("_known", "_scheme")
+
+    def __init__(self, scheme: bytes) -> None:
+        self._scheme = scheme
+        self._known: dict[tuple[str, str], Fields] = {}
+
+    def __call__(self, path: str, authority: str) -> Fields:
+        fields = self._known.get((path, authority))
+        if fields is None:
+            if len(self._known) >= _KEPT_METHODS:
+                self._known.clear()
+            fields = self._known[path, authority] = self._make(path, authority)
+        return fields
+
+    def _make(self, path: str, authority: str) -> Fields:
+        return (
+            (b":method", b"POST"),
+            (b":scheme", self._scheme),
+            (b":path", path.encode()),
+            (b":authority", authority.encode()),
+            (b"te", b"trailers"),
+            (b"content-type", b"application/grpc"),
+            (b"user-agent", USER_AGENT),
+        )

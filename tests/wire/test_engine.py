@@ -1,9 +1,15 @@
+"""What every engine does, whichever it is: the lean one and h2 run the same tests."""
+
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trxds.wire.engine import Engine
 from trxds.wire.events import (
     Broken,
     DataReceived,
@@ -16,26 +22,41 @@ from trxds.wire.events import (
     StreamReset,
     WindowOpened,
 )
-from trxds.wire.http2 import Engine
+from trxds.wire.http2 import H2Engine
+from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
 
-REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a")]
+FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
+REQUEST = list(FIXED)
 RESPONSE = [(b":status", b"200")]
 OPTIONS = WireOptions(stream_window=100_000, connection_window=200_000)
+
+
+def h2_engine(options: WireOptions) -> H2Engine:
+    return H2Engine(client=True, options=options)
+
+
+both = pytest.mark.parametrize("make_client", [LeanEngine, h2_engine])
+"""The client's engine; the server's is always h2."""
+
+MakeClient: TypeAlias = Callable[[WireOptions], Engine]
 
 
 class Pair:
     """A client's and a server's engine, and the bytes between them."""
 
-    def __init__(self, options: WireOptions = OPTIONS) -> None:
-        self.client = Engine(client=True, options=options)
-        self.server = Engine(client=False, options=options)
+    def __init__(self, make_client: MakeClient) -> None:
+        self.client = make_client(OPTIONS)
+        self.server = H2Engine(client=False, options=OPTIONS)
         self.exchange()
+
+    def open_stream(self) -> int:
+        return self.client.open_stream(FIXED, [], [])
 
     def to_server(self) -> list[Event]:
         return self.server.receive(self.client.take_outgoing())
 
-    def to_client(self) -> list[Event]:
+    def to_client(self) -> Sequence[Event]:
         return self.client.receive(self.server.take_outgoing())
 
     def exchange(self) -> None:
@@ -44,9 +65,15 @@ class Pair:
             self.to_client()
 
 
+@pytest.fixture(params=[LeanEngine, h2_engine])
+def make_client(request: pytest.FixtureRequest) -> MakeClient:
+    make: MakeClient = request.param
+    return make
+
+
 @pytest.fixture
-def pair() -> Pair:
-    return Pair()
+def pair(make_client: MakeClient) -> Pair:
+    return Pair(make_client)
 
 
 def frame(kind: int, stream_id: int = 0, payload: bytes = b"", flags: int = 0, length: int | None = None) -> bytes:
@@ -54,15 +81,15 @@ def frame(kind: int, stream_id: int = 0, payload: bytes = b"", flags: int = 0, l
     return size.to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
 
 
-def test_each_side_hears_of_the_others_settings() -> None:
-    client = Engine(client=True, options=OPTIONS)
-    server = Engine(client=False, options=WireOptions(max_concurrent_streams=7))
+def test_each_side_hears_of_the_others_settings(make_client) -> None:
+    client = make_client(OPTIONS)
+    server = H2Engine(client=False, options=WireOptions(max_concurrent_streams=7))
     assert SettingsReceived() in client.receive(server.take_outgoing())
     assert client.peer_max_streams == 7
 
 
 def test_a_request_and_its_answer(pair: Pair) -> None:
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(b"hello"), end=True, limit=100)
     assert pair.to_server() == [HeadersReceived(1, REQUEST, False), DataReceived(1, b"hello", 5, True)]
     pair.server.send_headers(stream_id, RESPONSE)
@@ -76,15 +103,16 @@ def test_a_request_and_its_answer(pair: Pair) -> None:
 def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None:
     sizes = set()
     for timeout in (b"1001m", b"1002m", b"1003m"):
-        pair.client.open_stream(REQUEST, [(b"grpc-timeout", timeout)])
+        pair.client.open_stream(FIXED, [], [(b"grpc-timeout", timeout)])
         sizes.add(pair.client.unsent)
         events = pair.to_server()
         assert isinstance(events[0], HeadersReceived) and (b"grpc-timeout", timeout) in events[0].headers
-    assert not any(b"grpc-timeout" in entry for entry in pair.client._h2.encoder.header_table.dynamic_entries)
+    table = pair.server._h2.decoder.header_table.dynamic_entries
+    assert not any(b"grpc-timeout" in entry for entry in table)
 
 
 def test_streams_go_on_after_a_goaway_and_what_was_queued_is_still_sent(pair: Pair) -> None:
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     pair.exchange()
     pair.server.ping(b"12345678")
     pair.server.goaway(ErrorCode.NO_ERROR, b"bye")
@@ -97,7 +125,7 @@ def test_streams_go_on_after_a_goaway_and_what_was_queued_is_still_sent(pair: Pa
 def test_a_server_goes_away_in_two_steps(pair: Pair) -> None:
     pair.server.goaway(last_stream_id=2**31 - 1)
     assert pair.to_client() == [GoAwayReceived(2**31 - 1, 0, b"")]
-    pair.client.open_stream(REQUEST, [])
+    pair.open_stream()
     assert [type(event) for event in pair.to_server()] == [HeadersReceived]
     pair.server.goaway()
     assert pair.to_client() == [GoAwayReceived(1, 0, b"")]
@@ -105,7 +133,7 @@ def test_a_server_goes_away_in_two_steps(pair: Pair) -> None:
 
 def test_no_more_is_written_than_windows_and_limit_allow(pair: Pair) -> None:
     data = memoryview(bytes(300_000))
-    first, second = pair.client.open_stream(REQUEST, []), pair.client.open_stream(REQUEST, [])
+    first, second = pair.open_stream(), pair.open_stream()
     assert pair.client.write(first, data, end=True, limit=30_000) == 30_000
     assert pair.client.write(first, data[30_000:], end=True, limit=10**6) == 70_000
     assert pair.client.stream_window(first) == 0
@@ -118,24 +146,24 @@ def test_no_more_is_written_than_windows_and_limit_allow(pair: Pair) -> None:
 
 
 def test_the_end_comes_with_the_last_byte(pair: Pair) -> None:
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     assert pair.client.write(stream_id, memoryview(b"abc"), end=True, limit=2) == 2
     assert pair.client.write(stream_id, memoryview(b"c"), end=True, limit=2) == 1
     assert [event[1:] for event in pair.to_server()[1:]] == [(b"ab", 2, False), (b"c", 1, True)]
 
 
 def test_the_end_alone_needs_no_window(pair: Pair) -> None:
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
     assert pair.client.write(stream_id, memoryview(b""), end=True, limit=0) == 0
     assert pair.to_server()[-1] == DataReceived(1, b"", 0, True)
 
 
-def test_the_end_alone_needs_no_window_even_if_that_is_negative() -> None:
-    client = Engine(client=True, options=OPTIONS)
-    stream_id = client.open_stream(REQUEST, [])
+def test_the_end_alone_needs_no_window_even_if_that_is_negative(make_client) -> None:
+    client = make_client(OPTIONS)
+    stream_id = client.open_stream(FIXED, [], [])
     client.write(stream_id, memoryview(bytes(1000)), end=False, limit=10**6)
-    server = Engine(client=False, options=WireOptions(stream_window=100))
+    server = H2Engine(client=False, options=WireOptions(stream_window=100))
     client.receive(server.take_outgoing())
     assert client.stream_window(stream_id) < 0
     client.take_outgoing()
@@ -144,7 +172,7 @@ def test_the_end_alone_needs_no_window_even_if_that_is_negative() -> None:
 
 
 def test_windows_given_back_are_heard_of(pair: Pair) -> None:
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
     pair.to_server()
     pair.server.credit(stream_id, 100)
@@ -154,7 +182,7 @@ def test_windows_given_back_are_heard_of(pair: Pair) -> None:
 
 
 def test_a_reset_is_heard_of_and_a_second_is_nothing(pair: Pair) -> None:
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     pair.client.reset(stream_id, ErrorCode.CANCEL)
     pair.client.reset(stream_id, ErrorCode.CANCEL)
     assert pair.to_server() == [HeadersReceived(1, REQUEST, False), StreamReset(1, 8)]
@@ -163,7 +191,7 @@ def test_a_reset_is_heard_of_and_a_second_is_nothing(pair: Pair) -> None:
 def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:
     pair.client.receive(frame(6, payload=b"12345678") * 10)
     assert pair.client.control_unsent == pair.client.unsent == 170
-    pair.client.open_stream(REQUEST, [])
+    pair.open_stream()
     assert pair.client.control_unsent == 170 < pair.client.unsent
     pair.client.take_outgoing()
     assert pair.client.control_unsent == pair.client.unsent == 0
@@ -171,19 +199,20 @@ def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:
 
 def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
     for _ in range(500):
-        stream_id = pair.client.open_stream(REQUEST, [])
+        stream_id = pair.open_stream()
         pair.client.write(stream_id, memoryview(b""), end=True, limit=0)
         pair.to_server()
         pair.server.send_headers(stream_id, RESPONSE, end=True)
         pair.to_client()
-    assert len(pair.client._h2.streams) < 100
+    streams = pair.client._streams if isinstance(pair.client, LeanEngine) else pair.client._h2.streams
+    assert len(streams) < 100
 
 
 # -- peers that speak something else
 
 
-def test_an_http1_answer_is_named_at_once() -> None:
-    client = Engine(client=True, options=OPTIONS)
+def test_an_http1_answer_is_named_at_once(make_client) -> None:
+    client = make_client(OPTIONS)
     (event,) = client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert isinstance(event, Broken) and event.code == ErrorCode.FRAME_SIZE_ERROR
     assert event.message == "it does not speak HTTP/2: its first bytes are HTTP/1, not a SETTINGS frame"
@@ -206,10 +235,11 @@ def test_a_protocol_error_is_an_event_and_our_goaway(pair: Pair) -> None:
 any_frame = st.tuples(st.integers(0, 12), st.sampled_from([0, 1, 2, 3, 5]), st.binary(max_size=20), st.integers(0, 255))
 
 
-@given(st.lists(any_frame))
-def test_no_frames_whatever_raise(frames: list[tuple[int, int, bytes, int]]) -> None:
-    pair = Pair()
-    pair.client.open_stream(REQUEST, [])
+@both
+@given(frames=st.lists(any_frame))
+def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[int, int, bytes, int]]) -> None:
+    pair = Pair(make_client)
+    pair.open_stream()
     for kind, stream_id, payload, flags in frames:
         if any(isinstance(event, Broken) for event in pair.client.receive(frame(kind, stream_id, payload, flags))):
             break
@@ -217,13 +247,13 @@ def test_no_frames_whatever_raise(frames: list[tuple[int, int, bytes, int]]) -> 
 
 @given(st.binary(max_size=100))
 def test_no_bytes_whatever_raise(data: bytes) -> None:
-    for client in (True, False):
-        Engine(client=client, options=OPTIONS).receive(data)
+    for engine in (LeanEngine(OPTIONS), h2_engine(OPTIONS), H2Engine(client=False, options=OPTIONS)):
+        engine.receive(data)
 
 
 def ended_in_the_same_read(pair: Pair, how: str) -> int:
     """A stream whose end the client has read together with what it is about to handle."""
-    stream_id = pair.client.open_stream(REQUEST, [])
+    stream_id = pair.open_stream()
     if how == "trailers":
         pair.client.write(stream_id, memoryview(b""), end=True, limit=0)
     pair.to_server()

@@ -1,0 +1,90 @@
+"""The seam between a connection and HTTP/2: bytes in and events out, without any I/O.
+
+Two engines stand behind it. `lean.LeanEngine` carries the data plane: it knows the client's half of the
+protocol only, and does for each RPC as little as that asks for. `http2.H2Engine` is h2, at either
+end: what the rules are checked against. Both run the same tests, and a test feeds both the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from trxds.ground.metadata import Headers
+from trxds.wire.events import ErrorCode, Event
+
+Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Header fields that are the same for every call of a method."""
+
+
+class Engine(Protocol):
+    """One end of a connection, without the connection: feed it what was read, write what it has."""
+
+    unsent: int
+    """Bytes that wait to be taken."""
+
+    control_unsent: int
+    """How many of them are neither headers nor data: what a peer can provoke."""
+
+    def receive(self, data: bytes) -> Sequence[Event]:
+        """What those bytes mean; the last event is `Broken` if they mean nothing."""
+        ...
+
+    def take_outgoing(self) -> bytes:
+        """Everything that waits to be written."""
+        ...
+
+    # -- streams
+
+    @property
+    def peer_max_streams(self) -> int:
+        """How many streams of ours the peer allows at a time."""
+        ...
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this client has used all its stream identifiers."""
+        ...
+
+    @property
+    def connection_window(self) -> int:
+        """How much all streams together may send now."""
+        ...
+
+    def stream_window(self, stream_id: int) -> int:
+        """How much this stream may send now, its connection's window apart; may be negative."""
+        ...
+
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
+        """Begin a request; returns the new stream's identifier.
+
+        `passing` are fields whose values will not come again: they enter no compression table,
+        where they would push out those that do.
+        """
+        ...
+
+    def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
+        """Append as much of `data` as the windows and `limit` allow; returns how much that was.
+
+        When all of it went and `end` is true, our half of the stream ends with it. The end alone,
+        without data, needs no window. Nothing goes to a stream that has ended.
+        """
+        ...
+
+    def credit(self, stream_id: int, size: int) -> None:
+        """Give window back to the peer: a stream's while it is open, the connection's if `stream_id` is 0."""
+        ...
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream at once; nothing happens if it has ended."""
+        ...
+
+    # -- the connection
+
+    def ping(self, payload: bytes) -> None:
+        """Ask for a `PingAcked` with these eight bytes."""
+        ...
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
+        """Tell the peer to open no more streams; those up to `last_stream_id` (all so far) go on."""
+        ...

@@ -1,0 +1,167 @@
+"""HTTP/2 frames as bytes (RFC 9113 §4.1, §6): cut out of what was read, and put together to be written.
+
+A frame's length is checked as soon as its header has come. A peer that does not speak HTTP/2
+("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would otherwise be waited for without a word.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from trxds.wire.events import ErrorCode
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+DATA: Final = 0
+HEADERS: Final = 1
+PRIORITY: Final = 2
+RST_STREAM: Final = 3
+SETTINGS: Final = 4
+PUSH_PROMISE: Final = 5
+PING: Final = 6
+GOAWAY: Final = 7
+WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
+
+END_STREAM: Final = 0x01
+ACK: Final = 0x01
+END_HEADERS: Final = 0x04
+PADDED: Final = 0x08
+WITH_PRIORITY: Final = 0x20
+
+ENABLE_PUSH: Final = 2
+MAX_CONCURRENT_STREAMS: Final = 3
+INITIAL_WINDOW_SIZE: Final = 4
+MAX_FRAME_SIZE: Final = 5
+MAX_HEADER_LIST_SIZE: Final = 6
+
+MAX_WINDOW: Final = 2**31 - 1
+MAX_STREAM_ID: Final = 2**31 - 1
+
+Frame: TypeAlias = tuple[int, int, int, bytes]
+"""Kind, flags, stream, payload."""
+
+_HEAD = struct.Struct(">HBBBL")  # the length is 24 bits
+_SETTING = struct.Struct(">HL")
+_LONG = struct.Struct(">L")
+_GOAWAY = struct.Struct(">LL")
+_HEAD_SIZE = _HEAD.size
+
+
+class Violation(Exception):
+    """The peer broke a rule for whose breach the connection ends."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# -- out
+
+
+def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
+    """The nine bytes before a payload of that size."""
+    return _HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
+
+
+def settings(values: Mapping[int, int]) -> bytes:
+    payload = b"".join(_SETTING.pack(key, value) for key, value in values.items())
+    return head(len(payload), SETTINGS, 0, 0) + payload
+
+
+def long_frame(kind: int, stream_id: int, value: int) -> bytes:
+    """RST_STREAM or WINDOW_UPDATE: four bytes."""
+    return head(4, kind, 0, stream_id) + _LONG.pack(value)
+
+
+def goaway(last_stream_id: int, code: int, debug: bytes) -> bytes:
+    return head(8 + len(debug), GOAWAY, 0, 0) + _GOAWAY.pack(last_stream_id, code) + debug
+
+
+def headers(stream_id: int, block: bytes, largest: int) -> bytes:
+    """A header block in one frame, or in as many as the peer's largest makes of it."""
+    if len(block) <= largest:
+        return head(len(block), HEADERS, END_HEADERS, stream_id) + block
+    first, *middle, last = (block[start : start + largest] for start in range(0, len(block), largest))
+    made = [head(len(first), HEADERS, 0, stream_id), first]
+    for part in middle:
+        made += (head(len(part), CONTINUATION, 0, stream_id), part)
+    return b"".join((*made, head(len(last), CONTINUATION, END_HEADERS, stream_id), last))
+
+
+# -- in
+
+
+def long_value(payload: bytes, kind: str) -> int:
+    """What RST_STREAM or WINDOW_UPDATE carries."""
+    if len(payload) != 4:
+        raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
+    return int.from_bytes(payload)
+
+
+def settings_values(payload: bytes) -> list[tuple[int, int]]:
+    if len(payload) % 6:
+        raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes, no multiple of 6")
+    return list(_SETTING.iter_unpack(payload))
+
+
+def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
+    """The last stream, the error code and the debug data."""
+    if len(payload) < 8:
+        raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes, less than 8")
+    last, code = _GOAWAY.unpack_from(payload)
+    return last & MAX_STREAM_ID, code, payload[8:]
+
+
+def without_padding(payload: bytes) -> bytes:
+    """The payload of a frame that is PADDED."""
+    if not payload or payload[0] >= len(payload):
+        raise Violation(ErrorCode.PROTOCOL_ERROR, "padding as long as its frame")
+    return payload[1 : len(payload) - payload[0]]
+
+
+def without_priority(payload: bytes) -> bytes:
+    """The payload of HEADERS with a priority, which RFC 9113 §5.3 lets us ignore."""
+    if len(payload) < 5:
+        raise Violation(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for their priority")
+    return payload[5:]
+
+
+class FrameReader:
+    """Cuts what was read into frames, the first of which must be SETTINGS (RFC 9113 §3.4)."""
+
+    __slots__ = ("_first", "_largest", "_rest")
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._rest = b""  # the beginning of a frame whose end has not come
+        self._first = True
+
+    def read(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete now; `Violation` where there can be none."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        position, size = 0, len(data)
+        while position + _HEAD_SIZE <= size:
+            high, low, kind, flags, stream_id = _HEAD.unpack_from(data, position)
+            start = position + _HEAD_SIZE
+            end = start + (high << 8 | low)
+            if self._first:
+                self._check_first(kind, data[position:start])
+            if end - start > self._largest:
+                text = f"frame of {end - start} bytes, where {self._largest} were agreed on"
+                raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
+            if end > size:
+                break
+            yield kind, flags, stream_id & MAX_STREAM_ID, data[start:end]
+            position = end
+        self._rest = data[position:]
+
+    def _check_first(self, kind: int, header: bytes) -> None:
+        self._first = False
+        if kind != SETTINGS:
+            speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
+            text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
+            raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)

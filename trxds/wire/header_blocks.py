@@ -1,0 +1,157 @@
+"""Header blocks (HPACK, RFC 7541), with what does not change from call to call done once.
+
+Outgoing: our own dynamic table is empty for good. A method's fixed fields are encoded once; the
+others go out as they are. The first block says so by a table size of zero, which no later
+SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
+
+Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same
+fields, so a server's usual answer is decoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hpack import Decoder, HPACKError, OversizedHeaderListError
+from hpack.table import HeaderTable
+
+from trxds.ground.metadata import Headers
+from trxds.wire.engine import Fields
+from trxds.wire.events import ErrorCode
+from trxds.wire.frames import Violation
+
+_EMPTY_TABLE = b"\x20"
+
+# What either cache may cost: a block of 256 bytes can name no more fields than that.
+_KEPT_BLOCKS = 64
+_KEPT_SIZE = 256
+_KEPT_METHODS = 1024
+
+
+class BlockEncoder:
+    """Encodes requests. One of these belongs to one connection."""
+
+    __slots__ = ("_fixed", "_prefix")
+
+    def __init__(self) -> None:
+        self._fixed: dict[Fields, bytes] = {}
+        self._prefix = _EMPTY_TABLE
+
+    def encode(self, fixed: Fields, metadata: Headers, passing: Headers) -> bytes:
+        block = self._fixed.get(fixed)
+        if block is None:
+            block = self._encode_fixed(fixed)
+        if self._prefix:
+            block, self._prefix = self._prefix + block, b""
+        if metadata or passing:
+            return block + _fields(metadata) + _fields(passing)
+        return block
+
+    def _encode_fixed(self, fixed: Fields) -> bytes:
+        if len(self._fixed) >= _KEPT_METHODS:
+            self._fixed.clear()
+        block = self._fixed[fixed] = _fields(fixed)
+        return block
+
+
+def _fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([_field(name, value) for name, value in fields])
+
+
+def _field(name: bytes, value: bytes) -> bytes:
+    """By its index in the static table, or literally and not to be indexed (RFC 7541 §6.1, §6.2.2)."""
+    index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
+    if value in values:
+        return _integer(0x80, 7, values[value])
+    return (_integer(0, 4, index) if index else b"\0" + _string(name)) + _string(value)
+
+
+def _string(text: bytes) -> bytes:
+    return _integer(0, 7, len(text)) + text
+
+
+def _integer(flags: int, bits: int, value: int) -> bytes:
+    """In the low bits of the first byte, and more bytes if it does not fit (RFC 7541 §5.1)."""
+    most = (1 << bits) - 1
+    if value < most:
+        return bytes((flags | value,))
+    rest, tail = value - most, bytearray((flags | most,))
+    while rest >= 0x80:
+        tail.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    tail.append(rest)
+    return bytes(tail)
+
+
+class Block(NamedTuple):
+    """A decoded header block. It may be shared by many answers: nobody changes it."""
+
+    headers: Headers
+    informational: bool
+    """A response with a status of 1xx, which another one follows."""
+
+
+class BlockDecoder:
+    """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
+
+    __slots__ = ("_decoder", "_known", "_table")
+
+    def __init__(self, max_header_list: int) -> None:
+        self._decoder = Decoder(max_header_list)
+        self._table = self._decoder.header_table = _CountedTable()
+        self._known: dict[bytes, Block] = {}
+
+    def decode(self, data: bytes) -> Block:
+        """`Violation` if there is no sense in it; the table is then lost, and with it the connection."""
+        block = self._known.get(data)
+        if block is None:
+            before = self._table.changes
+            block = self._decode(data)
+            if self._table.changes != before:
+                self._known.clear()
+            elif len(data) <= _KEPT_SIZE:
+                self._keep(data, block)
+        return block
+
+    def _decode(self, data: bytes) -> Block:
+        try:
+            headers: Headers = [(name, value) for name, value in self._decoder.decode(data, raw=True)]
+        except OversizedHeaderListError as error:
+            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
+        except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
+            raise Violation(ErrorCode.COMPRESSION_ERROR, f"header block: {error}") from error
+        return Block(headers, _is_informational(headers))
+
+    def _keep(self, data: bytes, block: Block) -> None:
+        if len(self._known) >= _KEPT_BLOCKS:
+            self._known.clear()
+        self._known[data] = block
+
+
+class _CountedTable(HeaderTable):
+    """hpack's dynamic table, which also says how often it has changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+
+    def add(self, name: bytes, value: bytes) -> None:
+        self.changes += 1
+        super().add(name, value)
+
+    @property
+    def maxsize(self) -> int:
+        return self._maxsize
+
+    @maxsize.setter
+    def maxsize(self, size: int) -> None:
+        self.changes += 1
+        HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
+
+
+def _is_informational(headers: Headers) -> bool:
+    for name, value in headers:
+        if name == b":status":
+            return value.startswith(b"1")
+    return False

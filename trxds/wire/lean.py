@@ -1,0 +1,404 @@
+"""HTTP/2 for the client's end of a gRPC connection, and for no other: the data plane's engine.
+
+Each frame is one struct, one look into a dictionary and one event. What a client may leave out is left
+out: it is pushed nothing, ignores priorities (RFC 9113 §5.3), and ignores what still comes for
+a stream that is closed (§5.1 lets it), except that its bytes count for the connection's window and
+its header blocks for the compression table. What could do harm is checked: sizes, windows, the
+order of frames on a stream, streams that nobody opened.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import ClassVar
+
+from trxds.ground.metadata import Headers
+from trxds.wire import frames
+from trxds.wire.engine import Fields
+from trxds.wire.events import (
+    Broken,
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    PingAcked,
+    SettingsReceived,
+    StreamReset,
+    WindowOpened,
+)
+from trxds.wire.frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
+from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
+from trxds.wire.options import WireOptions
+
+_FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
+_FIRST_MAX_FRAME = 16_384
+_NO_LIMIT = 2**32
+_MOST_CONTINUATIONS = 64
+
+
+class _Awaits(enum.Enum):
+    """What the peer may send next on a stream."""
+
+    HEADERS = enum.auto()
+    BODY = enum.auto()  # data or trailers
+    NOTHING = enum.auto()  # it has ended its half
+
+
+class _Stream:
+    """A stream that is not closed: both halves' states and windows."""
+
+    __slots__ = ("awaits", "receive_window", "send_window", "sending")
+
+    def __init__(self, send_window: int, receive_window: int) -> None:
+        self.send_window = send_window
+        self.receive_window = receive_window
+        self.sending = True
+        self.awaits = _Awaits.HEADERS
+
+
+class _Unfinished:
+    """A header block whose CONTINUATION frames have not all come."""
+
+    __slots__ = ("end", "parts", "size", "stream_id")
+
+    def __init__(self, stream_id: int, end: bool, part: bytes) -> None:
+        self.stream_id = stream_id
+        self.end = end
+        self.parts = [part]
+        self.size = len(part)
+
+
+class LeanEngine:
+    """A client's `Engine`."""
+
+    def __init__(self, options: WireOptions) -> None:
+        self.unsent = 0
+        self.control_unsent = 0
+        self.peer_max_streams = _NO_LIMIT
+        self.connection_window = _FIRST_WINDOW
+        self._options = options
+        self._frames = FrameReader(options.max_frame)
+        self._encoder = BlockEncoder()
+        self._decoder = BlockDecoder(options.max_header_list)
+        self._streams: dict[int, _Stream] = {}
+        self._next_id = 1
+        self._unfinished: _Unfinished | None = None
+        self._outgoing: list[bytes | memoryview] = []
+        self._receive_window = max(options.connection_window, _FIRST_WINDOW)
+        self._unclaimed = 0  # bytes that came for closed streams
+        self._peer_window = _FIRST_WINDOW
+        self._peer_max_frame = _FIRST_MAX_FRAME
+        self._greet()
+
+    def _greet(self) -> None:
+        options = self._options
+        values = {
+            frames.ENABLE_PUSH: 0,
+            frames.INITIAL_WINDOW_SIZE: options.stream_window,
+            frames.MAX_FRAME_SIZE: options.max_frame,
+            frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
+        }
+        self._control(frames.PREFACE + frames.settings(values))
+        if self._receive_window > _FIRST_WINDOW:
+            self._control(frames.long_frame(frames.WINDOW_UPDATE, 0, self._receive_window - _FIRST_WINDOW))
+
+    # -- in
+
+    def receive(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        try:
+            for kind, flags, stream_id, payload in self._frames.read(data):
+                if self._unfinished is not None:
+                    self._check_continued(kind, stream_id)
+                read = self._READ.get(kind)
+                event = read(self, flags, stream_id, payload) if read is not None else None
+                if event is not None:
+                    events.append(event)
+        except Violation as violation:
+            self.goaway(violation.code, str(violation).encode())
+            events.append(Broken(violation.code, str(violation)))
+        return events
+
+    def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        size = len(payload)
+        self._receive_window -= size
+        if self._receive_window < 0:
+            raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._check_opened(stream_id)
+            self._unclaim(size)
+            return None
+        if stream.awaits is not _Awaits.BODY:
+            self._unclaim(size)
+            return self._out_of_order(stream_id, stream, "DATA before headers")
+        stream.receive_window -= size
+        if stream.receive_window < 0:
+            raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"more data than the window of stream {stream_id} allows")
+        end = flags & END_STREAM != 0
+        if end:
+            self._peer_ended(stream_id, stream)
+        return DataReceived(stream_id, frames.without_padding(payload) if flags & PADDED else payload, size, end)
+
+    def _unclaim(self, size: int) -> None:
+        """Nobody will give this back to the connection's window: do so when it is worth a frame."""
+        self._unclaimed += size
+        if self._unclaimed >= self._options.connection_window // 4:
+            self.credit(0, self._unclaimed)
+            self._unclaimed = 0
+
+    def _read_headers(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        if flags & PADDED:
+            payload = frames.without_padding(payload)
+        if flags & frames.WITH_PRIORITY:
+            payload = frames.without_priority(payload)
+        end = flags & END_STREAM != 0
+        if flags & END_HEADERS:
+            return self._read_block(stream_id, end, payload)
+        if stream_id not in self._streams:
+            self._check_opened(stream_id)
+        self._unfinished = _Unfinished(stream_id, end, payload)
+        return None
+
+    def _check_continued(self, kind: int, stream_id: int) -> None:
+        assert self._unfinished is not None
+        if kind != frames.CONTINUATION or stream_id != self._unfinished.stream_id:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, "another frame in the middle of a header block")
+
+    def _read_continuation(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        block = self._unfinished
+        if block is None:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        block.parts.append(payload)
+        block.size += len(payload)
+        # A peer could go on for ever, with empty frames too (CVE-2024-27316 and its kin).
+        if len(block.parts) > _MOST_CONTINUATIONS or block.size > self._options.max_header_list:
+            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far")
+        if not flags & END_HEADERS:
+            return None
+        self._unfinished = None
+        return self._read_block(block.stream_id, block.end, b"".join(block.parts))
+
+    def _read_block(self, stream_id: int, end: bool, data: bytes) -> Event | None:
+        block = self._decoder.decode(data)
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._check_opened(stream_id)
+            return None
+        if stream.awaits is _Awaits.NOTHING:
+            return self._out_of_order(stream_id, stream, "")
+        if block.informational:
+            if end or stream.awaits is _Awaits.BODY:
+                raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
+            return None
+        if stream.awaits is _Awaits.BODY and not end:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
+        stream.awaits = _Awaits.BODY
+        if end:
+            self._peer_ended(stream_id, stream)
+        return HeadersReceived(stream_id, block.headers, end)
+
+    def _out_of_order(self, stream_id: int, stream: _Stream, early: str) -> Event:
+        if stream.awaits is _Awaits.HEADERS:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, early)
+        return self._fail(stream_id, ErrorCode.STREAM_CLOSED)  # more, after it has ended its half
+
+    def _fail(self, stream_id: int, code: ErrorCode) -> Event:
+        """The peer's mistake costs one stream and not the connection."""
+        self.reset(stream_id, code)
+        return StreamReset(stream_id, code)
+
+    def _read_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
+        if len(payload) != 5:
+            raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
+
+    def _read_reset(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        code = frames.long_value(payload, "RST_STREAM")
+        if self._streams.pop(stream_id, None) is None:
+            self._check_opened(stream_id)
+            return None
+        return StreamReset(stream_id, code)
+
+    def _read_settings(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        self._check_no_stream(stream_id, "SETTINGS")
+        if flags & frames.ACK:
+            if payload:
+                raise Violation(ErrorCode.FRAME_SIZE_ERROR, "acknowledged SETTINGS are not empty")
+            return None
+        for key, value in frames.settings_values(payload):
+            self._set(key, value)
+        self._control(frames.head(0, frames.SETTINGS, frames.ACK, 0))
+        return SettingsReceived()
+
+    def _set(self, key: int, value: int) -> None:
+        match key:
+            case frames.ENABLE_PUSH if value:
+                raise Violation(ErrorCode.PROTOCOL_ERROR, "a server cannot be pushed to")
+            case frames.MAX_CONCURRENT_STREAMS:
+                self.peer_max_streams = value
+            case frames.MAX_FRAME_SIZE:
+                if not _FIRST_MAX_FRAME <= value < 2**24:
+                    raise Violation(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE of {value}")
+                self._peer_max_frame = value
+            case frames.INITIAL_WINDOW_SIZE:
+                self._set_peer_window(value)
+
+    def _set_peer_window(self, size: int) -> None:
+        change, self._peer_window = size - self._peer_window, size
+        for stream in self._streams.values():
+            stream.send_window += change  # below zero, perhaps
+        if max([size, *(stream.send_window for stream in self._streams.values())]) > MAX_WINDOW:
+            raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE of {size} opens a window too far")
+
+    def _read_push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
+        raise Violation(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which our SETTINGS forbid")
+
+    def _read_ping(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        self._check_no_stream(stream_id, "PING")
+        if len(payload) != 8:
+            raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
+        if flags & frames.ACK:
+            return PingAcked(payload)
+        self._control(frames.head(8, frames.PING, frames.ACK, 0) + payload)
+        return None
+
+    def _read_goaway(self, flags: int, stream_id: int, payload: bytes) -> Event:
+        self._check_no_stream(stream_id, "GOAWAY")
+        return GoAwayReceived(*frames.goaway_values(payload))
+
+    def _read_window_update(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        size = frames.long_value(payload, "WINDOW_UPDATE") & MAX_WINDOW
+        if not size:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
+        if not stream_id:
+            self.connection_window += size
+            if self.connection_window > MAX_WINDOW:
+                raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens the connection's window too far")
+            return WindowOpened(0)
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._check_opened(stream_id)
+            return None
+        stream.send_window += size
+        if stream.send_window > MAX_WINDOW:
+            return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR)
+        return WindowOpened(stream_id)
+
+    _READ: ClassVar[dict[int, Callable[[LeanEngine, int, int, bytes], Event | None]]] = {
+        frames.DATA: _read_data,
+        frames.HEADERS: _read_headers,
+        frames.PRIORITY: _read_priority,
+        frames.RST_STREAM: _read_reset,
+        frames.SETTINGS: _read_settings,
+        frames.PUSH_PROMISE: _read_push_promise,
+        frames.PING: _read_ping,
+        frames.GOAWAY: _read_goaway,
+        frames.WINDOW_UPDATE: _read_window_update,
+        frames.CONTINUATION: _read_continuation,
+    }  # frames of any other kind are ignored (RFC 9113 §5.5)
+
+    def _check_opened(self, stream_id: int) -> None:
+        """For a stream that is not open: it has been (all of ours are odd)."""
+        if stream_id >= self._next_id or not stream_id & 1:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
+
+    def _check_no_stream(self, stream_id: int, kind: str) -> None:
+        if stream_id:
+            raise Violation(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
+
+    # -- out
+
+    def take_outgoing(self) -> bytes:
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        self.unsent = self.control_unsent = 0
+        return data
+
+    def _control(self, frame: bytes) -> None:
+        self._outgoing.append(frame)
+        self.unsent += len(frame)
+        self.control_unsent += len(frame)
+
+    # -- streams
+
+    @property
+    def exhausted(self) -> bool:
+        return self._next_id > frames.MAX_STREAM_ID
+
+    def stream_window(self, stream_id: int) -> int:
+        stream = self._streams.get(stream_id)
+        return stream.send_window if stream is not None else 0
+
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
+        stream_id = self._next_id
+        self._next_id += 2
+        self._streams[stream_id] = _Stream(self._peer_window, self._options.stream_window)
+        frame = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
+        self._outgoing.append(frame)
+        self.unsent += len(frame)
+        return stream_id
+
+    def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.sending:
+            return 0
+        size = len(data)
+        room = max(0, min(size, limit, stream.send_window, self.connection_window))
+        if room:
+            stream.send_window -= room
+            self.connection_window -= room
+        elif size or not end:
+            return 0
+        ends = end and room == size
+        self._append_data(stream_id, data[:room], ends)
+        if ends:
+            self._we_ended(stream_id, stream)
+        return room
+
+    def _append_data(self, stream_id: int, data: memoryview, end: bool) -> None:
+        """All of it, in frames no larger than the peer's largest; one frame if it is empty."""
+        start, size, largest = 0, len(data), self._peer_max_frame
+        while size - start > largest:
+            self._append_frame(stream_id, data[start : start + largest], 0)
+            start += largest
+        self._append_frame(stream_id, data[start:] if start else data, END_STREAM if end else 0)
+
+    def _append_frame(self, stream_id: int, data: memoryview, flags: int) -> None:
+        self._outgoing += (frames.head(len(data), frames.DATA, flags, stream_id), data)
+        self.unsent += 9 + len(data)
+
+    def _we_ended(self, stream_id: int, stream: _Stream) -> None:
+        stream.sending = False
+        if stream.awaits is _Awaits.NOTHING:
+            del self._streams[stream_id]
+
+    def _peer_ended(self, stream_id: int, stream: _Stream) -> None:
+        stream.awaits = _Awaits.NOTHING
+        if not stream.sending:
+            del self._streams[stream_id]
+
+    def credit(self, stream_id: int, size: int) -> None:
+        if not stream_id:
+            self._receive_window += size
+        elif stream_id in self._streams:
+            self._streams[stream_id].receive_window += size
+        else:
+            return
+        self._control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
+
+    def reset(self, stream_id: int, code: int) -> None:
+        if self._streams.pop(stream_id, None) is not None:
+            self._control(frames.long_frame(frames.RST_STREAM, stream_id, code))
+
+    # -- the connection
+
+    def ping(self, payload: bytes) -> None:
+        self._control(frames.head(8, frames.PING, 0, 0) + payload)
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
+        """A server opens no streams, so the last of them is 0 if nobody says otherwise."""
+        self._control(frames.goaway(last_stream_id or 0, code, debug))
