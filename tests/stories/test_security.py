@@ -364,3 +364,17 @@ async def test_rotated_files_are_read_for_the_next_connection(ca, pem, autojump_
             while await ask(channel) == first:
                 pass
             assert await ask(channel) == second
+
+
+async def test_a_session_stays_on_its_host_over_tls_also_while_that_drains(ca, pem, autojump_clock) -> None:
+    async with Mesh.run(hosts=0) as mesh:
+        hosts = [await mesh.add_host(tls=server_tls(ca, "cart")) for _ in range(3)]
+        mesh.endpoints("cart", hosts)
+        cluster = xds.cluster("cart", override_statuses=["HEALTHY", "DRAINING"])
+        mesh.plane.put(cluster | {"transport_socket": by()})
+        async with xds_channel(mesh, pem) as channel, channel.session() as session:
+            mine = await ask(session)
+            mesh.endpoints("cart", xds.locality(*hosts, health={mine: "DRAINING"}))
+            await mesh.plane.wait_for_ack("EDS")
+            assert {await ask(session) for _ in range(6)} == {mine}
+            assert len(mesh.servers[mine].connections) == 1

@@ -40,6 +40,7 @@ _FEATURES = (
     "trusted_xds_server",
     "fail_on_data_errors",
     "resource_timer_is_transient_error",
+    "trxds.delta",
 )
 
 

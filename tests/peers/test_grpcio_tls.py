@@ -1,0 +1,137 @@
+"""TLS and mutual TLS against real grpcio servers, as a cluster asks for it: the mesh suite's SecurityTest (A29)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+
+import trxds
+from trxds.testing import ManagementServer
+from trxds.testing import resources as xds
+
+SERVER = Path(__file__).with_name("grpcio_server.py")
+TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+NAME = "cart.example"
+
+
+class Files:
+    """PEM files of one certificate authority, by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ca = trustme.CA()
+        ca.cert_pem.write_to_path(self.path("roots"))
+        for owner, name in (("server", NAME), ("client", "web.example")):
+            leaf = ca.issue_cert(name)
+            leaf.cert_chain_pems[0].write_to_path(self.path(f"{owner}-cert"))
+            leaf.private_key_pem.write_to_path(self.path(f"{owner}-key"))
+
+    def path(self, name: str) -> str:
+        return str(self.folder / f"{name}.pem")
+
+    def paths(self, *names: str) -> list[str]:
+        return [self.path(name) for name in names]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+@asynccontextmanager
+async def grpcio_server(arguments: list[str]):
+    """The address of a grpcio server that lives as long as the block."""
+    command = [sys.executable, str(SERVER), *arguments]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(
+            partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        )
+        line = b""
+        while not line.endswith(b"\n"):
+            line += await process.stdout.receive_some()
+        yield line.decode().strip()
+        await process.stdin.aclose()
+
+
+def transport_socket(name: str, identity: bool) -> dict:
+    common: dict = {
+        "validation_context": {
+            "ca_certificate_provider_instance": {"instance_name": "roots"},
+            "match_subject_alt_names": [{"exact": name}],
+        }
+    }
+    if identity:
+        common["tls_certificate_provider_instance"] = {"instance_name": "client"}
+    return {"name": "tls", "typed_config": {"@type": TLS, "common_tls_context": common}}
+
+
+@asynccontextmanager
+async def method(files: Files, server: list[str], *, socket: dict | None):
+    """A unary method of a server with those files, in a cluster with that transport_socket."""
+    plane = ManagementServer()
+    client = {"certificate_file": files.path("client-cert"), "private_key_file": files.path("client-key")}
+    async with grpcio_server(server) as address, plane.serve() as ads:
+        plane.put(
+            xds.listener("echo", routes="r"),
+            xds.routes("r", xds.route("echo")),
+            xds.cluster("echo") | ({"transport_socket": socket} if socket else {}),
+            xds.endpoints("echo", xds.locality(address)),
+        )
+        bootstrap = xds.bootstrap(ads) | {
+            "certificate_providers": {
+                "roots": {"plugin_name": "file_watcher", "config": {"ca_certificate_file": files.path("roots")}},
+                "client": {"plugin_name": "file_watcher", "config": client},
+            }
+        }
+        credentials = trxds.xds_credentials(trxds.insecure())
+        async with trxds.open_channel("xds:///echo", bootstrap=bootstrap, credentials=credentials) as channel:
+            yield channel.method("/peer.Echo/unary")
+
+
+async def test_tls(files: Files) -> None:
+    server = files.paths("server-cert", "server-key")
+    async with method(files, server, socket=transport_socket(NAME, identity=False)) as reverse:
+        assert await reverse(b"abc", timeout=10) == b"cba"
+        assert await reverse(bytes(1_000_000), timeout=10) == bytes(1_000_000)
+
+
+async def test_mtls(files: Files) -> None:
+    server = files.paths("server-cert", "server-key", "roots")
+    async with method(files, server, socket=transport_socket(NAME, identity=True)) as reverse:
+        assert await reverse(b"abc", timeout=10) == b"cba"
+
+
+async def test_plaintext_fallback(files: Files) -> None:
+    async with method(files, [], socket=None) as reverse:
+        assert await reverse(b"abc", timeout=10) == b"cba"
+
+
+async def failure(reverse) -> str:
+    with pytest.raises(trxds.RpcError) as caught:
+        await reverse(b"abc", timeout=10)
+    assert caught.value.status.code is trxds.StatusCode.UNAVAILABLE
+    return caught.value.status.message
+
+
+async def test_mtls_error(files: Files) -> None:
+    server = files.paths("server-cert", "server-key", "roots")
+    async with method(files, server, socket=transport_socket(NAME, identity=False)) as reverse:
+        assert "127.0.0.1:" in await failure(reverse)
+
+
+async def test_server_authz_error(files: Files) -> None:
+    server = files.paths("server-cert", "server-key")
+    async with method(files, server, socket=transport_socket("depot.example", identity=False)) as reverse:
+        assert f"the cluster allows none of the peer's names ({NAME})" in await failure(reverse)
+
+
+async def test_a_server_of_plain_text_that_should_speak_tls(files: Files) -> None:
+    async with method(files, [], socket=transport_socket(NAME, identity=False)) as reverse:
+        assert "speak TLS" in await failure(reverse)
