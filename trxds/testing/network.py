@@ -83,6 +83,11 @@ class MemoryNetwork:
         for stream in self._streams.pop(address, []):
             stream.cut()
 
+    def inject(self, address: str, data: bytes) -> None:
+        """Bytes that nobody sent arrive at every client connected to `address`."""
+        for client in self._streams[address][::2]:
+            client.inject(data)
+
     def forget_listener(self, address: str) -> None:
         """Called by a listener that closes."""
         self._listeners.pop(address, None)
@@ -150,6 +155,10 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self._incoming.close_receiver()
         await trio.lowlevel.checkpoint()
 
+    def inject(self, data: bytes) -> None:
+        """These bytes arrive here, whoever sent them."""
+        self._incoming.inject(data)
+
     def cut(self) -> None:
         """The connection breaks; both ends see it."""
         self._outgoing.cut()
@@ -214,6 +223,10 @@ class _Pipe:
         if self._cut:
             raise trio.BrokenResourceError from _reset()
         return True
+
+    def inject(self, data: bytes) -> None:
+        self._data += data
+        self._changed.unpark_all()
 
     def end(self) -> None:
         self._check_sender()
