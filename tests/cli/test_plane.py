@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -84,6 +85,17 @@ def test_a_file_that_is_bad_from_the_start_ends_the_command_with_its_problems(tm
         f"{file}: line 1: '@type' is missing",
         f"{file}: 1 problems; nothing to serve",
     ]
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    write(file, resources.cluster("a"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(main, ["plane", str(file), "--port", str(port)])
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port}: " in result.output and "Address already in use" in result.output
+    assert "--port" in result.output
 
 
 class Said:

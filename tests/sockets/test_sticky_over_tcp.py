@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
 import trio
 from support.mesh import bidi
 
@@ -127,3 +128,12 @@ async def test_a_host_that_dies_takes_no_session_with_it():
         await meets(channel, others)
         (new_host,) = await met(session)
         assert new_host in others
+
+
+async def test_a_control_plane_that_does_not_run_is_reported_with_the_cause_and_the_remedy():
+    with trio.socket.socket() as unused:  # bound and not listening, so that nobody is there
+        await unused.bind(("127.0.0.1", 0))
+        bootstrap = xds.bootstrap(f"127.0.0.1:{unused.getsockname()[1]}")
+        async with trxds.open_channel("xds:///shop", bootstrap=bootstrap) as channel:
+            with pytest.raises(trxds.RpcError, match="Connection refused; check that it runs, and server_uri"):
+                await channel.method("/shop.Cart/Add")(b"", timeout=PATIENCE)

@@ -58,5 +58,5 @@ def _google_token() -> str:
         credentials, _ = auth.default(scopes=[_SCOPE])
         credentials.refresh(transport.Request())
     except auth.exceptions.GoogleAuthError as error:
-        raise OSError(f"google_default: no token: {error}") from error
+        raise OSError(f"google_default: no token: {error}") from None
     return str(credentials.token)

@@ -10,7 +10,7 @@ import trio
 from trxds.ads.authorization import authorization
 from trxds.ads.bootstrap import ServerConfig
 from trxds.ground.metadata import Headers
-from trxds.wire.connect import Network, WireOptions
+from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
@@ -37,7 +37,8 @@ class Talk:
         except trio.TooSlowError:
             return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
         except OSError as error:
-            return f"{error.strerror or error}; check that it runs, and server_uri in the bootstrap"
+            cause = connect_error(error)
+            return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
         reason = "cancelled"
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=self.server.address, options=WireOptions())

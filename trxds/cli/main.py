@@ -11,7 +11,7 @@ from rich.console import Console
 
 import trxds
 from trxds.ground.status import BootstrapError
-from trxds.wire.connect import TcpNetwork
+from trxds.wire.connect import TcpNetwork, connect_error
 
 from .check import check_file, check_servers
 from .demo.run import run_demo
@@ -43,7 +43,13 @@ def demo(seconds: float, without_session_filter: bool) -> None:
 
 @main.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--port", default=18000, show_default=True, help="TCP port on 127.0.0.1; 0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=18000,
+    show_default=True,
+    help="TCP port on 127.0.0.1; 0 takes a free one.",
+)
 def plane(file: Path, port: int) -> None:
     """Serve the xDS resources of FILE, a YAML list, as an ADS server; push when the file changes.
 
@@ -55,6 +61,9 @@ def plane(file: Path, port: int) -> None:
         good = trio.run(serve_file, file, port, click.echo)
     except* KeyboardInterrupt:
         click.echo("stopped")
+    except* OSError as errors:  # reading the file raises none
+        click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")
+        good = False
     sys.exit(0 if good else 1)
 
 
