@@ -21,6 +21,7 @@ SHELLS = frozenset(
     {
         "ads/authorization.py",
         "ads/client.py",
+        "ads/keepalive.py",
         "ads/stream.py",
         "ads/talk.py",
         "affinity/session.py",

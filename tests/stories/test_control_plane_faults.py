@@ -137,6 +137,39 @@ class TestSlow:
                 assert "no connection within 20 s" in await refusal(channel)
 
 
+class TestHalfOpen:
+    async def test_a_server_that_vanished_is_noticed_and_found_again(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            mesh.network.silence(PLANE)
+            mesh.endpoints("cart", mesh.hosts[:1])
+            for _ in range(5):
+                await trio.sleep(60)
+                await ask(channel)
+            await trio.sleep(30)  # after five minutes a PING, and 20 s for its answer
+            assert set(await spread(channel, 10)) == set(mesh.hosts[:1])
+
+    async def test_while_it_cannot_be_found_rpcs_go_on(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            mesh.network.silence(PLANE)
+            mesh.network.black_hole(PLANE)
+            for _ in range(60):
+                await trio.sleep(60)
+                await ask(channel)
+            up(mesh)
+            mesh.endpoints("cart", mesh.hosts[:1])
+            await trio.sleep(LONGEST_BACKOFF)
+            assert set(await spread(channel, 10)) == set(mesh.hosts[:1])
+
+    async def test_one_that_merely_has_nothing_to_say_is_kept(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(24 * 3600)
+            assert mesh.network.attempts[PLANE] == 1
+            assert {request.stream for request in mesh.plane.requests} == {1}
+
+
 def unreadable(kind, mesh):
     """A new version of the mesh's resource of that kind, and one thing wrong with it."""
     listener = xds.listener("shop", routes="routes")

@@ -9,6 +9,7 @@ import trio
 
 from trxds.ads.authorization import authorization
 from trxds.ads.bootstrap import ServerConfig
+from trxds.ads.keepalive import keep_alive
 from trxds.ground.metadata import Headers
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
@@ -43,6 +44,7 @@ class Talk:
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=self.server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"{self.what.lower()}/{self.server.uri}/connection")
+            nursery.start_soon(keep_alive, connection, name=f"{self.what.lower()}/{self.server.uri}/keepalive")
             reason = await self._converse_over(connection, tokens, converse)
             nursery.cancel_scope.cancel(reason=f"the {self.what} stream ended")
         return reason

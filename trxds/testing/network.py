@@ -83,6 +83,11 @@ class MemoryNetwork:
         for stream in self._streams.pop(address, []):
             stream.cut()
 
+    def silence(self, address: str) -> None:
+        """Standing connections stay, and what is sent on them is lost: the peer's host has vanished."""
+        for stream in self._streams[address]:
+            stream.silence()
+
     def inject(self, address: str, data: bytes) -> None:
         """Bytes that nobody sent arrive at every client connected to `address`."""
         for client in self._streams[address][::2]:
@@ -155,6 +160,10 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self._incoming.close_receiver()
         await trio.lowlevel.checkpoint()
 
+    def silence(self) -> None:
+        """What this end sends from now on is lost."""
+        self._outgoing.silenced = True
+
     def inject(self, data: bytes) -> None:
         """These bytes arrive here, whoever sent them."""
         self._incoming.inject(data)
@@ -175,6 +184,7 @@ class _Pipe:
         self._data = bytearray()
         self._ended = False  # nothing follows the data
         self.sender_closed = False
+        self.silenced = False
         self._receiver_closed = False
         self._cut = False
         self._changed = trio.lowlevel.ParkingLot()
@@ -184,6 +194,8 @@ class _Pipe:
         await self.wait_room()
         if self._ended:
             raise trio.ClosedResourceError("the end was sent already")
+        if self.silenced:
+            return
         while rest:
             await self._room()
             room = self._capacity - len(self._data)

@@ -62,6 +62,8 @@ class Link(ABC, Generic[S]):
         self._scope = trio.CancelScope()
         self._writer = Seat()
         self._reader = Seat()
+        self.last_read = 0.0
+        """When a byte last came, on Trio's clock."""
 
     # -- the two tasks
 
@@ -102,6 +104,7 @@ class Link(ABC, Generic[S]):
                 return self._lost(error)
             if not data:
                 return self._lost(None)
+            self.last_read = trio.current_time()
             for event in self.engine.receive(bytes(data)):
                 self._handle(event)
             self._writer.look()
@@ -135,7 +138,7 @@ class Link(ABC, Generic[S]):
             case GoAwayReceived():
                 self._goaway(event)
             case PingAcked():
-                pass
+                pass  # `last_read` has it
             case Broken():
                 self._broken(event)
             case _ as never:
@@ -166,6 +169,12 @@ class Link(ABC, Generic[S]):
         if stream is not None:
             self._stand_in_line(stream)
         self.serve()
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life, which `last_read` will show. Plain."""
+        if self.over is None:
+            self.engine.ping(b"alive?  ")
+            self._writer.look()
 
     # -- what streams ask for
 
