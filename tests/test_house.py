@@ -22,6 +22,7 @@ SHELLS = frozenset(
         "ads/authorization.py",
         "ads/client.py",
         "ads/keepalive.py",
+        "ads/load_stream.py",
         "ads/stream.py",
         "ads/talk.py",
         "affinity/session.py",

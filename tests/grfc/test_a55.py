@@ -64,9 +64,8 @@ END_TO_END_TESTS = {
     "DifferentPerRoute": f"{HERE}::test_every_route_honours_its_own_cookie",
     "TTLSetsMaxAge": f"{HERE}::test_the_ttl_becomes_max_age",
     "MultipleAddressesPerEndpoint": f"{HERE}::test_an_endpoint_keeps_its_session_over_its_addresses",
-    # Without load reports, which are not built yet.
     "OverrideHostLoadReportingTest.SubchannelNotYetCreated": (
-        "stories/test_sessions.py::test_a_hand_made_cookie_reaches_a_host_that_nobody_connected"
+        "stories/test_load_reports.py::test_a_host_reached_by_its_cookie_alone_counts_for_its_own_locality"
     ),
 }
 

@@ -32,7 +32,7 @@ class Mesh:
         """One cluster of so many hosts, routed to by the service "shop"."""
         async with trio.open_nursery() as nursery:
             mesh = cls(MemoryNetwork(), nursery)
-            await mesh._serve(Server(mesh.plane.handlers, address=PLANE, network=mesh.network))
+            mesh.plane_server = await mesh._serve(Server(mesh.plane.handlers, address=PLANE, network=mesh.network))
             names = [await mesh.add_host() for _ in range(hosts)]
             mesh.listen(sessions=sessions)
             mesh.route(cluster)

@@ -19,6 +19,8 @@ from trxds.ads.bootstrap import Bootstrap, ServerConfig
 from trxds.ads.credentials import secure_network
 from trxds.ads.dataerrors import data_errors
 from trxds.ads.delta import Delta
+from trxds.ads.load_servers import LoadServers
+from trxds.ads.load_stream import LoadStream, TakeLoads
 from trxds.ads.names import authority_of, canonical, check_type
 from trxds.ads.protocol import Conversation
 from trxds.ads.resource import Changes, Resource
@@ -28,16 +30,23 @@ from trxds.ads.stream import AdsStream
 from trxds.ads.watches import Watch, Watches
 from trxds.ground.channels import Mailbox
 from trxds.ground.status import unavailable
+from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
 
 log = logging.getLogger("trxds.ads")
 
 
+def _no_loads(server: ServerConfig) -> tuple[ClusterLoad, ...]:
+    """Nobody counts, so there is nothing to tell."""
+    return ()
+
+
 class XdsClient:
     """Resources by name, from the servers of a bootstrap.
 
     `data_error_handling` has bad news about a resource treated as A88 says, not as before it.
+    `take_loads` has the load of the clusters that are to be reported (LRS).
     """
 
     def __init__(
@@ -48,14 +57,18 @@ class XdsClient:
         context: ParseContext,
         *,
         data_error_handling: bool = False,
+        take_loads: TakeLoads = _no_loads,
     ) -> None:
         self._bootstrap = bootstrap
         self._network = network
         self._random = random
         self._context = context
         self._data_error_handling = data_error_handling
-        self._watches = Watches(self._subscribe, self._unsubscribe)
+        self._take_loads = take_loads
+        self._load_servers = LoadServers(self._begin_reports, self._end_reports)
+        self._watches = Watches(self._subscribe, self._unsubscribe, self._load_servers.changed)
         self._streams: dict[Conversation, AdsStream] = {}
+        self._load_streams: dict[ServerConfig, LoadStream] = {}
         self._nursery: trio.Nursery | None = None
         node = bootstrap.node.id
         self._authorities: dict[str | None, Authority] = {None: Authority(bootstrap.servers, self, node)}
@@ -73,6 +86,8 @@ class XdsClient:
             async with trio.open_nursery() as self._nursery:
                 for stream in self._streams.values():
                     self._begin(stream)
+                for load_stream in self._load_streams.values():
+                    self._begin(load_stream)
                 await trio.sleep_forever()
         finally:
             self._nursery = None
@@ -109,6 +124,7 @@ class XdsClient:
         return check_type(name, type.type_url.rpartition("/")[2])
 
     def _unsubscribe(self, type: ResourceType, name: str) -> None:
+        self._load_servers.left((type, name))
         if self._problem(type, name) is None:
             authority = self._authorities[authority_of(name)]
             authority.leave(type, name)
@@ -128,7 +144,7 @@ class XdsClient:
         rules = data_errors(server.features, a88=self._data_error_handling)
         dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
         conversation = Conversation(server, self._bootstrap.node, dialect, rules)
-        context = replace(self._context, server_features=server.features)
+        context = replace(self._context, server_features=server.features, server=server)
         network = secure_network(self._network, server.credentials, server.address)
         stream = AdsStream(conversation, self._watches, self._review, network, self._random, context)
         self._streams[conversation] = stream
@@ -142,9 +158,9 @@ class XdsClient:
             del self._streams[conversation]
             stream.close()
 
-    def _begin(self, stream: AdsStream) -> None:
+    def _begin(self, stream: AdsStream | LoadStream) -> None:
         if self._nursery is not None:
-            self._nursery.start_soon(stream.run, name=f"ads/{stream.server.uri}")
+            self._nursery.start_soon(stream.run, name=f"{stream.kind}/{stream.server.uri}")
 
     def _review(self, conversation: Conversation, touched: Iterable[Resource]) -> Changes:
         """Something came of a conversation; what it means to watchers."""
@@ -153,3 +169,14 @@ class XdsClient:
             if authority.asks(conversation):
                 changes |= authority.review(touched)
         return changes
+
+    # -- load reports
+
+    def _begin_reports(self, server: ServerConfig) -> None:
+        network = secure_network(self._network, server.credentials, server.address)
+        stream = LoadStream(server, self._bootstrap.node, self._take_loads, network, self._random)
+        self._load_streams[server] = stream
+        self._begin(stream)
+
+    def _end_reports(self, server: ServerConfig) -> None:
+        self._load_streams.pop(server).close()

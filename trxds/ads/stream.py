@@ -41,6 +41,8 @@ Review: TypeAlias = Callable[[Conversation, Iterable[Resource]], Changes]
 class AdsStream:
     """Keeps a stream to `server` while anything is subscribed, for as long as `run` runs."""
 
+    kind = "ads"
+
     def __init__(
         self,
         conversation: Conversation,

@@ -16,15 +16,18 @@ from trxds.resources.types import ResourceType
 
 class Watches:
     """All watches of one client. `subscribe` is called for the first of a resource and returns what
-    this tells watchers, of that resource or of others; `unsubscribe` after the last."""
+    this tells watchers, of that resource or of others; `unsubscribe` after the last. `published` hears all
+    that watchers are told."""
 
     def __init__(
         self,
         subscribe: Callable[[ResourceType, str], Changes],
         unsubscribe: Callable[[ResourceType, str], None],
+        published: Callable[[Changes], None],
     ) -> None:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
+        self._published = published
         self._cells: dict[Key, Cell[ResourceState]] = {}
         self._late: set[Following[ResourceState]] = set()
 
@@ -41,6 +44,7 @@ class Watches:
         for key, state in changes.items():
             if cell := self._cells.get(key):
                 cell.set(state)
+        self._published(changes)
 
     async def all_seen(self, keys: Iterable[Key]) -> None:
         """Every watcher of these has read its letter and come back for the next, or left, or was late before."""

@@ -153,6 +153,7 @@ def _services(
         random,
         resolve_again=resolver.resolve_again,
         limits=xds._limits,
+        loads=xds._loads,
     )
     root = Node(
         "root",

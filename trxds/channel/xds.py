@@ -17,6 +17,7 @@ from trxds.ads.client import XdsClient
 from trxds.ground.status import TrxdsInternalError
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits
+from trxds.lb.load_counts import LoadCounts
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 
@@ -32,7 +33,8 @@ class Xds:
         self._settings = settings
         self._policies = policies
         self._limits = Limits()  # circuit breakers count for all channels of a client
-        self._client = make_client(settings, network, Random(), policies)
+        self._loads = LoadCounts()
+        self._client = make_client(settings, network, Random(), policies, self._loads)
         self._closed = False
         self._crash: BaseException | None = None
 
@@ -83,7 +85,9 @@ def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
     return read(Path(bootstrap))
 
 
-def make_client(settings: Bootstrap, network: Network, random: Random, policies: Mapping[str, PolicyType]) -> XdsClient:
+def make_client(
+    settings: Bootstrap, network: Network, random: Random, policies: Mapping[str, PolicyType], loads: LoadCounts
+) -> XdsClient:
     """One that does not run yet. The switches are gRPC's own environment variables."""
     context = ParseContext(
         custom_policies={name: kind.parse for name, kind in policies.items()},
@@ -91,7 +95,8 @@ def make_client(settings: Bootstrap, network: Network, random: Random, policies:
         override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
     )
-    return XdsClient(settings, network, random, context, data_error_handling=dataerrors.enabled(os.environ))
+    a88 = dataerrors.enabled(os.environ)
+    return XdsClient(settings, network, random, context, data_error_handling=a88, take_loads=loads.take)
 
 
 def _switch(name: str) -> str:

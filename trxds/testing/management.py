@@ -25,6 +25,8 @@ from trxds.ground.channels import Mailbox
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing.call import Handler
+from trxds.testing.load import PATH as LOAD_PATH
+from trxds.testing.load import LoadReportingService
 from trxds.testing.network import MemoryNetwork
 from trxds.testing.server import Call, serve
 from trxds.testing.subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
@@ -95,11 +97,15 @@ class _Stream:
 
 
 class ManagementServer:
-    """Resources by name, served to every ADS stream that asks. `requests` and `responses` are the record."""
+    """Resources by name, served to every ADS stream that asks. `requests` and `responses` are the record.
+
+    `load` is its load reporting service.
+    """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.responses: list[Response] = []
+        self.load = LoadReportingService()
         self._resources: dict[str, dict[str, Entry]] = {kind: {} for kind in TYPE_URLS}
         self._versions: dict[str, int] = dict.fromkeys(TYPE_URLS, 0)
         self._withheld: set[str] = set()
@@ -167,11 +173,11 @@ class ManagementServer:
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """The ADS methods themselves, for a server that has other methods too."""
-        return {PATH: self.handle, DELTA_PATH: self.handle}
+        """The methods themselves, for a server that has other methods too."""
+        return {PATH: self.handle, DELTA_PATH: self.handle, LOAD_PATH: self.load.handle}
 
     async def handle(self, call: Call) -> None:
-        """One stream, in the protocol that the method's name says."""
+        """One ADS stream, in the protocol that the method's name says."""
         self._opened += 1
         stream = _Stream(self._opened, Delta() if call.path == DELTA_PATH else StateOfTheWorld())
         self._streams.append(stream)

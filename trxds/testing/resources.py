@@ -95,6 +95,14 @@ def cluster(
     return body
 
 
+def load_reports(*metrics: str) -> Resource:
+    """What makes a cluster's load be reported, with these of its hosts' own metrics (LRS, A85).
+
+    `cluster("c") | load_reports("cpu_utilization", "named_metrics.*")`
+    """
+    return {"lrs_server": {"self": {}}, "lrs_report_endpoint_metrics": list(metrics)}
+
+
 def custom_policy(name: str, **fields: Any) -> Resource:
     """What makes a cluster balanced by a policy of the client's own (A52).
 

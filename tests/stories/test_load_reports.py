@@ -1,0 +1,250 @@
+"""Load reports to the control plane, of clusters that ask for them (LRS; A27, A64, A85)."""
+
+import logging
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+from trxds import RpcError, StatusCode
+from trxds.affinity.cookie import encode
+from trxds.resources import protos
+from trxds.testing import resources as xds
+
+
+@asynccontextmanager
+async def mesh_and_channel(hosts=2, interval=10.0, metrics=(), **more):
+    """A cluster of so many hosts, one locality each ("z0", "z1", ...), whose load is to be reported."""
+    async with Mesh.run(hosts, **more) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.load_reports(*metrics))
+        mesh.endpoints("cart", *([host] for host in mesh.hosts))
+        mesh.plane.load.ask(interval=interval)
+        async with mesh.channel() as channel:
+            yield mesh, channel
+
+
+def rpcs(stats):
+    """Issued, succeeded, failed and in progress, by zone."""
+    return {
+        each.locality.zone: (
+            each.total_issued_requests,
+            each.total_successful_requests,
+            each.total_error_requests,
+            each.total_requests_in_progress,
+        )
+        for each in stats.upstream_locality_stats
+    }
+
+
+async def report(mesh):
+    """The cart's part of the next report."""
+    return (await mesh.plane.load.next_report()).clusters["cart"]
+
+
+async def refuse(call):
+    call.abort(StatusCode.UNAVAILABLE, "not me")
+
+
+async def test_the_first_request_says_who_we_are_and_nothing_else(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        await ask(channel)
+        await trio.sleep(1)
+        [first] = mesh.plane.load.requests
+        assert first.node.id == "trxds-test"
+        assert "envoy.lrs.supports_send_all_clusters" in first.node.client_features
+        assert first.clusters == {}
+
+
+async def test_each_report_has_what_came_since_the_last(autojump_clock):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await spread(channel, 5)
+        assert rpcs(await report(mesh)) == {"z0": (5, 5, 0, 0)}
+        await spread(channel, 2)
+        mesh.servers[mesh.hosts[0]].handlers[METHOD] = refuse
+        with pytest.raises(RpcError):
+            await ask(channel)
+        stats = await report(mesh)
+        assert rpcs(stats) == {"z0": (3, 2, 1, 0)}
+        assert stats.load_report_interval.ToTimedelta().total_seconds() == pytest.approx(10, abs=0.01)
+
+
+async def test_rpcs_in_progress_are_told_in_every_report(autojump_clock):
+    async with mesh_and_channel(hosts=1) as (mesh, channel), bidi(channel).open() as call:
+        await call.send(b"")
+        await call.receive()
+        assert rpcs(await report(mesh)) == {"z0": (1, 0, 0, 1)}
+        assert rpcs(await report(mesh)) == {"z0": (0, 0, 0, 1)}
+        call.done_sending()
+        assert [message async for message in call] == []
+        assert rpcs(await report(mesh)) == {"z0": (0, 1, 0, 0)}
+
+
+async def test_the_localities_are_those_of_the_hosts_that_were_met(autojump_clock):
+    async with mesh_and_channel(hosts=3) as (mesh, channel):
+        met = await spread(channel, 30)
+        counts = {f"z{number}": (met[host], met[host], 0, 0) for number, host in enumerate(mesh.hosts) if met[host]}
+        assert rpcs(await report(mesh)) == counts
+
+
+async def test_a_host_reached_by_its_cookie_alone_counts_for_its_own_locality(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        low, high = mesh.hosts
+        mesh.endpoints("cart", xds.locality(low, zone="low"), xds.locality(high, zone="high", priority=1))
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        assert mesh.network.attempts[high] == 0
+        cookie = f"session={encode(high, 'cart')}"
+        assert set(await spread(channel, 3, metadata=[("cookie", cookie)])) == {high}
+        assert rpcs(await report(mesh)) == {"high": (3, 3, 0, 0)}
+
+
+async def test_drops_are_told_by_category(autojump_clock):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        drops = [{"category": "lb", "drop_percentage": {"numerator": 100}}]
+        mesh.plane.put(xds.endpoints("cart", xds.locality(*mesh.hosts)) | {"policy": {"drop_overloads": drops}})
+        await trio.sleep(0.1)
+        for _ in range(4):
+            with pytest.raises(RpcError, match="EDS-configured drop: lb"):
+                await ask(channel)
+        stats = await report(mesh)
+        assert stats.total_dropped_requests == 4
+        assert [(each.category, each.dropped_count) for each in stats.dropped_requests] == [("lb", 4)]
+
+
+async def test_metrics_of_the_hosts_go_along_if_the_cluster_names_them(autojump_clock):
+    async def loaded(call):
+        values = protos.OrcaLoadReport(cpu_utilization=0.5, named_metrics={"queue": 3.0, "other": 1.0})
+        call.set_trailing_metadata([("endpoint-load-metrics-bin", values.SerializeToString())])
+        async for message in call:
+            await call.send(message)
+
+    named = ["cpu_utilization", "named_metrics.queue"]
+    async with mesh_and_channel(hosts=1, metrics=named) as (mesh, channel):
+        mesh.servers[mesh.hosts[0]].handlers[METHOD] = loaded
+        await spread(channel, 2)
+        [locality] = (await report(mesh)).upstream_locality_stats
+        cpu = locality.cpu_utilization
+        assert (cpu.num_requests_finished_with_metric, cpu.total_metric_value) == (2, 1.0)
+        [queue] = locality.load_metric_stats
+        assert queue.metric_name == "named_metrics.queue"
+        assert (queue.num_requests_finished_with_metric, queue.total_metric_value) == (2, 6.0)
+
+
+# -- the server's wishes
+
+
+async def test_only_the_clusters_that_the_server_names_are_reported(autojump_clock):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        mesh.plane.load.ask("other", interval=10)
+        await ask(channel)
+        assert (await mesh.plane.load.next_report()).clusters == {}
+        mesh.plane.load.ask("other", "cart", interval=10)
+        await ask(channel)
+        assert rpcs(await report(mesh)) == {"z0": (1, 1, 0, 0)}
+
+
+async def test_a_new_pace_counts_from_when_it_is_asked_for_and_is_never_above_one_a_second(autojump_clock):
+    async with mesh_and_channel(interval=1000) as (mesh, channel):
+        await ask(channel)
+        await trio.sleep(100)
+        mesh.plane.load.ask(interval=0.001)
+        asked = trio.current_time()
+        times = [(await mesh.plane.load.next_report()).at - asked for _ in range(3)]
+        assert times == pytest.approx([1, 2, 3], abs=0.01)
+
+
+async def test_nothing_happened_is_news_too(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        assert (await mesh.plane.load.next_report()).clusters == {}
+
+
+# -- streams
+
+
+async def test_nobody_is_told_what_nobody_asked_for(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await trio.sleep(5)
+        assert mesh.plane.load.requests == []
+
+
+async def test_the_stream_ends_with_the_last_cluster_that_asks(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        mesh.plane.put(xds.cluster("shoes") | xds.load_reports())
+        mesh.endpoints("shoes", mesh.hosts)
+        mesh.route({"cart": 1, "shoes": 1})
+        await ask(channel)
+        await trio.sleep(1)
+        assert mesh.plane.load.streams == 1
+        mesh.cluster("shoes")
+        await trio.sleep(1)
+        assert mesh.plane.load.streams == 1
+        mesh.cluster("cart")
+        await trio.sleep(1)
+        assert mesh.plane.load.streams == 0
+
+
+async def test_it_ends_with_the_channel(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(1)
+            assert mesh.plane.load.streams == 1
+        await wait_all_tasks_blocked()
+        assert mesh.plane.load.streams == 0
+
+
+async def test_a_stream_that_ends_begins_again_and_what_was_counted_meanwhile_is_told(autojump_clock):
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        await trio.sleep(1)
+        mesh.plane.load.drop_streams()
+        await trio.sleep(0.1)
+        assert mesh.plane.load.streams == 0
+        await ask(channel)
+        assert rpcs(await report(mesh)) == {"z0": (2, 2, 0, 0)}
+        assert [each.stream for each in mesh.plane.load.requests] == [1, 2, 2]
+
+
+async def test_a_server_without_the_service_is_asked_ever_more_rarely_and_said_once(autojump_clock, caplog):
+    caplog.set_level(logging.INFO, "trxds.ads")
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        times = []
+
+        async def unimplemented(call):
+            times.append(trio.current_time())
+            call.abort(StatusCode.UNIMPLEMENTED, "no load reports here")
+
+        mesh.plane_server.handlers["/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"] = unimplemented
+        await ask(channel)
+        await trio.sleep(60)
+        assert await ask(channel) in mesh.hosts
+    waits = [after - before for before, after in pairwise(times)]
+    assert waits == sorted(waits)
+    assert 5 < len(waits) < 10
+    told = [record for record in caplog.records if "no load reports to" in record.message]
+    assert [record.levelname for record in told].count("WARNING") == 1
+    assert "UNIMPLEMENTED" in told[0].message
+
+
+async def test_channels_of_one_client_report_together(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
+        mesh.plane.load.ask(interval=5)
+        async with (
+            trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
+            trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as one,
+            trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as other,
+        ):
+            await ask(one)
+            await method(other)(b"")
+            assert rpcs(await report(mesh)) == {"z0": (2, 2, 0, 0)}
+            assert mesh.plane.load.streams == 1

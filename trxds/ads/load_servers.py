@@ -1,0 +1,64 @@
+"""To which servers load is reported: those that sent a cluster that asks for it, while it is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trxds.ads.bootstrap import ServerConfig
+from trxds.ads.resource import Changes, Key
+from trxds.resources.cluster import Cluster
+from trxds.resources.types import CDS
+
+
+class LoadServers:
+    """`begin` is called for a server with the first of its clusters that asks, `end` after the last."""
+
+    def __init__(self, begin: Callable[[ServerConfig], None], end: Callable[[ServerConfig], None]) -> None:
+        self._begin = begin
+        self._end = end
+        self._askers: dict[ServerConfig, set[str]] = {}
+        self._servers: dict[str, ServerConfig] = {}  # by the name of the cluster
+
+    def __repr__(self) -> str:
+        return f"<LoadServers {', '.join(f'{server.uri}: {len(names)}' for server, names in self._askers.items())}>"
+
+    def changed(self, changes: Changes) -> None:
+        """What watchers are told."""
+        for (type, name), state in changes.items():
+            if type is CDS:
+                self._note(name, _server(state.value))
+
+    def left(self, key: Key) -> None:
+        """Nobody watches it any more."""
+        type, name = key
+        if type is CDS:
+            self._note(name, None)
+
+    def _note(self, name: str, server: ServerConfig | None) -> None:
+        before = self._servers.pop(name, None)
+        if server is not None:
+            self._servers[name] = server
+        if server == before:
+            return
+        if server is not None:
+            self._add(server, name)
+        if before is not None:
+            self._remove(before, name)
+
+    def _add(self, server: ServerConfig, name: str) -> None:
+        names = self._askers.setdefault(server, set())
+        names.add(name)
+        if len(names) == 1:
+            self._begin(server)
+
+    def _remove(self, server: ServerConfig, name: str) -> None:
+        names = self._askers[server]
+        names.remove(name)
+        if not names:
+            del self._askers[server]
+            self._end(server)
+
+
+def _server(value: object | None) -> ServerConfig | None:
+    rules = value.lrs if isinstance(value, Cluster) else None
+    return rules.server if rules is not None and isinstance(rules.server, ServerConfig) else None

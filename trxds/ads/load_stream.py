@@ -1,0 +1,122 @@
+"""Load reports to one xDS server, for as long as any of its clusters asks for them (LRS; A27).
+
+We say who we are; the server says of which clusters it wants to hear and how often; and from then
+on every report has what was counted since the last one. While there is no stream counting goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.ads.bootstrap import Node, ServerConfig
+from trxds.ads.request import introduce
+from trxds.ads.talk import Talk
+from trxds.ground.backoff import Backoff
+from trxds.ground.channels import Mailbox
+from trxds.resources.load_stats import ClusterLoad, ReportingOrder, load_stats, reporting_order
+from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
+from trxds.wire.connect import Network
+from trxds.wire.stream import ClientStream
+
+log = logging.getLogger("trxds.ads")
+
+PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+SEND_ALL = "envoy.lrs.supports_send_all_clusters"
+
+TakeLoads: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
+"""What that server has not been told yet. What is taken counts as told."""
+
+
+class LoadStream:
+    """Keeps a stream to `server` for as long as `run` runs."""
+
+    kind = "lrs"
+
+    def __init__(self, server: ServerConfig, node: Node, take: TakeLoads, network: Network, random: Random) -> None:
+        self.server = server
+        self._node = node
+        self._take = take
+        self._talk = Talk("LRS", server, network, PATH)
+        self._backoff = Backoff(random)
+        self._orders: Mailbox[ReportingOrder] = Mailbox()
+        self._reported_at = -math.inf
+        self._scope = trio.CancelScope()
+
+    def close(self) -> None:
+        """No cluster asks for reports any more. Plain; `run` returns."""
+        self._scope.cancel(reason="no cluster asks for load reports any more")
+
+    async def run(self) -> None:
+        self._reported_at = trio.current_time()
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
+        known = ""
+        while True:
+            reason = await self._talk.hold(self._converse)
+            delay = self._backoff.next()
+            # The same outage is told once.
+            level = logging.INFO if reason == known else logging.WARNING
+            log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
+            known = reason
+            await trio.sleep(delay)
+
+    async def _converse(self, stream: ClientStream) -> None:
+        if not await stream.send(self._introduction()):
+            return
+        self._orders = Mailbox()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
+            await self._read(stream)
+            nursery.cancel_scope.cancel(reason="the LRS stream ended")
+
+    def _introduction(self) -> bytes:
+        request = LoadStatsRequest()
+        introduce(request, self._node)
+        request.node.client_features.append(SEND_ALL)
+        return _bytes(request)
+
+    async def _read(self, stream: ClientStream) -> None:
+        while (message := await stream.receive()) is not None:
+            try:
+                order = reporting_order(LoadStatsResponse.FromString(message))
+            except DecodeError:
+                log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
+                continue
+            self._backoff.reset()
+            self._orders.put("order", order)
+
+    async def _report(self, stream: ClientStream) -> None:
+        """At the server's pace; a new one begins when it comes, and the same one again changes nothing."""
+        order: ReportingOrder | None = None
+        due = math.inf
+        while True:
+            letters = await self._orders.next(due)
+            if letters.get("order", order) != order:
+                order = letters["order"]
+                due = trio.current_time() + order.interval
+            elif order is not None and due <= trio.current_time():
+                if not await stream.send(self._compose(order)):
+                    return  # the reader will find out why
+                due = self._reported_at + order.interval
+
+    def _compose(self, order: ReportingOrder) -> bytes:
+        """Also when there is nothing to report: no load is news too.
+
+        What the server does not want to know is forgotten. It might be told of years at once otherwise.
+        """
+        now = trio.current_time()
+        loads = [load for load in self._take(self.server) if order.wants(load.cluster)]
+        interval, self._reported_at = now - self._reported_at, now
+        return _bytes(load_stats(loads, interval))
+
+
+def _bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())

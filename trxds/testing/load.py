@@ -1,0 +1,103 @@
+"""The load reporting service of a control plane for tests: it asks for reports and keeps what it is told.
+
+plane.load.ask("cart", interval=10)
+report = await plane.load.next_report()
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from trxds.ground.channels import Mailbox
+from trxds.resources import protos
+from trxds.testing.call import Call
+
+PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """One LoadStatsRequest as it came: `clusters` are ClusterStats messages by cluster."""
+
+    clusters: dict[str, Any]
+    node: Any  # the Node message, or None
+    stream: int  # which stream, counted from 1
+    at: float  # seconds on Trio's clock
+
+
+class LoadReportingService:
+    """Asks every client for the reports of all clusters, or of some. `requests` is the record."""
+
+    def __init__(self) -> None:
+        self.requests: list[LoadRequest] = []
+        self._order = protos.LoadStatsResponse(send_all_clusters=True)
+        self._order.load_reporting_interval.seconds = 1
+        self._streams: dict[int, tuple[Mailbox[None], trio.CancelScope]] = {}
+        self._opened = 0
+        self._heard = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        return f"<LoadReportingService {len(self._streams)} streams, {len(self.requests)} requests>"
+
+    def ask(self, *clusters: str, interval: float) -> None:
+        """Ask for the load of these clusters, of all if none is named, every `interval` seconds."""
+        self._order = protos.LoadStatsResponse(clusters=clusters, send_all_clusters=not clusters)
+        self._order.load_reporting_interval.FromNanoseconds(round(interval * 1e9))
+        for news, _ in self._streams.values():
+            news.put("order", None)
+
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return len(self._streams)
+
+    def drop_streams(self) -> None:
+        """End every stream with OK."""
+        for _, scope in self._streams.values():
+            scope.cancel()
+
+    async def next_report(self) -> LoadRequest:
+        """The next request that comes, other than a stream's first."""
+        looked = len(self.requests)
+        while True:
+            for request in self.requests[looked:]:
+                if request.node is None:
+                    return request
+            looked = len(self.requests)
+            await self._heard.park()
+
+    async def handle(self, call: Call) -> None:
+        """The method itself, StreamLoadStats."""
+        self._opened += 1
+        number, news, scope = self._opened, Mailbox[None](), trio.CancelScope()
+        self._streams[number] = news, scope
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    async for message in call:
+                        request = _recorded(protos.LoadStatsRequest.FromString(message), number)
+                        self.requests.append(request)
+                        self._heard.unpark_all()
+                        if request.node is not None:
+                            nursery.start_soon(self._send, call, news)
+                    nursery.cancel_scope.cancel()
+        finally:
+            del self._streams[number]
+
+    async def _send(self, call: Call, news: Mailbox[None]) -> None:
+        while True:
+            await call.send(self._order.SerializeToString())
+            await news.next(math.inf)
+
+
+def _recorded(message: Any, stream: int) -> LoadRequest:
+    return LoadRequest(
+        {each.cluster_name: each for each in message.cluster_stats},
+        message.node if message.HasField("node") else None,
+        stream,
+        trio.current_time(),
+    )
