@@ -206,7 +206,13 @@ async def test_a_missing_client_certificate_is_a_possible_reason(authority, netw
 async def test_a_client_certificate_that_is_missed_late_is_a_failed_attempt(authority, network, autojump_clock) -> None:
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
         # In TLS 1.3 the server says so only after the client's handshake is over.
-        assert "10.0.0.1:443: connection lost: " in await lost_reason(over(network, trusting(authority)))
+        text = await lost_reason(over(network, trusting(authority)))
+    assert text.startswith("10.0.0.1:443: connection lost: ") and text.endswith("does it want a certificate from us?")
+
+
+async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(authority, network, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
+        assert (await lost_reason(network)).endswith(" before HTTP/2 began; does it speak TLS?")
 
 
 # -- files

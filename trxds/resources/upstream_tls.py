@@ -36,8 +36,9 @@ class UpstreamTls:
 
     def for_host(self, hostname: str) -> UpstreamTls:
         """For the endpoint of that name, which may be empty or have a port."""
-        sni = hostname.partition(":")[0] if self.auto_sni else ""
-        return replace(self, sni=sni or self.sni, auto_sni=False)
+        if not self.auto_sni:
+            return self
+        return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
 
 
 def upstream_tls(message: Any, context: ParseContext, problems: Problems) -> UpstreamTls:

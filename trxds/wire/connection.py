@@ -31,7 +31,8 @@ class Connection(Link[ClientStream]):
         self.on_draining: Callable[[], None] | None = None
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
-        self._fixed = FixedFields(b"https" if isinstance(transport, trio.SSLStream) else b"http")
+        self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
+        self._fixed = FixedFields(self._scheme)
         self._waiting: deque[ClientStream] = deque()
         self._last_opened = 0
         self._last_taken = 0  # the last stream whose headers were handed to the transport
@@ -126,6 +127,14 @@ class Connection(Link[ClientStream]):
         waiting, self._waiting = self._waiting, deque()
         for stream in waiting:
             stream.fail(status, refused=True)
+
+    def _loss(self, error: BaseException | None) -> str:
+        """Who hangs up before the first word often means our credentials, and does not say so."""
+        text = super()._loss(error)
+        if self._ready:
+            return text
+        doubt = "want a certificate from us" if self._scheme == b"https" else "speak TLS"
+        return f"{text} before HTTP/2 began; does it {doubt}?"
 
     # -- the end
 

@@ -250,8 +250,11 @@ class Link(ABC, Generic[S]):
             stream.fail(status)
 
     def _lost(self, error: BaseException | None) -> None:
-        cause = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
-        self._end(unavailable(f"{self.peer}: {cause}"))
+        self._end(unavailable(f"{self.peer}: {self._loss(error)}"))
+
+    def _loss(self, error: BaseException | None) -> str:
+        """What became of the transport."""
+        return f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
 
     def _broken(self, event: Broken) -> None:
         self._end(unavailable(f"{self.peer}: {code_name(event.code)}: {event.message}"), flush=True)
