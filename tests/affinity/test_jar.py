@@ -2,7 +2,7 @@
 
 import pytest
 
-from trxds.affinity.jar import CookieJar
+from trxds.affinity.jar import MOST, CookieJar
 
 
 def jar(*headers, now=0.0):
@@ -50,3 +50,17 @@ def test_an_age_that_is_no_number_is_none():
 
 def test_a_max_age_of_hundreds_of_digits_is_none():
     assert jar(f"s=V; Max-Age={'9' * 400}", f"t=W; Max-Age={'9' * 5000}").header("/", 1e9) == "s=V; t=W"
+
+
+def test_a_server_that_makes_up_names_does_not_fill_the_memory_nor_push_out_the_session():
+    made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
+    assert made.header("/", 0).startswith("s=V; ")
+    assert len(made.header("/", 0).split("; ")) == MOST
+    made.take("s=W", 0)
+    assert "s=W" in made.header("/", 0)
+
+
+def test_cookies_that_have_expired_make_room():
+    made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
+    made.take("s=V", 10)
+    assert made.header("/", 10) == "s=V"

@@ -185,10 +185,13 @@ async def test_a_host_that_is_down_makes_its_session_move(autojump_clock):
         assert other != host
 
 
-async def test_the_methods_path_is_checked():
+@pytest.mark.parametrize("path", [METHOD.lstrip("/"), "", "/a", "/a/", "//a", "/a/b/c", "/a/b c", "/a/b\n", "/ä/b"])
+async def test_the_methods_path_is_checked(path):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
-        with pytest.raises(ValueError, match="shop"):
-            channel.method(METHOD.lstrip("/"))
+        with pytest.raises(ValueError, match="not of the form /package"):
+            channel.method(path)
+        with pytest.raises(ValueError, match="not of the form /package"):
+            await channel.explain(path)
 
 
 async def test_a_session_moves_on_from_a_dead_host_however_short_the_idle_timeout(autojump_clock):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from .cookie import path_matches
 
+MOST = 50  # cookies; what RFC 6265 has a client keep at least
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -34,8 +36,14 @@ class CookieJar:
                     age = _seconds(its.strip(), age)
         key_ = (name.strip(), path)
         self._cookies.pop(key_, None)
-        if age > 0:
+        if age > 0 and self._has_room(now):
             self._cookies[key_] = _Kept(value.strip(), now + age)
+
+    def _has_room(self, now: float) -> bool:
+        """A full jar takes no new names: the one that keeps the session is the first to come, and has to stay."""
+        if len(self._cookies) >= MOST:
+            self._cookies = {key: kept for key, kept in self._cookies.items() if kept.expires > now}
+        return len(self._cookies) < MOST
 
     def header(self, path: str, now: float) -> str:
         """The cookies for an RPC to that path, longest path first; empty if there are none."""

@@ -35,7 +35,7 @@ from .explain import explain
 from .filters import Shared, make_chain
 from .rpc import Rpc
 from .secured import make_pool
-from .stub import Caller, Pairs
+from .stub import Caller, Pairs, checked_path
 from .xds import BootstrapSource, Xds, load_settings
 
 
@@ -63,10 +63,11 @@ class Channel(Caller):
         """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.
 
         Waits for a configuration as a call does; nothing is sent and nothing connected. Of a session's
-        cookies it knows what `metadata` says. Raises `RpcError` if the channel closes meanwhile.
+        cookies it knows what `metadata` says. Raises `RpcError` if the channel closes meanwhile, and
+        `ValueError` for a method that is not of the form /package.Service/Method.
         """
         pairs = md.check(metadata)
-        rpc = Rpc(self._state, method, pairs, None, False, None)
+        rpc = Rpc(self._state, checked_path(method), pairs, None, False, None)
         try:
             plane = await rpc.within(partial(self._state.other_than, None))
             assert self._state.tree is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -24,6 +25,8 @@ from .rpc import Rpc
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 Pairs: TypeAlias = Iterable[tuple[str, Value]]
+
+_PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
 
 
 class Method(Generic[Req, Res]):
@@ -158,6 +161,13 @@ def _method_of(method: MethodDescriptor, caller: Caller) -> Method[Any, Any]:
     )
 
 
+def checked_path(path: str) -> str:
+    """`ValueError` for what names no method."""
+    if not _PATH.match(path):
+        raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
+    return path
+
+
 class Caller:
     """What can make calls: a channel, or a session of it."""
 
@@ -183,12 +193,10 @@ class Caller:
         The types are protobuf classes, or any function from message to bytes and one back, or
         None for bytes as they are.
         """
-        if not path.startswith("/") or path.count("/") != 2:
-            raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
         return Method(
             self._state,
             self._session,
-            path,
+            checked_path(path),
             serializer(request_type, path),
             deserializer(response_type),
             client_streaming,
