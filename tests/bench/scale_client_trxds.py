@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from contextlib import AsyncExitStack
@@ -19,6 +20,7 @@ class LongestStep(trio.abc.Instrument):
     """For how long did one task hold the loop? In CPU time: what other processes do is not our doing."""
 
     def __init__(self) -> None:
+        self._began = math.inf  # the step that adds us is not measured
         self.begin()
 
     def begin(self) -> None:

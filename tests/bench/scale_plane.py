@@ -15,19 +15,23 @@ from trxds.testing import ManagementServer
 
 
 @lru_cache(4)
-def packed(line: str) -> list[Any]:
-    """Known from last time, if two lists take turns."""
-    return [protos.from_json(each) for each in json.loads(line)]
+def packed(line: str) -> dict[bytes, Any]:
+    """Messages by their bytes; known from last time, if two lists take turns."""
+    messages = map(protos.from_json, json.loads(line))
+    return {message.SerializeToString(): message for message in messages}
 
 
 async def main() -> None:
     plane = ManagementServer()
     async with plane.serve() as address:
         print(address, flush=True)
+        there: dict[bytes, Any] = {}
         while line := await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
-            resources = packed(line)
-            plane.put(*resources)
-            for url in dict.fromkeys(each.type_url for each in resources) if plane.streams else ():
+            # What is there already is not sent again, so nobody would accept it.
+            news = [each for key, each in packed(line).items() if key not in there]
+            there = packed(line)
+            plane.put(*news)
+            for url in dict.fromkeys(each.type_url for each in news) if plane.streams else ():
                 await plane.wait_for_ack(RESOURCE_TYPES[url].kind)
             print("done", flush=True)
 

@@ -165,7 +165,7 @@ def clusters(at: Stage, sizes: Sizes) -> Readings:
     each = [xds.endpoints(name, xds.locality(at.host)) for name in names]
     at.put([*mesh(at, *map(lazy, names)), *each])
     after = at.settled()
-    other = xds.endpoints(names[0], xds.locality(at.host, weight=2))
+    other = xds.endpoints(names[0], xds.locality(at.host, health={at.host: "UNKNOWN"}))
     longest = _changes(at, [[other], [each[0]]], sizes.changes, pause=0.02)
     changed = at.settled()
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from trxds.ads.state import ResourceState
@@ -26,6 +27,9 @@ Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and
 Known: TypeAlias = Mapping[Key, ResourceState]
 
 
+NOTHING: Mapping[str, ClusterOutcome] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """`visited` are the resources to watch from now on, no others."""
@@ -34,9 +38,19 @@ class Assembly:
     visited: frozenset[Key]
 
 
-def assemble(known: Known, listener: str, authority: str, held: Iterable[str]) -> Assembly:
-    """What `known` makes of the target; `held` are clusters that RPCs or route tables still need."""
-    walk = _Walk(known)
+def assemble(
+    known: Known,
+    listener: str,
+    authority: str,
+    held: Iterable[str],
+    before: Mapping[str, ClusterOutcome] = NOTHING,
+) -> Assembly:
+    """What `known` makes of the target; `held` are clusters that RPCs or route tables still need.
+
+    A cluster that comes out as it was `before` is the same object: a thousand clusters of which one
+    has changed are compared at once further down.
+    """
+    walk = _Walk(known, before)
     routing = walk.routing(listener, authority)
     names = set(held)
     if isinstance(routing, tuple):
@@ -62,8 +76,9 @@ def _outcome(
 class _Walk:
     """Notes what it visits and what it misses. None means: not known yet."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, before: Mapping[str, ClusterOutcome]) -> None:
         self._known = known
+        self._before = before
         self.visited: set[Key] = set()
         self.missing: list[Key] = []
         self.outcomes: dict[str, ClusterOutcome] = {}
@@ -140,6 +155,9 @@ class _Walk:
         if state.error is not None:
             return ClusterConfig(cluster, None, state.error.message)
         assert isinstance(state.value, ClusterLoadAssignment)
+        before = self._before.get(cluster.name)
+        if isinstance(before, ClusterConfig) and before.cluster is cluster and before.endpoints is state.value:
+            return before
         return ClusterConfig(cluster, state.value)
 
     def _with_addresses(self, cluster: Cluster, name: str) -> ClusterConfig | None:

@@ -168,6 +168,9 @@ class CdsConfig:
     cluster: ClusterOutcome
     given_up: bool = False
 
+    def says(self, cluster: ClusterOutcome, given_up: bool) -> bool:
+        return self.cluster is cluster and self.given_up is given_up
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterManagerConfig:

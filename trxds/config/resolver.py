@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from operator import is_
 from random import Random
 from typing import Any, Protocol
 
@@ -89,6 +90,7 @@ class Resolver:
         self._selected: XdsConfig | ConfigError | None = None  # what the newest selector was made from
         self._selector: Selector | None = None  # the one in force
         self._pending: _Pending | None = None
+        self._begun: tuple[object, ...] = (None, None, None)  # what the newest root was made from
         self._sent: ClusterManagerConfig | None = None
         self._generation = 0
         self._report: RootReport | None = None
@@ -142,6 +144,10 @@ class Resolver:
         if self._pending is not None or self._newest is None:
             return
         selector = self._next_selector(self._newest)
+        begun = self._newest, selector, self._selector
+        if all(map(is_, begun, self._begun)):
+            return  # only the tree has had news
+        self._begun = begun
         root = self._root(self._newest, selector)
         if root != self._sent:
             self._sent = root
@@ -178,8 +184,13 @@ class Resolver:
         routed = self._routed(selector) | (self._routed(self._selector) if self._selector else frozenset())
         clusters = {name: self._cluster(config, name) for name in self._clusters.alive}
         return ClusterManagerConfig(
-            {name: CdsConfig(cluster, _absent(cluster) and name not in routed) for name, cluster in clusters.items()}
+            {name: self._child(name, its, _absent(its) and name not in routed) for name, its in clusters.items()}
         )
+
+    def _child(self, name: str, cluster: ClusterOutcome, given_up: bool) -> CdsConfig:
+        """The same object as long as it would say the same: it is compared at once."""
+        sent = self._sent.children.get(name) if self._sent is not None else None
+        return sent if sent is not None and sent.says(cluster, given_up) else CdsConfig(cluster, given_up)
 
     def _routed(self, selector: Selector) -> frozenset[str]:
         # Without routes nobody can tell what is not routed any more.

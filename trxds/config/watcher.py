@@ -5,7 +5,7 @@ A watch is a slot in the resolver's mailbox and no task; its letter's sender is 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Protocol
 
 from trxds.ads.state import ResourceState
@@ -13,7 +13,7 @@ from trxds.ground.channels import Mailbox
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 
 from .assemble import Key, assemble
-from .snapshot import ConfigError, Missing, XdsConfig
+from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig
 
 # Also the order in which new watches begin, so that requests leave in the order servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
@@ -45,6 +45,7 @@ class Watcher:
         self._authority = authority
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceState] = {}
+        self._before: Mapping[str, ClusterOutcome] = {}
 
     def take(self, key: Hashable, state: ResourceState) -> None:
         """A letter has come."""
@@ -53,8 +54,10 @@ class Watcher:
 
     def look(self, held: Iterable[str]) -> XdsConfig | ConfigError | Missing:
         """The picture as it is now, and the watches that it needs."""
-        assembly = assemble(self._known, self._listener, self._authority, held)
+        assembly = assemble(self._known, self._listener, self._authority, held, self._before)
         self._watch_exactly(assembly.visited)
+        if not isinstance(assembly.outcome, Missing):
+            self._before = assembly.outcome.clusters
         return assembly.outcome
 
     def _watch_exactly(self, wanted: frozenset[Key]) -> None:

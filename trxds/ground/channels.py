@@ -36,7 +36,8 @@ class Mailbox(Generic[T]):
         """
         if not self._closed:
             self._letters[sender] = value
-            self._arrived.unpark_all()
+            if self._arrived:
+                self._arrived.unpark_all()
         return self._delivered + 1
 
     def withdraw(self, sender: Hashable) -> None:
@@ -49,15 +50,24 @@ class Mailbox(Generic[T]):
         Always a checkpoint, and taken after it: what arrives while others run is in the batch.
         """
         self._finished = self._delivered
-        self._seen.unpark_all()
-        await trio.lowlevel.checkpoint()
+        if self._seen:
+            self._seen.unpark_all()
+        if self._letters:
+            await trio.lowlevel.checkpoint()
         if not self._letters:
-            with trio.CancelScope(deadline=deadline):
-                while not self._letters:
-                    await self._arrived.park()
+            await self._arrival(deadline)
         letters, self._letters = self._letters, {}
         self._delivered += 1
         return letters
+
+    async def _arrival(self, deadline: float) -> None:
+        if deadline == math.inf:  # a scope is a good part of what a step of a node costs
+            while not self._letters:
+                await self._arrived.park()
+        else:
+            with trio.CancelScope(deadline=deadline):
+                while not self._letters:
+                    await self._arrived.park()
 
     async def seen(self, batch: int) -> None:
         """Wait until the reader has read that batch and come back for the next, or left."""

@@ -84,6 +84,7 @@ class Node:
         self._config: LbConfig | None = None
         self._generation = 0  # of the configuration in force
         self._children: dict[str, Child] = {}
+        self._shape: tuple[Mapping[str, LbConfig], frozenset[str]] | None = None  # of the children, as decided last
         self._hosts: dict[str, Lease] = {}  # leased for the policy's decisions
         self._health.follow(mailbox, self._hosts)
         self._held: dict[str, Lease] = {}  # leased by its picks
@@ -214,6 +215,10 @@ class Node:
         return bool(new)
 
     def _shape_children(self, decision: Decision, now: float, nursery: trio.Nursery) -> None:
+        shape = dict(decision.children), decision.keep
+        if shape == self._shape:
+            return  # a thousand children of which one has reported
+        self._shape = shape
         for name, config in decision.children.items():
             self._child(name, config.policy, nursery).send(config, self._generation)
         if len(self._children) == len(decision.children):
@@ -274,6 +279,7 @@ class Node:
     def _secure(self, security: Security | None) -> None:
         self._security = security
         self._hosts_below = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
+        self._shape = None
 
     async def _run_child(self, child: Child, path: str) -> None:
         def report(its: Report) -> None:
