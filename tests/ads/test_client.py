@@ -634,3 +634,24 @@ async def test_the_outage_of_one_authoritys_server_is_not_the_others(autojump_cl
         await trio.sleep(60)
         assert world.state("cart").ambient is None
         assert "(server 10.0.0.9:1, node" in world.error(theirs)
+
+
+async def test_a_server_that_one_authority_has_already_is_another_ones_fallback_on_the_same_stream(
+    autojump_clock: MockClock,
+) -> None:
+    dead, alive = (ServerConfig(uri, features=World.features) for uri in ("10.0.0.9:1", PLANE))
+    authorities = {"fleet": Authority("xdstp://fleet/%s", (dead, alive))}
+    world = World(replace(BOOTSTRAP, authorities=authorities))
+    theirs = "xdstp://fleet/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
+    world.plane.put(resources.endpoints("cart"), resources.endpoints(theirs))
+    async with world.run():
+        world.watcher.watch(EDS, "cart")
+        await world.plane.wait_for_ack("EDS")
+        world.watcher.watch(EDS, theirs)
+        await trio.sleep(1)
+        assert world.state(theirs).value is not None
+        assert world.plane.streams == 1
+        async with world.plane.serve(dead.address, world.network):
+            await trio.sleep(120)
+            assert world.plane.streams == 2
+            assert set(world.plane.requests[-1].names) in ({"cart"}, {theirs})

@@ -240,3 +240,14 @@ def test_what_was_forgotten_on_one_server_is_not_remembered_for_another(mesh: Me
     mesh.told.clear()
     mesh.watches("x")
     assert mesh.told == {}
+
+
+def test_a_response_that_was_being_read_while_another_server_took_over_counts_for_nothing(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.opens("b")
+    late = mesh.asked["b"]
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    assert late.received(Reading(CDS, "v9", "n9", (Item(("x", b"2"), Parsed("x", "2")),)), 0.0) == []
+    assert mesh.told == {"x": "1"}

@@ -138,8 +138,9 @@ class XdsClient:
     # -- servers, each once: authorities with an equal one share its stream
 
     def engage(self, server: ServerConfig) -> Conversation:
-        for conversation in self._streams:
+        for conversation, stream in self._streams.items():
             if conversation.server == server:
+                stream.subscription_changed()
                 return conversation
         rules = data_errors(server.features, a88=self._data_error_handling)
         dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
