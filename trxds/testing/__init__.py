@@ -13,10 +13,11 @@ form. With `network=MemoryNetwork()` and an address of your choice nothing leave
 a whole story runs on Trio's MockClock.
 """
 
-from .call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from trxds.serving.call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from trxds.serving.server import Server, serve
+
 from .management import ManagementServer
 from .network import MemoryNetwork
-from .server import Server, serve
 
 __all__ = [
     "Call",

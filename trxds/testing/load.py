@@ -14,7 +14,7 @@ import trio
 
 from trxds.ground.channels import Mailbox
 from trxds.resources import protos
-from trxds.testing.call import Call
+from trxds.serving.call import Call
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 

@@ -24,11 +24,11 @@ import trio
 from trxds.ground.channels import Mailbox
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
-from trxds.testing.call import Handler
+from trxds.serving.call import Call, Handler
+from trxds.serving.server import serve
 from trxds.testing.load import PATH as LOAD_PATH
 from trxds.testing.load import LoadReportingService
 from trxds.testing.network import MemoryNetwork
-from trxds.testing.server import Call, serve
 from trxds.testing.subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
 
 _SERVICE = "/envoy.service.discovery.v3.AggregatedDiscoveryService"

@@ -1,4 +1,4 @@
-"""A gRPC server for tests: all four kinds of call, and a knob for what a server can do wrong.
+"""A gRPC server: all four kinds of call, and a knob for what a server can do wrong.
 
 It is built on the client's own engine, so it proves nothing about the wire by itself; that is what
 `tests/peers` does, where grpcio stands at the other end.
@@ -11,7 +11,7 @@ import itertools
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
@@ -23,11 +23,15 @@ from trxds.wire.options import WireOptions
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .call import Call, Handler
-from .network import MemoryNetwork
-from .server_connection import ServerConnection
+from .connection import ServerConnection
 from .service import handlers_of
 
-__all__ = ["Call", "Handler", "Server", "serve"]
+
+class Listening(Protocol):
+    """Where a server can listen, in place of a socket."""
+
+    def listen(self, address: str) -> trio.abc.Listener[trio.abc.Stream]:
+        """`OSError` if somebody does already."""
 
 
 class Server:
@@ -45,7 +49,7 @@ class Server:
         *,
         fallback: Handler | None = None,
         address: str = "127.0.0.1:0",
-        network: MemoryNetwork | None = None,
+        network: Listening | None = None,
         max_concurrent_streams: int | None = None,
         max_receive_size: int = MAX_RECEIVE_SIZE,
         options: WireOptions | None = None,
@@ -149,7 +153,7 @@ class Server:
 
             def started(call: Call) -> None:
                 self.calls.append(call)
-                nursery.start_soon(call.run, self._handler(call.path), name=f"testing/call{call.path}")
+                nursery.start_soon(call.run, self._handler(call.path), name=f"serving/call{call.path}")
 
             connection = ServerConnection(
                 transport,
@@ -189,7 +193,7 @@ async def serve(
     *,
     fallback: Handler | None = None,
     address: str = "127.0.0.1:0",
-    network: MemoryNetwork | None = None,
+    network: Listening | None = None,
     max_concurrent_streams: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     options: WireOptions | None = None,

@@ -32,11 +32,11 @@ from trxds.wire.events import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
 if TYPE_CHECKING:
-    from .server_connection import ServerConnection
+    from .connection import ServerConnection
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
 
-_log = logging.getLogger("trxds.testing")
+_log = logging.getLogger("trxds.serving")
 
 
 class Abort(Exception):
