@@ -1,0 +1,103 @@
+"""Hosts are shared by address and by what their users ask of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from random import Random
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.ground.channels import Mailbox
+from trxds.ground.connectivity import Connectivity
+from trxds.testing import MemoryNetwork, serve
+from trxds.wire.options import WireOptions
+from trxds.wire.pool import Pool
+
+ADDRESS = "10.0.0.1:443"
+
+
+class Networks:
+    """A network for each demand; all lead to the same place."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self.network = network
+        self.asked: list[Hashable] = []
+
+    def of(self, security: Hashable) -> MemoryNetwork:
+        self.asked.append(security)
+        return self.network
+
+
+@pytest.fixture
+def networks() -> Networks:
+    return Networks(MemoryNetwork())
+
+
+@pytest.fixture
+def pool(networks: Networks) -> Pool:
+    return Pool(networks.network, WireOptions(), Random(1), networks.of)
+
+
+def test_an_equal_demand_is_an_equal_host(pool: Pool, networks: Networks) -> None:
+    one, other = (pool.over(lambda address: "tls") for _ in range(2))
+    assert one.lease(ADDRESS, Mailbox()).subchannel is other.lease(ADDRESS, Mailbox()).subchannel
+    assert networks.asked == ["tls"]
+
+
+def test_another_demand_is_another_host(pool: Pool) -> None:
+    plain, tls = pool.lease(ADDRESS, Mailbox()), pool.over(lambda address: "tls").lease(ADDRESS, Mailbox())
+    assert plain.subchannel is not tls.subchannel
+    assert pool.subchannels.keys() == {(ADDRESS, None), (ADDRESS, "tls")}
+
+
+def test_a_demand_may_differ_from_address_to_address(pool: Pool) -> None:
+    hosts = pool.over(lambda address: address.partition(":")[2])
+    for port in (1, 2):
+        hosts.lease(f"10.0.0.1:{port}", Mailbox())
+    assert pool.subchannels.keys() == {("10.0.0.1:1", "1"), ("10.0.0.1:2", "2")}
+
+
+def test_only_hosts_of_the_same_demand_are_found(pool: Pool) -> None:
+    tls = pool.over(lambda address: "tls")
+    lease = tls.lease(ADDRESS, Mailbox())
+    assert (pool.find(ADDRESS), tls.find(ADDRESS)) == (None, lease.subchannel)
+
+
+def test_no_demand_in_particular_asks_for_no_network(pool: Pool, networks: Networks) -> None:
+    pool.over(lambda address: None).lease(ADDRESS, Mailbox())
+    assert networks.asked == [] and pool.find(ADDRESS) is not None
+
+
+def test_a_pool_whose_credentials_do_not_care_stays_as_it_is() -> None:
+    pool = Pool(MemoryNetwork(), WireOptions(), Random(1))
+    assert pool.over(lambda address: "tls") is pool
+
+
+def test_the_last_lease_retires_only_its_own_host(pool: Pool) -> None:
+    plain, tls = pool.lease(ADDRESS, Mailbox()), pool.over(lambda address: "tls").lease(ADDRESS, Mailbox())
+    tls.release()
+    assert pool.subchannels == {(ADDRESS, None): plain.subchannel}
+
+
+async def test_each_host_tells_its_own_users_only(pool: Pool, networks: Networks, nursery: trio.Nursery) -> None:
+    mine: Mailbox[object] = Mailbox()
+    others: Mailbox[object] = Mailbox()
+    heard: list[object] = []
+
+    async def listen() -> None:
+        while True:
+            heard.append(await others.next())
+
+    nursery.start_soon(pool.run)
+    nursery.start_soon(listen)
+    async with serve(address=ADDRESS, network=networks.network):
+        pool.lease(ADDRESS, others)
+        lease = pool.over(lambda address: "tls").lease(ADDRESS, mine)
+        lease.subchannel.request_connection()
+        while lease.subchannel.state is not Connectivity.READY:
+            assert await mine.next() == {("host", ADDRESS): lease.subchannel}
+        await wait_all_tasks_blocked()
+        assert heard == []
+        nursery.cancel_scope.cancel()
