@@ -1,0 +1,150 @@
+"""What the field's mesh suite asserts of an xDS client, in memory: baseline, handover, dual stack, session drain.
+
+Fallback and federation have files of their own.
+"""
+
+from contextlib import asynccontextmanager
+
+import trio
+from support.mesh import Mesh, ask, method, spread
+
+from trxds.testing import Server
+from trxds.testing import resources as xds
+
+OVERRIDE = ["UNKNOWN", "HEALTHY", "DRAINING"]
+
+
+@asynccontextmanager
+async def steady(channel):
+    """An RPC every ten milliseconds beside the block, none of which may fail; the value lists who answered."""
+    hosts = []
+
+    async def run():
+        while True:
+            hosts.append(await ask(channel))
+            await trio.sleep(0.01)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        yield hosts
+        nursery.cancel_scope.cancel()
+
+
+async def test_baseline_every_type_is_asked_for_once_and_rpcs_succeed(autojump_clock):
+    async with Mesh.run(1, sessions=False) as mesh, mesh.channel() as channel:
+        assert set(await spread(channel, 100)) == set(mesh.hosts)
+        kinds = [request.kind for request in mesh.plane.requests if request.answer == "SUBSCRIBE"]
+        assert kinds == ["LDS", "RDS", "CDS", "EDS"]
+        assert not [request for request in mesh.plane.requests if request.answer == "NACK"]
+
+
+async def test_round_robin_spreads_a_hundred_rpcs_evenly(autojump_clock):
+    async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel:
+        await spread(channel, 10)
+        assert all(abs(count - 50) <= 1 for count in (await spread(channel, 100)).values())
+
+
+async def test_api_listener_traffic_is_handed_to_another_route_configuration_without_loss(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        mesh.endpoints("cart", mesh.hosts[:1])
+        async with steady(channel) as hosts:
+            await trio.sleep(1)
+            mesh.cluster("second")
+            mesh.endpoints("second", mesh.hosts[1:])
+            mesh.plane.put(xds.routes("second-routes", xds.route("second")))
+            mesh.plane.put(xds.listener("shop", routes="second-routes"))
+            await trio.sleep(1)
+            mesh.plane.remove("RDS", "routes")
+            mesh.plane.remove("CDS", "cart")
+            mesh.plane.remove("EDS", "cart")
+            await trio.sleep(1)
+        assert set(hosts[-50:]) == {mesh.hosts[1]}
+
+
+async def test_change_backend_service_all_rpcs_move_and_none_fails(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        mesh.endpoints("cart", mesh.hosts[:1])
+        mesh.cluster("other")
+        mesh.endpoints("other", mesh.hosts[1:])
+        async with steady(channel) as hosts:
+            await trio.sleep(1)
+            assert set(hosts[-50:]) == {mesh.hosts[0]}
+            mesh.route("other")
+            await trio.sleep(1)
+        assert set(hosts[-50:]) == {mesh.hosts[1]}
+
+
+async def test_remove_endpoints_in_turn_moves_traffic_without_failures(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel, steady(channel) as hosts:
+        for left in ([0], [0, 1], [1]):
+            mesh.endpoints("cart", [mesh.hosts[number] for number in left])
+            await trio.sleep(1)
+            assert set(hosts[-50:]) == {mesh.hosts[number] for number in left}
+
+
+async def test_dual_stack_hosts_of_either_family_and_of_both_get_traffic(autojump_clock):
+    async with Mesh.run(1, sessions=False) as mesh, trio.open_nursery() as nursery:
+        four = mesh.hosts[0]
+        six, dual = "[fd00::6]:50051", "[fd00::46]:50051"
+        for address in (six, dual):
+
+            async def name(call, address=address):
+                async for _ in call:
+                    await call.send(address.encode())
+
+            await nursery.start(Server(fallback=name, address=address, network=mesh.network).run)
+        locality = xds.locality(four, six, "10.0.9.9:50051")
+        also = {"address": {"socket_address": {"address": "fd00::46", "port_value": 50051}}}
+        locality["lb_endpoints"][2]["endpoint"]["additional_addresses"] = [also]
+        mesh.endpoints("cart", locality)
+        async with mesh.channel() as channel:
+            await spread(channel, 5)
+            await trio.sleep(1)
+            assert set(await spread(channel, 30)) == {four, six, dual}
+        nursery.cancel_scope.cancel()
+
+
+async def test_session_drain(autojump_clock):
+    """The suite's steps, in its order."""
+    # 1, 2: three hosts, sessions in the listener, and a cluster that lets sessions reach draining hosts
+    async with Mesh.run(3) as mesh:
+        mesh.cluster("cart", override_statuses=OVERRIDE)
+        # 3: a client
+        async with mesh.channel() as channel:
+            # 4: all hosts get traffic
+            assert set(await spread(channel, 120)) == set(mesh.hosts)
+            # 5: a reply assigns a cookie
+            cookie, chosen = await assigned(channel)
+            # 6: RPCs with the cookie go to the host that assigned it
+            assert await pinned(channel, cookie) == {chosen}
+            # 7, 8: that host begins to drain, and the client knows
+            mesh.endpoints("cart", xds.locality(*mesh.hosts, health={chosen: "DRAINING"}))
+            await mesh.plane.wait_for_ack("EDS")
+            # 9: RPCs with the cookie still go there, others no more
+            assert await pinned(channel, cookie) == {chosen}
+            assert chosen not in await spread(channel, 60)
+            # 10: without the cookie another host assigns one
+            new_cookie, new_chosen = await assigned(channel)
+            assert new_chosen != chosen
+            # 11: the old host goes
+            mesh.endpoints("cart", [host for host in mesh.hosts if host != chosen])
+            await mesh.plane.wait_for_ack("EDS")
+            # 12: RPCs with the new cookie go to the new host
+            assert await pinned(channel, new_cookie) == {new_chosen}
+            # 13: those with the old cookie go to a host that is there, and are told a new cookie
+            replaced, host = await assigned(channel, cookie)
+            assert host != chosen
+            # 14: which holds
+            assert await pinned(channel, replaced) == {host}
+
+
+async def assigned(channel, cookie=None):
+    """The cookie that a reply brings, and the host that sent it."""
+    async with method(channel).open(b"", metadata=[("cookie", cookie)] if cookie else []) as call:
+        host = (await call.receive()).decode()
+        [header] = [value for name, value in call.initial_metadata if name == "set-cookie"]
+    return header.partition(";")[0], host
+
+
+async def pinned(channel, cookie):
+    return set(await spread(channel, 20, metadata=[("cookie", cookie)]))
