@@ -55,6 +55,7 @@ SHELLS = frozenset(
         "wire/stream.py",
         "wire/subchannel.py",
         "wire/tls.py",
+        "wire/transport.py",
     }
 )
 WHOLE_ROOMS_OF_SHELLS = frozenset({"channel", "serving", "testing", "admin", "cli", "live"})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import h2.config
 import h2.connection
 import h2.exceptions
+import pytest
 import trio
 from h2.settings import SettingCodes
 from hypothesis import given, settings
@@ -81,12 +83,15 @@ class AnyServer:
                 getattr(self.h2, name)(*args)
 
 
+@pytest.mark.parametrize("lean", [True, False])
 @settings(deadline=None, max_examples=150)
-@given(st.lists(actions, max_size=40), st.booleans(), st.integers(0, 2))
-def test_every_call_ends_and_nothing_crashes(script: list[tuple[Any, ...]], single: bool, sends: int) -> None:
+@given(script=st.lists(actions, max_size=40), single=st.booleans(), sends=st.integers(0, 2))
+def test_every_call_ends_and_nothing_crashes(
+    lean: bool, script: list[tuple[Any, ...]], single: bool, sends: int
+) -> None:
     async def story() -> None:
         ours, theirs = memory_stream_pair()
-        connection = Connection(ours, peer="any", options=OPTIONS)
+        connection = Connection(ours, peer="any", options=replace(OPTIONS, lean=lean))
         server = AnyServer(theirs)
         with trio.fail_after(100):
             async with trio.open_nursery() as nursery:

@@ -257,10 +257,10 @@ sizes = st.lists(st.sampled_from([0, 1, 5, 999, 1000, 9_995, 10_001, 65_536, 300
 windows = st.sampled_from([1_000, 10_000, 65_535, 262_144])
 
 
-@settings(deadline=None, max_examples=25)
-@given(sizes, windows, windows, windows, st.booleans())
+@settings(deadline=None, max_examples=50)
+@given(sizes, windows, windows, windows, st.booleans(), st.booleans())
 def test_every_message_comes_through_whatever_the_windows(
-    sizes: list[int], client_window: int, server_window: int, connection_window: int, streaming: bool
+    sizes: list[int], client_window: int, server_window: int, connection_window: int, streaming: bool, lean: bool
 ) -> None:
     def options(window: int) -> WireOptions:
         return WireOptions(
@@ -268,6 +268,7 @@ def test_every_message_comes_through_whatever_the_windows(
             connection_window=max(connection_window, 65_535),
             max_frame=16_384,
             unsent_bound=min(window, 65_536),
+            lean=lean,
         )
 
     async def story() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -52,9 +54,9 @@ async def echo(requests, call: Call):
         yield message
 
 
-async def client(network: MemoryNetwork, streams: list[ClientStream]) -> None:
+async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool) -> None:
     """Connect, two messages larger than the window there and back, close."""
-    pool = Pool(network, SMALL, Random(1))
+    pool = Pool(network, replace(SMALL, lean=lean), Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
         mailbox: Mailbox[Subchannel] = Mailbox()
@@ -79,7 +81,7 @@ async def send(stream: ClientStream) -> None:
     stream.end()
 
 
-async def cancelled_at(step: int) -> bool:
+async def cancelled_at(step: int, lean: bool) -> bool:
     """Whether the story ended before that step."""
     network, streams = WatchedNetwork(), []
     handlers = {"/s/All": bidi_streaming(echo)}
@@ -87,7 +89,7 @@ async def cancelled_at(step: int) -> bool:
         with trio.CancelScope() as scope:
             instrument = CancelAtStep(step, scope)
             trio.lowlevel.add_instrument(instrument)
-            await client(network, streams)
+            await client(network, streams, lean)
         trio.lowlevel.remove_instrument(instrument)
         assert all(end.closed for end in network.ends)
         assert all(stream.status is not None for stream in streams)
@@ -96,8 +98,9 @@ async def cancelled_at(step: int) -> bool:
     return instrument.left > 0
 
 
-def test_cancelled_at_any_step_nothing_is_left() -> None:
+@pytest.mark.parametrize("lean", [True, False])
+def test_cancelled_at_any_step_nothing_is_left(lean: bool) -> None:
     step = 1
-    while not trio.run(cancelled_at, step, clock=MockClock(autojump_threshold=0)):
+    while not trio.run(cancelled_at, step, lean, clock=MockClock(autojump_threshold=0)):
         step += 1
     assert step > 50

@@ -49,6 +49,7 @@ class Rpc:
         "_deadline",
         "_first",
         "_hold",
+        "_only",
         "_refusals",
         "_responds",
         "_retries",
@@ -96,6 +97,7 @@ class Rpc:
         self._args: PickArgs | None = None
         self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
         self._responds: list[Respond] = []
+        self._only: bytes | None = None
         self._committed = False
         self._refusals = 0
         self._retries: Retries | None = None
@@ -141,12 +143,11 @@ class Rpc:
     async def ask(self, request: bytes) -> bytes | Status:
         """Send one message and get one back, or the reason why not."""
         while True:
-            problem = await self.open()
+            problem = await self.open(request)
             if problem is not None:
                 return problem
             stream = self.stream
             assert stream is not None
-            await stream.send(request, end=True)
             reply = await stream.receive_only()
             if reply is None and await self.another_attempt():
                 continue
@@ -155,8 +156,12 @@ class Rpc:
 
     # -- from metadata to a stream
 
-    async def open(self) -> Status | None:
-        """Open a stream, or say why there cannot be one. Called again, it begins another attempt."""
+    async def open(self, only: bytes | None = None) -> Status | None:
+        """Open a stream, or say why there cannot be one. Called again, it begins another attempt.
+
+        If the call has but one message to say, that leaves with the headers.
+        """
+        self._only = only
         if self._args is None:
             await trio.lowlevel.checkpoint_if_cancelled()
             problem = await self._route()
@@ -265,6 +270,7 @@ class Rpc:
             min(self._deadline, trio.current_effective_deadline()),
             self._on_headers,
             self._state.max_receive_size,
+            self._only,
         )
 
     def _headers(self) -> md.Headers:

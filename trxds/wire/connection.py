@@ -66,6 +66,7 @@ class Connection(Link[ClientStream]):
         stream = ClientStream(self, request)
         self._waiting.append(stream)
         self._open_waiting()
+        self._writer.look()
         return stream
 
     def _open_waiting(self) -> None:
@@ -77,7 +78,6 @@ class Connection(Link[ClientStream]):
             )
             self.streams[self._last_opened] = stream
             stream.begin(self._last_opened)
-        self._writer.look()
 
     def _may_open(self) -> bool:
         if self.engine.exhausted:
@@ -93,6 +93,7 @@ class Connection(Link[ClientStream]):
         if self.over is not None:
             return
         self._open_waiting()
+        self._writer.look()
         self._close_when_drained()
 
     def _taken(self) -> None:

@@ -1,9 +1,11 @@
 """One end of a connection: a reader and a writer around the engine, for client and server alike.
 
-Only the writer touches the socket's sending side, and it takes everything that is pending in one
-`send_all`; a task that is cancelled while it sends can leave no half frame behind. Everybody else
-appends to the engine's buffer by plain functions. Streams whose message did not fit stand in
-line, and are served in turn, a little each, whenever window or buffer has room.
+Everybody appends to the engine's buffer by plain functions, and the writer takes everything that is
+pending in one go, in the scheduler's next pass: what fifty callers have said in this one is one write. A
+caller that is alone has nobody to wait for: `_flush` offers its bytes to the socket at once. No task
+but the writer waits for the socket, so one that is cancelled leaves no half frame behind. Streams
+whose message did not fit stand in line, and are served in turn, a little each, whenever window or
+buffer has room.
 
 Bounds: see `WireOptions`. The connection's window is given back as bytes arrive, so a stream that
 nobody reads never holds up the others; its own window holds up itself.
@@ -36,11 +38,11 @@ from trxds.wire.message_stream import MessageStream
 from trxds.wire.options import WireOptions
 from trxds.wire.seat import Seat
 from trxds.wire.tls import tls_cause
+from trxds.wire.transport import transport_of
 
 S = TypeVar("S", bound=MessageStream)
 
 _TURN = 16 * 1024  # what a stream in line may append before the next has its turn
-_READ_SIZE = 64 * 1024
 
 
 class Link(ABC, Generic[S]):
@@ -57,7 +59,8 @@ class Link(ABC, Generic[S]):
         # A quarter: an engine keeps back up to a half for streams that have ended.
         self._connection_credit = options.connection_window // 4
         self._owed = 0
-        self._transport = transport
+        self._transport = transport_of(transport)
+        self._unwritten: bytes | memoryview = b""  # taken from the engine; only the writer may wait with it
         self._line: deque[S] = deque()
         self._scope = trio.CancelScope()
         self._writer = Seat()
@@ -77,35 +80,52 @@ class Link(ABC, Generic[S]):
                     nursery.cancel_scope.cancel()
         finally:
             self._end(unavailable(f"{self.peer}: the connection was shut down"))
-            await trio.aclose_forcefully(self._transport)
+            await self._transport.close()
 
     async def _write(self) -> None:
-        while self.engine.unsent or self.over is None:
-            if not self.engine.unsent:
+        while self.engine.unsent or self._unwritten or self.over is None:
+            self._flush()
+            if self._unwritten:
+                try:
+                    await self._transport.send_all(self._unwritten)
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    return self._lost(error)
+                self._unwritten = b""
+            else:
                 await self._writer.wait(self._something_to_write)
-                continue
-            data = self.engine.take_outgoing()
-            self._taken()
-            self._reader.look()
-            try:
-                await self._transport.send_all(data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                self._lost(error)
+
+    def _flush(self) -> None:
+        """Offer what is pending to the transport; what that does not take at once is the writer's."""
+        if self._unwritten or not self.engine.unsent:
+            return
+        data = self._unwritten = self.engine.take_outgoing()
+        self._taken()  # which may call us again: for nothing, as long as there is something unwritten
+        self._reader.look()
+        sent = self._transport.send_nowait(data)
+        self._unwritten = memoryview(data)[sent:] if sent < len(data) else b""
+        self._writer.look()
+
+    def _wrote(self) -> None:
+        """The caller's step has appended all that it has to say."""
+        if self._transport.at_once and len(self.streams) == 1 and self.over is None:
+            self._flush()
+        else:
+            self._writer.look()
 
     def _taken(self) -> None:
-        """The writer took what was pending, so there is room."""
+        """What was pending is on its way, so there is room."""
         self.serve()
 
     async def _read(self) -> None:
         while self.over is None:
             try:
-                data = await self._transport.receive_some(_READ_SIZE)
+                data = await self._transport.receive()
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 return self._lost(error)
             if not data:
                 return self._lost(None)
             self.last_read = trio.current_time()
-            for event in self.engine.receive(bytes(data)):
+            for event in self.engine.receive(data):
                 self._handle(event)
             self._writer.look()
             if self.engine.control_unsent > self.options.control_limit:
@@ -114,7 +134,7 @@ class Link(ABC, Generic[S]):
                 await self._reader.wait(self._control_taken)
 
     def _something_to_write(self) -> bool:
-        return self.engine.unsent > 0 or self.over is not None
+        return self.engine.unsent > 0 or len(self._unwritten) > 0 or self.over is not None
 
     def _control_taken(self) -> bool:
         return self.engine.control_unsent <= self.options.control_bound or self.over is not None
@@ -187,7 +207,7 @@ class Link(ABC, Generic[S]):
             self.serve()
         else:
             stream.push(0)  # the end alone needs no room
-            self._writer.look()
+        self._wrote()
 
     def _stand_in_line(self, stream: S) -> None:
         if stream.waits_for_room and not stream.in_line:
@@ -202,7 +222,6 @@ class Link(ABC, Generic[S]):
             stream.in_line = False
             if stream.waits_for_room:
                 self._serve_one(stream)
-        self._writer.look()
 
     def _serve_one(self, stream: S) -> None:
         stream.push(min(_TURN, self.options.unsent_bound - self.engine.unsent))

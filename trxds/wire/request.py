@@ -22,7 +22,8 @@ class Request:
     `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by
     the connection's reader when the server's headers commit the call, which a trailers-only answer
     does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
-    the stream with RESOURCE_EXHAUSTED.
+    the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
+    known: it leaves with the headers.
     """
 
     path: str
@@ -31,6 +32,7 @@ class Request:
     deadline: float = math.inf
     on_headers: Callable[[], None] | None = None
     max_receive_size: int = MAX_RECEIVE_SIZE
+    message: bytes | None = None
 
     def timeout(self, now: float) -> Headers:
         """The time that is left, as a header; nothing if there is no deadline."""

@@ -9,7 +9,7 @@ import trio
 from trxds.ground.metadata import EMPTY, Headers, Metadata, decode
 from trxds.ground.status import Status, StatusCode
 from trxds.wire.events import DataReceived, ErrorCode, HeadersReceived
-from trxds.wire.framing import PREFIX_SIZE
+from trxds.wire.framing import PREFIX_SIZE, frame
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.request import Request
 from trxds.wire.response import headers_problem, reset_status, trailers_status
@@ -31,6 +31,9 @@ class ClientStream(MessageStream):
 
     def __init__(self, connection: Connection, request: Request) -> None:
         super().__init__(connection, request.max_receive_size)
+        if request.message is not None:
+            self._rest = memoryview(frame(request.message))
+            self._ending = True
         self.request = request
         self.status: Status | None = None
         self.trailers_only = False

@@ -1,0 +1,75 @@
+"""Bytes to a peer and back: any of Trio's streams, and a socket's own way past Trio's.
+
+A lone RPC costs two steps of the scheduler, its caller's and the reader's, if its bytes go out in its
+caller's step. A plain function can do that for a socket: it offers the bytes once, and what the
+socket does not take is left to the writer. No task can be cancelled in the middle of it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+READ_SIZE = 64 * 1024
+
+
+class Transport:
+    """A stream of any kind. It is owned by its connection, which closes it."""
+
+    __slots__ = ("_stream",)
+
+    at_once = False
+    """Whether `send_nowait` has a chance."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def receive(self) -> bytes:
+        """What has come; nothing at the end."""
+        return bytes(await self._stream.receive_some(READ_SIZE))
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    def send_nowait(self, data: bytes) -> int:
+        """How much of it went out at once. An error shows when the rest is sent."""
+        return 0
+
+    async def close(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+
+class SocketTransport(Transport):
+    """A plain socket: no attempt to read before there is something, no step of the scheduler after."""
+
+    __slots__ = ("_fd",)
+
+    at_once = True
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__(stream)
+        self._fd = stream.socket.fileno()
+
+    async def receive(self) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self._fd)
+            try:
+                return os.read(self._fd, READ_SIZE)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
+
+    def send_nowait(self, data: bytes) -> int:
+        try:
+            return os.write(self._fd, data)
+        except OSError:  # also if it would block
+            return 0
+
+
+def transport_of(stream: trio.abc.Stream) -> Transport:
+    """The fastest way there is."""
+    if isinstance(stream, trio.SocketStream) and os.name == "posix":
+        return SocketTransport(stream)
+    return Transport(stream)
