@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from itertools import chain
 from random import Random
 
 import trio
 
 from trxds.ads import delta
 from trxds.ads.authority import Authority
-from trxds.ads.bootstrap import Bootstrap, ServerConfig
+from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.credentials import secure_network
 from trxds.ads.dataerrors import data_errors
 from trxds.ads.delta import Delta
@@ -100,6 +101,16 @@ class XdsClient:
             )
         for authority in self._authorities.values():
             self._watches.publish(authority.close())
+
+    @property
+    def node(self) -> Node:
+        """Who we say we are."""
+        return self._bootstrap.node
+
+    @property
+    def resources(self) -> Iterable[Resource]:
+        """All that is watched, and what is known of it."""
+        return chain.from_iterable(authority.resources for authority in self._authorities.values())
 
     def watch(self, type: ResourceType, name: str, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.

@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from trxds.ads.client import XdsClient
 from trxds.ads.names import Target, parse_target
 from trxds.affinity.override_host import OverrideHost
 from trxds.affinity.session import SessionCookies
@@ -49,6 +50,11 @@ class Channel(Caller):
     @property
     def target(self) -> str:
         return self._state.target
+
+    @property
+    def _client(self) -> XdsClient:
+        assert self._state.client is not None
+        return self._state.client
 
     @asynccontextmanager
     async def session(self, *, wait_for_first: bool = True) -> AsyncIterator[Session]:
@@ -164,4 +170,5 @@ def _services(
         lambda report: resolver.mailbox.put("root", report),
     )
     state.tree = root
+    state.client = xds._client
     return {"pool": pool.run, "resolver": resolver.run, "lb/root": root.run}

@@ -14,6 +14,8 @@ from trxds.lb.explain import Explained
 from trxds.lb.pick import Picker
 
 if TYPE_CHECKING:
+    from trxds.ads.client import XdsClient
+
     from .rpc import Rpc
 
 
@@ -38,6 +40,7 @@ class ChannelState:
         self.random = random
         self.plane: DataPlane | None = None
         self.tree: Explained | None = None  # its root, for who asks why
+        self.client: XdsClient | None = None  # for who asks what it knows
         self.rpcs: set[Rpc] = set()
         self.closed = False
         self.crash: BaseException | None = None

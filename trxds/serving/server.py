@@ -25,6 +25,7 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 from .call import Call, Handler
 from .connection import ServerConnection
 from .service import handlers_of
+from .unix import unix_listener
 
 
 class Listening(Protocol):
@@ -39,8 +40,8 @@ class Server:
 
     `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls,
     which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
-    that stand; `calls` are all there ever were, in order. With `tls`, a context for servers, clients
-    must speak TLS; gRPC's want "h2" among its ALPN protocols.
+    that stand; `calls` are all there ever were, in order, unless it shall not `remember_calls`. With
+    `tls`, a context for servers, clients must speak TLS; gRPC's want "h2" among its ALPN protocols.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Server:
         max_receive_size: int = MAX_RECEIVE_SIZE,
         options: WireOptions | None = None,
         tls: ssl.SSLContext | None = None,
+        remember_calls: bool = True,
     ) -> None:
         self.handlers = dict(handlers or {})
         self.fallback = fallback
         self.address = address
         self.max_receive_size = max_receive_size
         self.tls = tls
+        self.remember_calls = remember_calls
         self.options = options or WireOptions(max_concurrent_streams=max_concurrent_streams)
         self.connections: list[ServerConnection] = []
         self.calls: list[Call] = []
@@ -85,10 +88,11 @@ class Server:
     # -- its life
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; `address` is known once it has started."""
+        """Serve until cancelled; `address` is known once it has started. `OSError` if it cannot listen."""
+        listener = await self._listener()
         try:
             async with trio.open_nursery() as self._nursery:
-                await self._nursery.start(self._listen)
+                await self._nursery.start(self._listen, listener)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
@@ -100,7 +104,7 @@ class Server:
             raise RuntimeError("the server is not running; use `async with serve(...)`")
         self.stop()
         await self._deaf.wait()
-        await self._nursery.start(self._listen)
+        await self._nursery.start(self._listen, await self._listener())
 
     def stop(self) -> None:
         """Stop listening and drop all connections, as if the process had died."""
@@ -120,12 +124,12 @@ class Server:
 
     # -- listening
 
-    async def _listen(self, task_status: trio.TaskStatus[None]) -> None:
+    async def _listen(self, listener: trio.abc.Listener[trio.abc.Stream], task_status: trio.TaskStatus[None]) -> None:
         assert self._nursery is not None
         self._deaf = trio.Event()
         try:
             with trio.CancelScope() as self._listening:
-                async with await self._listener() as listener:
+                async with listener:
                     task_status.started()
                     await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
         finally:
@@ -135,6 +139,8 @@ class Server:
     async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
         if self._network is not None:
             return self._network.listen(self.address)
+        if self.address.startswith("unix:"):
+            return await unix_listener(self.address.removeprefix("unix:"))
         host, port = split_address(self.address)
         (listener,) = await trio.open_tcp_listeners(port, host=host)
         self.address = _address(listener.socket.getsockname())
@@ -152,7 +158,8 @@ class Server:
         async with trio.open_nursery() as nursery:
 
             def started(call: Call) -> None:
-                self.calls.append(call)
+                if self.remember_calls:
+                    self.calls.append(call)
                 nursery.start_soon(call.run, self._handler(call.path), name=f"serving/call{call.path}")
 
             connection = ServerConnection(
@@ -170,7 +177,7 @@ class Server:
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
-            with contextlib.suppress(OSError):  # it has gone again
+            with contextlib.suppress(OSError, ValueError):  # it has gone again, or is a unix socket without a name
                 return _address(transport.socket.getpeername())
         return f"client-{next(self._client_numbers)}"
 
@@ -198,6 +205,7 @@ async def serve(
     max_receive_size: int = MAX_RECEIVE_SIZE,
     options: WireOptions | None = None,
     tls: ssl.SSLContext | None = None,
+    remember_calls: bool = True,
 ) -> AsyncIterator[Server]:
     """A running server for the length of a block; see `Server` for the arguments.
 
@@ -212,11 +220,12 @@ async def serve(
         max_receive_size=max_receive_size,
         options=options,
         tls=tls,
+        remember_calls=remember_calls,
     )
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
-        await nursery.start(server.run)
         try:
+            await nursery.start(server.run)
             yield server
         except Exception as error:
             failure = error

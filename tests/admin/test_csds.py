@@ -1,0 +1,252 @@
+"""How a resource and what became of it are told, by values; and the service, asked in memory (A40)."""
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+import trio
+from support.mesh import Mesh, ask
+from support.talk import Bad, Talk
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+import trxds.admin
+from trxds import StatusCode
+from trxds.admin.csds import SERVICE, Dump
+from trxds.admin.protos import ClientResourceStatus, ClientStatusRequest, ClientStatusResponse
+from trxds.resources import protos
+from trxds.testing import resources as xds
+from trxds.wire.connect import TcpNetwork
+from trxds.wire.connection import Connection
+from trxds.wire.options import WireOptions
+from trxds.wire.request import Request
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ADMIN = "127.0.0.1:15000"
+FETCH, STREAM = f"{SERVICE}/FetchClientStatus", f"{SERVICE}/StreamClientStatus"
+
+
+# -- one resource
+
+
+def talk():
+    """One that wants the cluster "a"; the time of day is noon when it begins."""
+    conversation = Talk()
+    conversation.wants("CDS", "a")
+    conversation.opens()
+    return conversation
+
+
+def told(conversation, **options):
+    return Dump(NOON.timestamp(), **options).config(conversation.resource("a"))
+
+
+def state(message):
+    return ClientResourceStatus.Name(message.client_status)
+
+
+def test_one_that_is_waited_for_has_a_name_and_nothing_else():
+    message = told(talk())
+    assert (message.type_url, message.name) == ("type.googleapis.com/envoy.config.cluster.v3.Cluster", "a")
+    assert state(message) == "REQUESTED"
+    assert not message.HasField("xds_config")
+    assert not message.HasField("error_state")
+
+
+def test_an_accepted_one_is_told_as_it_came_with_version_and_time_of_day():
+    conversation = talk()
+    conversation.now = 60.0
+    conversation.hears("CDS", "7", a="good")
+    message = told(conversation)
+    assert (state(message), message.version_info, message.xds_config.value) == ("ACKED", "7", b"a=good")
+    assert message.last_updated.ToDatetime(UTC) == NOON.replace(minute=1)
+
+
+def test_a_refused_one_is_told_beside_the_one_in_use():
+    conversation = talk()
+    conversation.hears("CDS", "7", a="good")
+    conversation.now = 60.0
+    conversation.hears("CDS", "8", a=Bad("no good"))
+    message = told(conversation)
+    assert (state(message), message.version_info, message.xds_config.value) == ("NACKED", "7", b"a=good")
+    error = message.error_state
+    assert (error.version_info, error.failed_configuration.value) == ("8", b"a=no good")
+    assert "no good" in error.details
+    assert error.last_update_attempt.ToDatetime(UTC) == NOON.replace(minute=1)
+
+
+def test_one_that_does_not_come_says_so():
+    conversation = talk()
+    conversation.waits(15)
+    message = told(conversation)
+    assert state(message) == "DOES_NOT_EXIST"
+    assert message.error_state.details == "does not exist, asked 15 s ago"
+
+
+def test_an_error_in_its_place_is_told_without_a_resource():
+    conversation = talk()
+    conversation.hears_of_failure("CDS", "7", "a", 7, "not for you")
+    message = told(conversation)
+    assert state(message) == "RECEIVED_ERROR"
+    assert "not for you" in message.error_state.details
+    assert not message.error_state.HasField("failed_configuration")
+
+
+def test_contents_may_be_left_out():
+    conversation = talk()
+    conversation.hears("CDS", "7", a="good")
+    message = told(conversation, contents=False)
+    assert message.version_info == "7"
+    assert not message.HasField("xds_config")
+
+
+# -- the service
+
+
+async def call(address, path, *requests, network):
+    """The replies and the status."""
+    transport = await network.connect(address)
+    async with trio.open_nursery() as nursery:
+        connection = Connection(transport, peer=address, options=WireOptions())
+        nursery.start_soon(connection.run)
+        assert await connection.wait_ready()
+        stream = connection.open_stream(Request(path=path, authority="admin", metadata=[]))
+        for request in requests:
+            await stream.send(request.SerializeToString())
+        stream.end()
+        replies = []
+        while (message := await stream.receive()) is not None:
+            replies.append(ClientStatusResponse.FromString(message))
+        nursery.cancel_scope.cancel()
+    return replies, stream.status
+
+
+async def fetch(network, address=ADMIN, **request):
+    [reply], status = await call(address, FETCH, ClientStatusRequest(**request), network=network)
+    assert status.code is StatusCode.OK
+    return reply.config
+
+
+@asynccontextmanager
+async def told_of_channel():
+    async with (
+        Mesh.run(1) as mesh,
+        mesh.channel() as channel,
+        trxds.admin.serve(channel, address=ADMIN, network=mesh.network),
+    ):
+        yield mesh.network
+
+
+def states(config):
+    return {each.name: state(each) for each in config.generic_xds_configs}
+
+
+async def test_a_channel_shows_its_target_its_node_and_all_its_resources(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        async with trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+            [config] = await fetch(mesh.network)
+    assert config.client_scope == "xds:///shop"
+    assert (config.node.id, config.node.user_agent_name) == ("trxds-test", "trxds")
+    assert states(config) == {"shop": "ACKED", "routes": "ACKED", "cart": "ACKED"}
+    assert len(config.generic_xds_configs) == 4  # cluster and endpoints have one name
+    [cluster] = [each for each in config.generic_xds_configs if each.type_url.endswith(".Cluster")]
+    assert protos.Cluster.FromString(cluster.xds_config.value).name == "cart"
+
+
+async def test_what_the_control_plane_gets_wrong_shows(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
+        await mesh.plane.wait_for_nack("CDS")
+        async with trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+            [config] = await fetch(mesh.network)
+        assert await ask(channel) in mesh.hosts
+    [cluster] = [each for each in config.generic_xds_configs if each.type_url.endswith(".Cluster")]
+    assert state(cluster) == "NACKED"
+    assert "LB policy is not supported" in cluster.error_state.details
+
+
+async def test_a_shared_client_is_told_of_once(autojump_clock):
+    async with (
+        Mesh.run(1) as mesh,
+        trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
+        trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as channel,
+    ):
+        await ask(channel)
+        async with trxds.admin.serve(client, address=ADMIN, network=mesh.network):
+            [config] = await fetch(mesh.network, exclude_resource_contents=True)
+    assert config.client_scope == ""
+    assert states(config)["cart"] == "ACKED"
+    assert not any(each.HasField("xds_config") for each in config.generic_xds_configs)
+
+
+async def test_a_stream_answers_each_question_with_the_state_of_then(autojump_clock):
+    async with told_of_channel() as network:
+        replies, status = await call(ADMIN, STREAM, *[ClientStatusRequest()] * 3, network=network)
+    assert status.code is StatusCode.OK
+    assert len(replies) == 3
+
+
+async def test_node_matchers_are_refused(autojump_clock):
+    async with told_of_channel() as network:
+        request = ClientStatusRequest()
+        request.node_matchers.add()
+        for path in (FETCH, STREAM):
+            replies, status = await call(ADMIN, path, request, network=network)
+            assert (replies, status.code) == ([], StatusCode.INVALID_ARGUMENT)
+
+
+async def test_a_big_mesh_is_told_in_steps(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        names = [f"c{number}" for number in range(300)]
+        mesh.plane.put(*(xds.cluster(name) for name in names))
+        mesh.plane.put(*(xds.endpoints(name, xds.locality(*mesh.hosts)) for name in names))
+        mesh.route(dict.fromkeys(names, 1))
+        async with (
+            mesh.channel() as channel,
+            trxds.admin.serve(channel, address=ADMIN, network=mesh.network),
+        ):
+            await ask(channel)
+            [config] = await fetch(mesh.network)
+    assert len(config.generic_xds_configs) == 602
+
+
+# -- where it listens
+
+
+async def test_the_service_goes_with_the_block(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        async with trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+            await fetch(mesh.network)
+        await wait_all_tasks_blocked()
+        with pytest.raises(ConnectionRefusedError):
+            await mesh.network.connect(ADMIN)
+
+
+async def test_a_free_port_of_the_loopback_is_the_default():
+    async with trxds.admin.serve() as address:
+        host, _, port = address.rpartition(":")
+        assert host == "127.0.0.1"
+        assert int(port) > 0
+        assert await fetch(TcpNetwork(), address) == []
+
+
+async def test_a_unix_socket_is_taken_away_afterwards(tmp_path):
+    path = tmp_path / "admin"
+    async with trxds.admin.serve(address=f"unix:{path}") as address:
+        assert await fetch(TcpNetwork(), address) == []
+        with pytest.raises(OSError, match="in use"):
+            async with trxds.admin.serve(address=f"unix:{path}"):
+                pass
+        assert await fetch(TcpNetwork(), address) == []
+    assert not path.exists()
+
+
+async def test_a_socket_that_a_dead_process_left_is_no_obstacle(tmp_path):
+    path = tmp_path / "admin"
+    with trio.socket.socket(trio.socket.AF_UNIX) as left:
+        await left.bind(str(path))
+    assert path.exists()
+    async with trxds.admin.serve(address=f"unix:{path}") as address:
+        assert await fetch(TcpNetwork(), address) == []

@@ -1,0 +1,52 @@
+"""What a client knows of its control plane's resources, as CSDS has it (A40): how each came, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trxds.ads.bootstrap import Node
+from trxds.ads.request import introduce
+from trxds.ads.resource import Resource, Update
+from trxds.ads.response import NOTHING
+
+from .protos import ClientConfig, ClientResourceStatus
+
+SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """How resources become messages. `epoch` is the time of day, in seconds, at 0 on Trio's clock."""
+
+    epoch: float
+    contents: bool = True  # or only names, versions and states
+
+    def config(self, resource: Resource) -> Any:
+        """A GenericXdsConfig."""
+        message = ClientConfig.GenericXdsConfig(
+            type_url=resource.type.type_url,
+            name=resource.name,
+            client_status=ClientResourceStatus.Value(resource.state.name),
+        )
+        if resource.accepted is not None:
+            self._fill(message, "xds_config", "last_updated", resource.accepted)
+        if resource.failed is not None:
+            error = message.error_state
+            error.details = resource.trouble.reason if resource.trouble else ""
+            self._fill(error, "failed_configuration", "last_update_attempt", resource.failed)
+        return message
+
+    def _fill(self, message: Any, content: str, time: str, update: Update) -> None:
+        message.version_info = update.version
+        getattr(message, time).FromNanoseconds(round((self.epoch + update.at) * 1e9))
+        if self.contents and update.raw != NOTHING:
+            packed = getattr(message, content)
+            packed.type_url, packed.value = update.raw
+
+
+def client_config(scope: str, node: Node) -> Any:
+    """A ClientConfig that has no resources yet; `scope` is the target, empty for a client that is shared."""
+    config = ClientConfig(client_scope=scope)
+    introduce(config, node)
+    return config

@@ -1,0 +1,8 @@
+"""The generated messages that only the admin services need: who does not import them does not wait for them."""
+
+from __future__ import annotations
+
+from envoy.admin.v3.config_dump_shared_pb2 import ClientResourceStatus, UpdateFailureState
+from envoy.service.status.v3.csds_pb2 import ClientConfig, ClientStatusRequest, ClientStatusResponse
+
+__all__ = ["ClientConfig", "ClientResourceStatus", "ClientStatusRequest", "ClientStatusResponse", "UpdateFailureState"]

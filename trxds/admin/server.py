@@ -1,0 +1,69 @@
+"""The admin services of a program: CSDS (A40)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.channel.channel import Channel
+from trxds.channel.xds import Xds
+from trxds.ground.status import StatusCode
+from trxds.serving import server
+from trxds.serving.call import Call, Handler, bidi_streaming, unary
+
+from .csds import SERVICE, Dump, client_config
+from .protos import ClientStatusRequest, ClientStatusResponse
+
+Source: TypeAlias = Channel | Xds
+
+_AT_ONCE = 100  # resources between two checkpoints
+
+
+@asynccontextmanager
+async def serve(
+    *sources: Source, address: str = "127.0.0.1:0", network: server.Listening | None = None
+) -> AsyncIterator[str]:
+    """Tell about these channels and shared xDS clients while the block lasts; the value is the address.
+
+    `address` is `host:port`, port 0 for a free one, or `unix:/path`. `network` replaces sockets, for tests.
+    There is no security but who can connect. Raises `OSError` if nobody can listen there.
+    """
+    async with server.serve(_handlers(sources), address=address, network=network, remember_calls=False) as serving:
+        yield serving.address
+
+
+def _handlers(sources: tuple[Source, ...]) -> Mapping[str, Handler]:
+    async def fetch(request: Any, call: Call) -> Any:
+        return await _answer(sources, request, call)
+
+    async def stream(requests: AsyncIterator[Any], call: Call) -> AsyncGenerator[Any, None]:
+        # It is no watch: each answer is to a question.
+        async for request in requests:
+            yield await _answer(sources, request, call)
+
+    parse, serialize = ClientStatusRequest.FromString, ClientStatusResponse.SerializeToString
+    return {
+        f"{SERVICE}/FetchClientStatus": unary(fetch, parse, serialize),
+        f"{SERVICE}/StreamClientStatus": bidi_streaming(stream, parse, serialize),
+    }
+
+
+async def _answer(sources: tuple[Source, ...], request: Any, call: Call) -> Any:
+    if request.node_matchers:
+        call.abort(StatusCode.INVALID_ARGUMENT, "node_matchers are for control planes; leave them out (A40)")
+    dump = Dump(time.time() - trio.current_time(), contents=not request.exclude_resource_contents)
+    return ClientStatusResponse(config=[await _config(source, dump) for source in sources])
+
+
+async def _config(source: Source, dump: Dump) -> Any:
+    client = source._client
+    config = client_config(source.target if isinstance(source, Channel) else "", client.node)
+    for number, resource in enumerate(tuple(client.resources), 1):
+        config.generic_xds_configs.append(dump.config(resource))
+        if number % _AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()
+    return config

@@ -1,0 +1,52 @@
+"""Listening at a path of the file system, which Trio leaves to us."""
+
+from __future__ import annotations
+
+import socket
+import stat
+
+import trio
+
+_BACKLOG = 128
+
+
+class UnixListener(trio.abc.Listener[trio.SocketStream]):
+    """Takes its path away when it is closed."""
+
+    def __init__(self, path: trio.Path, listener: trio.SocketListener) -> None:
+        self._path = path
+        self._listener = listener
+
+    async def accept(self) -> trio.SocketStream:
+        return await self._listener.accept()
+
+    async def aclose(self) -> None:
+        with trio.CancelScope(shield=True):  # or a cancelled server would leave it there
+            await self._path.unlink(missing_ok=True)
+        await self._listener.aclose()
+
+
+async def unix_listener(name: str) -> UnixListener:
+    """Listen at that path. A socket that nobody listens at any more is taken away; `OSError` for anything else."""
+    path = trio.Path(name)
+    await _clear(path)
+    listening = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        await listening.bind(name)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return UnixListener(path, trio.SocketListener(listening))
+
+
+async def _clear(path: trio.Path) -> None:
+    try:
+        if not stat.S_ISSOCK((await path.stat()).st_mode):
+            return
+        async with await trio.open_unix_socket(str(path)):
+            return  # somebody listens, as `bind` will say
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        await path.unlink(missing_ok=True)
