@@ -1,6 +1,6 @@
 """CPU per unary RPC, ours beside grpcio's and grpclib's, in one run on one machine.
 
-make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000]
+make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000] [--scale-rounds 3]
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from process import HERE, child
+from scale import print_scale
+from scale_runs import Sizes
 from selection import print_selection
 
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
-
-HERE = Path(__file__).parent
 
 METHOD_TEXT = """\
 What is measured: user and system CPU time of the client process, all its threads, per unary RPC of 100 bytes
@@ -70,23 +70,6 @@ def resources(address: str) -> list[dict[str, object]]:
     ]
 
 
-@contextmanager
-def child(*command: str) -> Iterator[str]:
-    """A process that prints one line when it serves, here its address, and ends with us."""
-    process = subprocess.Popen(
-        [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE
-    )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{' '.join(command)} did not start")
-        yield line.split()[-1]
-    finally:
-        process.kill()
-        process.wait()
-
-
 def bootstrap(plane: str) -> str:
     server = {"server_uri": plane, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
     return json.dumps({"xds_servers": [server], "node": {"id": "bench"}})
@@ -126,14 +109,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 50])
+    parser.add_argument("--scale-rounds", type=int, default=3, help="0: none")
     options = parser.parse_args()
     print(METHOD_TEXT.format(rounds=options.rounds, count=options.count))
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} CPUs", flush=True)
-    with child("server.py") as address, tempfile.TemporaryDirectory() as folder:
+    with child("server.py") as server, tempfile.TemporaryDirectory() as folder:
+        address = server.address
         file = Path(folder) / "bench.yaml"
         file.write_text(json.dumps(resources(address)), "utf-8")  # JSON is YAML
         with child("-m", "trxds", "plane", str(file), "--port", "0") as plane:
-            environ = {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(plane)}
+            environ = {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(plane.address)}
             for concurrency in options.concurrency:
                 runs: dict[str, list[float]] = {column.name: [] for column in columns(address)}
                 for _ in range(options.rounds):
@@ -141,6 +126,8 @@ def main() -> None:
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
                 print_table(concurrency, runs, {column.name: YARDSTICK[column.cookie] for column in columns(address)})
     print_selection(options.rounds)
+    if options.scale_rounds:
+        print_scale(options.scale_rounds, Sizes())
 
 
 if __name__ == "__main__":

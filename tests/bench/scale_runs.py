@@ -27,8 +27,8 @@ class Sizes:
     idle_endpoints: int = 10_000
     ready_endpoints: int = 1_000
     clusters: int = 1_000
-    changes: int = 20
-    deep_changes: int = 200
+    changes: int = 10
+    deep_changes: int = 100
     echoes: int = 2_000
 
 
@@ -54,14 +54,13 @@ class Stage:
         return said
 
     def settled(self) -> Readings:
-        """Once the client has nothing left to do; `longest` is that of all steps until then."""
-        last, longest, quiet = self.read(), 0.0, 0
+        """Once the client has nothing left to do; the steps are those of all the time until then."""
+        readings, quiet = [self.read()], 0
         while quiet < 3:
-            longest = max(longest, last.get("longest", 0.0))
             time.sleep(0.1)
-            before, last = last, self.read()
-            quiet = quiet + 1 if last["cpu"] - before["cpu"] < QUIET else 0
-        return {**last, "longest": longest}
+            readings.append(self.read())
+            quiet = quiet + 1 if readings[-1]["cpu"] - readings[-2]["cpu"] < QUIET else 0
+        return {**readings[-1], **steps(*readings)}
 
 
 @contextmanager
@@ -116,22 +115,20 @@ def first_rpc(at: Stage, sizes: Sizes) -> Readings:
 def idle_endpoints(at: Stage, sizes: Sizes) -> Readings:
     """Cold, with the first RPC to a cluster beside; then one pod after another is replaced."""
     addresses = idle_addresses(sizes.idle_endpoints)
-    two = [[many("big", addresses)], [many("big", [*addresses[:-1], "10.200.0.1:50051"])]]
-    at.put(mesh(at, xds.cluster("big") | {"lb_policy": "RING_HASH"}) + two[0])
+    all_ready, one_replaced = [many("big", addresses)], [many("big", [*addresses[:-1], "10.200.0.1:50051"])]
+    at.put(mesh(at, xds.cluster("big") | {"lb_policy": "RING_HASH"}) + all_ready)
     before = at.read()
     opened = at.read("open")
     cold = at.settled()
-    for turn in (1, 0):  # the plane reads each for the first time
-        at.put(two[turn])
+    at.put(one_replaced)  # the plane has read both now
     begun = at.settled()
-    longest = _changes(at, two[::-1], sizes.changes, pause=0.1)
+    _changes(at, [all_ready, one_replaced], sizes.changes, pause=0.1)
     changed = at.settled()
     return {
         "idle cpu": opened["cpu"] - before["cpu"],
         "idle memory": cold["memory"] - before["memory"],
-        "idle longest": max(opened.get("longest", 0.0), cold["longest"]),
         "change cpu": (changed["cpu"] - begun["cpu"]) / sizes.changes,
-        "change longest": max(longest, changed["longest"]),
+        **steps(opened, cold, begun, changed, of="idle "),
     }
 
 
@@ -153,11 +150,12 @@ def _ready(at: Stage, addresses: list[str]) -> Readings:
     return {
         "ready cpu": (after["cpu"] - before["cpu"]) / len(addresses),
         "ready memory": (after["memory"] - before["memory"]) / len(addresses),
-        "ready longest": after["longest"],
+        **steps(after, of="ready "),
     }
 
 
 def clusters(at: Stage, sizes: Sizes) -> Readings:
+    """A thousand at once; then one of them changes."""
     names = [f"c{number}" for number in range(sizes.clusters)]
     at.put(mesh(at))
     at.read("open")
@@ -166,40 +164,39 @@ def clusters(at: Stage, sizes: Sizes) -> Readings:
     at.put([*mesh(at, *map(lazy, names)), *each])
     after = at.settled()
     other = xds.endpoints(names[0], xds.locality(at.host, health={at.host: "UNKNOWN"}))
-    longest = _changes(at, [[other], [each[0]]], sizes.changes, pause=0.02)
+    _changes(at, [[other], [each[0]]], sizes.changes, pause=0.02)
     changed = at.settled()
     return {
         "cluster cpu": (after["cpu"] - before["cpu"]) / len(names),
         "cluster memory": (after["memory"] - before["memory"]) / len(names),
-        "cluster longest": after["longest"],
         "one cluster cpu": (changed["cpu"] - after["cpu"]) / sizes.changes,
-        "one cluster longest": max(longest, changed["longest"]),
+        **steps(after, changed, of="clusters "),
     }
 
 
 def deep_change(at: Stage, sizes: Sizes) -> Readings:
-    """From the root to a leaf: cds, outlier_detection, cluster_impl, override_host, priority, weighted_target."""
+    """Root, cds, outlier_detection, cluster_impl, override_host, priority, weighted_target, round_robin; in echoes."""
+    echo = at.read(f"echo {at.echo} {sizes.echoes}").get("took", 0.0)
     at.put(mesh(at))
     at.read("open")
     before = at.settled()
     states = ({at.host: "UNKNOWN"}, {at.host: "HEALTHY"})
-    two = [[xds.endpoints("near", xds.locality(at.host, health=health))] for health in states]
-    _changes(at, two, sizes.deep_changes, pause=0.005)
-    after = at.settled()
-    return {"deep cpu": (after["cpu"] - before["cpu"]) / sizes.deep_changes}
+    _changes(at, [[xds.endpoints("near", xds.locality(at.host, health=its))] for its in states], sizes.deep_changes)
+    cpu = (at.settled()["cpu"] - before["cpu"]) / sizes.deep_changes
+    return {"deep cpu": cpu, **({"deep echoes": cpu / echo} if echo else {})}
 
 
-def bare_echo(at: Stage, sizes: Sizes) -> Readings:
-    return {"echo cpu": at.read(f"echo {at.echo} {sizes.echoes}")["took"]}
-
-
-def _changes(at: Stage, two: list[Resources], count: int, *, pause: float) -> float:
-    """Take turns; with a pause for each, or a client would do several at once. The longest step of all."""
+def _changes(at: Stage, two: list[Resources], count: int, *, pause: float = 0.005) -> None:
+    """Take turns; with a pause for each, or a client would do several at once."""
     for turn in range(count):
         at.put(two[turn % 2])
         time.sleep(pause)
-    return at.read().get("longest", 0.0)
+
+
+def steps(*readings: Readings, of: str = "") -> Readings:
+    """The longest step in any of them, if the client watches its steps."""
+    names = [name for name in ("longest", "held") if name in readings[0]]
+    return {of + name: max(reading[name] for reading in readings) for name in names}
 
 
 Scenario: TypeAlias = Callable[[Stage, Sizes], Readings]
-OF_ALL: tuple[Scenario, ...] = (first_rpc, idle_endpoints, ready_endpoints, clusters, deep_change)

@@ -6,16 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+HERE = Path(__file__).parent
+
+
+def output(script: str, *options: str) -> str:
+    command = [sys.executable, str(HERE / script), *options]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+
 
 def test_the_bench_prints_every_client() -> None:
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "run.py"), "--rounds", "1", "--count", "20", "--concurrency", "2"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-    )
-    table = done.stdout.partition("2 concurrent")[2].splitlines()[1:]
+    printed = output("run.py", "--rounds", "1", "--count", "20", "--concurrency", "2", "--scale-rounds", "0")
+    table = printed.partition("2 concurrent")[2].splitlines()[1:]
     assert [line[:24].strip() for line in table[:7]] == [
         "trxds xds",
         "trxds xds, cookie",
@@ -26,3 +27,12 @@ def test_the_bench_prints_every_client() -> None:
         "grpclib",
     ]
     assert table[-1].split()[:2] == ["10,000", "headers"]
+
+
+def test_the_scale_runs_print_every_figure_beside_its_budget() -> None:
+    table = output("scale.py", "--rounds", "1", "--small").splitlines()
+    (header,) = (index for index, line in enumerate(table) if line.split() == ["trxds", "grpcio", "ratio", "budget"])
+    figures = table[header + 1 :]
+    assert len(figures) == 20
+    assert figures[0].startswith("first RPC through xDS")
+    assert figures[-1].split()[-1] == "60"

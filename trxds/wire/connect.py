@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -31,11 +33,34 @@ class TcpNetwork:
         if address.startswith("unix:"):
             return await trio.open_unix_socket(address.removeprefix("unix:"))
         host, port = split_address(address)
+        family = _family(host)
         # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
-        return await trio.open_tcp_stream(host, port)
+        if family is None:
+            return await trio.open_tcp_stream(host, port)
+        return await _open(family, host, port)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await resolve(host, port)
+
+
+def _family(host: str) -> socket.AddressFamily | None:
+    """None for a name, and for an address with a zone."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
+
+
+async def _open(family: socket.AddressFamily, ip: str, port: int) -> trio.SocketStream:
+    """One address needs neither look-up nor race, and a thousand of them may be connected at once."""
+    connecting = trio.socket.socket(family)
+    try:
+        await connecting.connect((ip, port))
+    except BaseException:
+        connecting.close()
+        raise
+    return trio.SocketStream(connecting)
 
 
 def split_address(address: str) -> tuple[str, int]:
