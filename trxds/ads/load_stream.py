@@ -46,6 +46,7 @@ class LoadStream:
         self._backoff = Backoff(random)
         self._orders: Mailbox[ReportingOrder] = Mailbox()
         self._reported_at = -math.inf
+        self._trouble = ""  # the outage that has been told
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
@@ -58,14 +59,13 @@ class LoadStream:
             await self._run()
 
     async def _run(self) -> None:
-        known = ""
         while True:
             reason = await self._talk.hold(self._converse)
             delay = self._backoff.next()
             # The same outage is told once.
-            level = logging.INFO if reason == known else logging.WARNING
+            level = logging.INFO if reason == self._trouble else logging.WARNING
             log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
-            known = reason
+            self._trouble = reason
             await trio.sleep(delay)
 
     async def _converse(self, stream: ClientStream) -> None:
@@ -91,6 +91,7 @@ class LoadStream:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
             self._backoff.reset()
+            self._trouble = ""
             self._orders.put("order", order)
 
     async def _report(self, stream: ClientStream) -> None:

@@ -1,7 +1,7 @@
 """The load of clusters, counted until it is reported to the control plane (LRS; A27, A64, A85).
 
 Counts are of a cluster and its EDS service, for all the channels of one xDS client. Whatever counts
-puts itself down for the next report: so what happened is told even if its cluster is gone by then,
+enlists for the next report: so what happened is told even if its cluster is gone by then,
 and nobody looks through those that have nothing to tell. Otherwise counts go with their last user.
 """
 
@@ -55,7 +55,7 @@ class ClusterCounts:
     def __init__(self, key: Key, unreported: list[ClusterCounts]) -> None:
         _, self._cluster, self._service = key
         self._unreported = unreported
-        self._is_down = False  # for the next report
+        self._enlisted = False  # for the next report
         self._rpcs: dict[LocalityId, _Rpcs] = defaultdict(_Rpcs)
         self._drops: Counter[str] = Counter()
 
@@ -65,7 +65,7 @@ class ClusterCounts:
 
     def drop(self, category: str) -> None:
         """An RPC was dropped; no category is circuit breaking."""
-        self._put_down()
+        self._enlist()
         self._drops[category] += 1
 
     def tracker(self, locality: LocalityId, metrics: frozenset[str]) -> RpcCount:
@@ -76,14 +76,14 @@ class ClusterCounts:
         """All since the last time; what is in progress will be told again."""
         localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.quiet)
         drops, self._drops = dict(self._drops), Counter()
-        self._is_down = False
+        self._enlisted = False
         if any(load.in_progress for load in localities):
-            self._put_down()
+            self._enlist()
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
 
-    def _put_down(self) -> None:
-        if not self._is_down:
-            self._is_down = True
+    def _enlist(self) -> None:
+        if not self._enlisted:
+            self._enlisted = True
             self._unreported.append(self)
 
 
@@ -96,12 +96,12 @@ class RpcCount:
     metrics: frozenset[str]
 
     def began(self) -> None:
-        self.cluster._put_down()
+        self.cluster._enlist()
         self.rpcs.issued += 1
         self.rpcs.in_progress += 1
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
-        self.cluster._put_down()
+        self.cluster._enlist()
         self.rpcs.in_progress -= 1
         if status.ok:
             self.rpcs.succeeded += 1

@@ -55,7 +55,8 @@ def load_stats(loads: Iterable[ClusterLoad], interval: float) -> Any:
 def _cluster(load: ClusterLoad, interval: float) -> Any:
     message = protos.ClusterStats(
         cluster_name=load.cluster,
-        cluster_service_name=load.service,
+        # A cluster that gives no name for EDS has its own there, but reports none.
+        cluster_service_name=load.service if load.service != load.cluster else "",
         upstream_locality_stats=[_locality(each) for each in load.localities],
         total_dropped_requests=sum(load.drops.values()) + load.uncategorised,
         dropped_requests=[
