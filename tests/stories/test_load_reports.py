@@ -13,6 +13,7 @@ import trxds
 from trxds import RpcError, StatusCode
 from trxds.affinity.cookie import encode
 from trxds.resources import protos
+from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
 
@@ -248,3 +249,27 @@ async def test_channels_of_one_client_report_together(autojump_clock):
             await method(other)(b"")
             assert rpcs(await report(mesh)) == {"z0": (2, 2, 0, 0)}
             assert mesh.plane.load.streams == 1
+
+
+async def test_the_server_that_sends_a_cluster_hears_of_it_and_no_longer_the_one_before(autojump_clock):
+    first, second = "10.0.0.1:18000", "10.0.0.2:18000"
+    async with Mesh.run(1) as mesh:
+        stand_in = ManagementServer()
+        for plane in (mesh.plane, stand_in):
+            plane.put(
+                xds.listener("shop", routes="routes"),
+                xds.routes("routes", xds.route("cart")),
+                xds.cluster("cart") | xds.load_reports(),
+                xds.endpoints("cart", xds.locality(*mesh.hosts)),
+            )
+        mesh.network.refuse(first)
+        bootstrap = xds.bootstrap(first, second)
+        async with stand_in.serve(second, mesh.network), mesh.channel(bootstrap=bootstrap) as channel:
+            await ask(channel, wait_for_ready=True)
+            assert rpcs((await stand_in.load.next_report()).clusters["cart"]) == {"a": (1, 1, 0, 0)}
+            mesh.network.restore(first)
+            with trio.fail_after(300):
+                await mesh.plane.load.next_report()
+            await ask(channel)
+            assert rpcs(await report(mesh)) == {"a": (1, 1, 0, 0)}
+            assert (mesh.plane.load.streams, stand_in.load.streams) == (1, 0)
