@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import trio
 from support.mesh import Mesh, ask
+from support.raw import call
 from support.talk import Bad, Talk
 from trio.testing import wait_all_tasks_blocked
 
@@ -17,9 +18,6 @@ from trxds.admin.protos import ClientResourceStatus, ClientStatusRequest, Client
 from trxds.resources import protos
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork
-from trxds.wire.connection import Connection
-from trxds.wire.options import WireOptions
-from trxds.wire.request import Request
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ADMIN = "127.0.0.1:15000"
@@ -103,26 +101,14 @@ def test_contents_may_be_left_out():
 # -- the service
 
 
-async def call(address, path, *requests, network):
+async def ask_for(path, *requests, network, address=ADMIN):
     """The replies and the status."""
-    transport = await network.connect(address)
-    async with trio.open_nursery() as nursery:
-        connection = Connection(transport, peer=address, options=WireOptions())
-        nursery.start_soon(connection.run)
-        assert await connection.wait_ready()
-        stream = connection.open_stream(Request(path=path, authority="admin", metadata=[]))
-        for request in requests:
-            await stream.send(request.SerializeToString())
-        stream.end()
-        replies = []
-        while (message := await stream.receive()) is not None:
-            replies.append(ClientStatusResponse.FromString(message))
-        nursery.cancel_scope.cancel()
-    return replies, stream.status
+    replies, status = await call(network, address, path, *(each.SerializeToString() for each in requests))
+    return [ClientStatusResponse.FromString(each) for each in replies], status
 
 
 async def fetch(network, address=ADMIN, **request):
-    [reply], status = await call(address, FETCH, ClientStatusRequest(**request), network=network)
+    [reply], status = await ask_for(FETCH, ClientStatusRequest(**request), network=network, address=address)
     assert status.code is StatusCode.OK
     return reply.config
 
@@ -183,7 +169,7 @@ async def test_a_shared_client_is_told_of_once(autojump_clock):
 
 async def test_a_stream_answers_each_question_with_the_state_of_then(autojump_clock):
     async with told_of_channel() as network:
-        replies, status = await call(ADMIN, STREAM, *[ClientStatusRequest()] * 3, network=network)
+        replies, status = await ask_for(STREAM, *[ClientStatusRequest()] * 3, network=network)
     assert status.code is StatusCode.OK
     assert len(replies) == 3
 
@@ -193,7 +179,7 @@ async def test_node_matchers_are_refused(autojump_clock):
         request = ClientStatusRequest()
         request.node_matchers.add()
         for path in (FETCH, STREAM):
-            replies, status = await call(ADMIN, path, request, network=network)
+            replies, status = await ask_for(path, request, network=network)
             assert (replies, status.code) == ([], StatusCode.INVALID_ARGUMENT)
 
 

@@ -1,4 +1,4 @@
-"""The admin services of a program: CSDS (A40)."""
+"""The admin services of a program: CSDS (A40), and health for who only asks whether it is there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from trxds.ground.status import StatusCode
 from trxds.serving import server
 from trxds.serving.call import Call, Handler, bidi_streaming, unary
 
+from . import health
 from .csds import SERVICE, Dump, client_config
 from .protos import ClientStatusRequest, ClientStatusResponse
 
@@ -47,6 +48,7 @@ def _handlers(sources: tuple[Source, ...]) -> Mapping[str, Handler]:
 
     parse, serialize = ClientStatusRequest.FromString, ClientStatusResponse.SerializeToString
     return {
+        **health.HANDLERS,
         f"{SERVICE}/FetchClientStatus": unary(fetch, parse, serialize),
         f"{SERVICE}/StreamClientStatus": bidi_streaming(stream, parse, serialize),
     }

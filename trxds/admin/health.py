@@ -1,0 +1,40 @@
+"""Health (grpc.health.v1) of a program that is a client: it serves as long as it answers.
+
+Load balancers and orchestrators ask for it before anything else. Of the services of the program
+itself it knows nothing: only the empty name, which means all of it, has a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+import trio
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+
+from trxds.ground.status import StatusCode
+from trxds.serving.call import Call, Handler, server_streaming, unary
+
+SERVICE = "/grpc.health.v1.Health"
+
+# The messages have one field each: on the wire they are what these are, and nobody else's package is needed.
+_parse, _serialize = StringValue.FromString, Int32Value.SerializeToString
+_SERVING = Int32Value(value=1)
+_SERVICE_UNKNOWN = Int32Value(value=3)
+
+
+async def _check(service: StringValue, call: Call) -> Int32Value:
+    if service.value:
+        call.abort(StatusCode.NOT_FOUND, f"no service {service.value!r} here; ask for the empty name")
+    return _SERVING
+
+
+async def _watch(service: StringValue, call: Call) -> AsyncGenerator[Int32Value, None]:
+    """For as long as the caller likes: an unknown service might come, as far as the protocol knows."""
+    yield _SERVICE_UNKNOWN if service.value else _SERVING
+    await trio.sleep_forever()
+
+
+HANDLERS: Mapping[str, Handler] = {
+    f"{SERVICE}/Check": unary(_check, _parse, _serialize),
+    f"{SERVICE}/Watch": server_streaming(_watch, _parse, _serialize),
+}
