@@ -8,7 +8,7 @@ while sessions finish.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trxds.ground.connectivity import Connectivity
@@ -30,33 +30,43 @@ class Entry:
 
 
 class HostTable:
+    """Every endpoint by each of its addresses; an entry only for what a session has used.
+
+    Of ten thousand endpoints sessions use a few, so a new list costs one dict.
+    """
+
     def __init__(self, hold: Callable[[str], Host], let_go: Callable[[str], None]) -> None:
+        self._endpoints: Mapping[str, Endpoint] = {}
         self._entries: dict[str, Entry] = {}
         self._hold = hold
         self._let_go = let_go
         self._idle_timeout = math.inf
 
     def get(self, address: str) -> Entry | None:
-        return self._entries.get(address)
+        entry = self._entries.get(address)
+        if entry is not None:
+            return entry
+        endpoint = self._endpoints.get(address)
+        return Entry(address, _rotated(endpoint, address), endpoint.health) if endpoint is not None else None
 
-    def update(self, endpoints: Iterable[Endpoint], idle_timeout: float) -> None:
+    def update(self, endpoints: Sequence[Endpoint], idle_timeout: float) -> None:
         """Take over a new list; what stays keeps its last use and its lease."""
         self._idle_timeout = idle_timeout
-        old, self._entries = self._entries, {}
-        for endpoint in endpoints:
-            for address, addresses in _rotations(endpoint.addresses):
-                if address in self._entries:
-                    continue  # the first endpoint with an address has it
-                entry = old.pop(address, None) or Entry(address, addresses, endpoint.health)
-                entry.addresses, entry.health = addresses, endpoint.health
-                self._entries[address] = entry
-        for entry in old.values():
-            self._release(entry)
+        # From the last to the first: the first endpoint with an address has it.
+        self._endpoints = {address: endpoint for endpoint in reversed(endpoints) for address in endpoint.addresses}
+        for address, entry in tuple(self._entries.items()):
+            endpoint = self._endpoints.get(address)
+            if endpoint is None:
+                self._release(entry)
+                del self._entries[address]
+            else:
+                entry.addresses, entry.health = _rotated(endpoint, address), endpoint.health
 
     def use(self, entry: Entry, now: float) -> Host:
         """A session's RPC uses this host, or waits for it: lease it, once."""
         entry.last_used = now
         if entry.host is None:
+            self._entries[entry.address] = entry
             entry.host = self._hold(entry.address)
         return entry.host
 
@@ -85,8 +95,7 @@ def _is_on_its_way(host: Host | None) -> bool:
     return host is not None and host.state not in (Connectivity.IDLE, Connectivity.READY)
 
 
-def _rotations(addresses: tuple[str, ...]) -> Iterable[tuple[str, str]]:
-    """Each address with the cookie's text for it: itself, then the others in their order (A61)."""
-    if len(addresses) == 1:
-        return ((addresses[0], addresses[0]),)
-    return [(own, ",".join((own, *(a for a in addresses if a != own)))) for own in addresses]
+def _rotated(endpoint: Endpoint, first: str) -> str:
+    """The cookie's text for one address of an endpoint: itself, then the others in their order (A61)."""
+    addresses = endpoint.addresses
+    return first if len(addresses) == 1 else ",".join((first, *(a for a in addresses if a != first)))

@@ -62,11 +62,9 @@ class OverrideHost:
 
     def _take_over(self, config: OverrideHostConfig) -> None:
         self._config = config
-        usable = (
-            endpoint
-            for endpoint in config.endpoints
-            if endpoint.health is not HealthStatus.DRAINING or HealthStatus.DRAINING in config.statuses
-        )
+        usable = config.endpoints
+        if HealthStatus.DRAINING not in config.statuses:
+            usable = tuple([endpoint for endpoint in usable if endpoint.health is not HealthStatus.DRAINING])
         self._table.update(usable, config.idle_timeout)
         self._sweep = partial(sweep_idle_hosts, self._table)  # another callable: the sweep is timed anew
 

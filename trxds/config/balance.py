@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from trxds.resources.custom_policy import CustomPolicy
@@ -41,7 +42,7 @@ def balance(policy: LbPolicyConfig, localities: Sequence[Locality], note: str) -
 
 
 def _serving(locality: Locality) -> tuple[Endpoint, ...]:
-    return tuple(e for e in locality.endpoints if e.health is not HealthStatus.DRAINING)
+    return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])  # faster from a list
 
 
 def _balance(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> LbConfig:
@@ -56,7 +57,7 @@ def _balance(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> 
 
 
 def _leaf(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> LbConfig:
-    endpoints = tuple(endpoint for _, its in serving for endpoint in its)
+    endpoints = tuple(chain.from_iterable(its for _, its in serving))
     match policy:
         case RoundRobin():
             return RoundRobinConfig(endpoints, note)

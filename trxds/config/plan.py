@@ -64,7 +64,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
     }
     override = OverrideHostConfig(
         cluster=cluster.name,
-        endpoints=tuple(e for localities in priorities for locality in localities for e in locality.endpoints),
+        endpoints=tuple(chain.from_iterable(place.endpoints for localities in priorities for place in localities)),
         statuses=cluster.override_statuses,
         idle_timeout=cluster.idle_timeout,
         child=PriorityConfig(children),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from trxds.resources.endpoint import Endpoint, Locality
 
@@ -12,7 +13,7 @@ _ONE = 1 << 31  # shares are fixed-point numbers with 31 bits after the point (A
 def endpoint_weights(localities: Sequence[tuple[Locality, Sequence[Endpoint]]]) -> tuple[int, ...]:
     """For localities with those of their endpoints that count: the locality's share times the endpoint's within it."""
     total = sum(locality.weight for locality, _ in localities)
-    return tuple(share for locality, its in localities for share in _within(locality.weight * _ONE // total, its))
+    return tuple(chain.from_iterable(_within(locality.weight * _ONE // total, its) for locality, its in localities))
 
 
 def _within(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:

@@ -82,14 +82,14 @@ class RingHash:
 
     def _take_over(self, config: RingHashConfig) -> None:
         self._config = config
-        self._keys = tuple(key_of(endpoint) for endpoint in config.endpoints)
+        self._keys = tuple(map(key_of, config.endpoints))
         self._endpoints = dict(zip(self._keys, config.endpoints, strict=True))
         for key, awake in tuple(self._awake.items()):
             if key in self._endpoints:
                 self._awake[key] = awake.having(self._endpoints[key].addresses)
             else:
                 del self._awake[key]
-        names = tuple(endpoint.hash_key or endpoint.addresses[0] for endpoint in config.endpoints)  # A76
+        names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in config.endpoints])  # A76
         args = (names, config.weights, config.min_size, config.max_size)
         if args != self._ring_args:  # it takes milliseconds: not for a change of health, say
             self._ring_args, self._ring = args, build_ring(*args)
