@@ -234,3 +234,25 @@ async def test_an_rpc_in_a_delay_filter_holds_its_table(nursery, autojump_clock)
         await trio.sleep(10)
         assert answers == [mesh.hosts[0]]
         assert clusters_alive() == {"y"}
+
+
+async def test_without_routes_a_deleted_cluster_is_not_given_up(nursery, autojump_clock):
+    answers = []
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        (host,) = mesh.hosts
+        mesh.network.refuse(host)
+
+        async def wait():
+            answers.append(await ask(channel, wait_for_ready=True))
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        mesh.plane.remove("LDS", "shop")
+        await trio.sleep(1)
+        mesh.plane.remove("CDS", "cart")
+        await trio.sleep(1)
+        mesh.network.restore(host)
+        mesh.cluster("cart")
+        mesh.listen()
+        await trio.sleep(200)
+        assert answers == [host]
