@@ -227,3 +227,17 @@ async def test_a_call_that_is_over_is_forgotten(autojump_clock):
         async with bidi(channel).open():
             assert repr(channel) == "<Channel xds:///shop open, 1 calls>"
         assert repr(channel) == "<Channel xds:///shop open, 0 calls>"
+
+
+async def test_a_second_reply_where_the_method_has_one_is_the_servers_mistake(autojump_clock):
+    async def twice(call):
+        async for _ in call:
+            pass
+        await call.send(b"one")
+        await call.send(b"two")
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Twice"] = twice
+        for client_streaming, request in ((False, b"x"), (True, [b"x"])):
+            with pytest.raises(RpcError, match="INTERNAL: .*second message"):
+                await channel.method("/shop.Cart/Twice", client_streaming=client_streaming)(request)

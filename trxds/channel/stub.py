@@ -119,7 +119,9 @@ class Method(Generic[Req, Res]):
             reply = await call.receive()
             if reply is None:
                 raise RpcError(Status(StatusCode.INTERNAL, f"{self.path}: the server said OK, but sent no message"))
-            await call.receive()
+            if await call.receive() is not None:
+                message = f"{self.path}: the server sent a second message where the method has one"
+                raise RpcError(Status(StatusCode.INTERNAL, message))
             return reply
 
     def __repr__(self) -> str:
