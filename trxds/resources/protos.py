@@ -1,4 +1,4 @@
-"""The only file that imports generated envoy code.
+"""The only file that imports generated envoy code, but for what only `trxds.admin` needs.
 
 Its modules cost most of the time that `import trxds` takes, so a name stands here because a
 parser, the ADS client or `from_json` needs it. Message classes come without types: to mypy
