@@ -127,7 +127,9 @@ class Rpc:
 
     def _shorten(self, limit: float) -> None:
         """The route allows that many seconds from the call's start; never longer than the caller does."""
-        self._deadline = min(self._deadline, self._started + limit)
+        if self._started + limit >= self._deadline:
+            return
+        self._deadline = self._started + limit
         for scope in self._scopes:
             scope.deadline = self._deadline
 

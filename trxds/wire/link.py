@@ -202,11 +202,13 @@ class Link(ABC, Generic[S]):
         """The stream has something to send: a message, or the end of its half."""
         if not stream.id:
             return  # its headers come first
-        if stream.waits_for_room:
+        if not stream.waits_for_room:
+            stream.push(0)  # the end alone needs no room
+        elif self._line or self.engine.unsent >= self.options.unsent_bound:
             self._stand_in_line(stream)
             self.serve()
         else:
-            stream.push(0)  # the end alone needs no room
+            self._serve_one(stream)
         self._wrote()
 
     def _stand_in_line(self, stream: S) -> None:
@@ -226,7 +228,7 @@ class Link(ABC, Generic[S]):
     def _serve_one(self, stream: S) -> None:
         stream.push(min(_TURN, self.options.unsent_bound - self.engine.unsent))
         # One whose own window is closed comes back when it opens.
-        if self.engine.stream_window(stream.id) > 0:
+        if stream.waits_for_room and self.engine.stream_window(stream.id) > 0:
             self._stand_in_line(stream)
 
     def credit(self, stream_id: int, size: int) -> None:

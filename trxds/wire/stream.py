@@ -188,6 +188,7 @@ class ClientStream(MessageStream):
         if self.id and self.sending:
             # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
             self._link.reset(self.id, ErrorCode.NO_ERROR)
+        self.request.on_headers = None  # which leads back to us: without it, no cycle is left to the collector
         self.status = status
         self.refused = refused
         self._trailing = trailing

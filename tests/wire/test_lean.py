@@ -1,0 +1,260 @@
+"""What the lean engine does in its own way: bounds, errors of RFC 9113, and header blocks that are remembered."""
+
+from __future__ import annotations
+
+import hpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.wire import frames
+from trxds.wire.events import (
+    Broken,
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    SettingsReceived,
+    StreamReset,
+)
+from trxds.wire.frames import Violation
+from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
+from trxds.wire.http2 import H2Engine
+from trxds.wire.lean import LeanEngine
+from trxds.wire.options import WireOptions
+
+FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"), (b"te", b"trailers"))
+RESPONSE = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+OPTIONS = WireOptions(stream_window=1000, connection_window=65_535, max_header_list=2000)
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    return frames.head(len(payload), kind, flags, stream_id) + payload
+
+
+@pytest.fixture
+def engine() -> LeanEngine:
+    """With one stream, 1, and the greetings said."""
+    made = LeanEngine(OPTIONS)
+    assert made.receive(frames.settings({})) == [SettingsReceived()]
+    assert made.open_stream(FIXED, [], []) == 1
+    made.take_outgoing()
+    return made
+
+
+def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 1) -> bytes:
+    return frame(1, flags, stream_id, hpack.Encoder().encode(fields, huffman=False))
+
+
+# -- what ends the connection, and by which code
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (frame(0, 0, 0, b"x"), ErrorCode.PROTOCOL_ERROR),
+        (frame(0, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),  # before its headers
+        (frame(0, 0, 3, b"x"), ErrorCode.PROTOCOL_ERROR),  # never opened
+        (frame(0, 0, 2, b"x"), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, stream_id=2), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, flags=0, stream_id=3), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE) + headers(RESPONSE), ErrorCode.PROTOCOL_ERROR),  # trailers without the end
+        (headers([(b":status", b"100")], flags=5), ErrorCode.PROTOCOL_ERROR),
+        (frame(1, 0xC, 1, b"\x05abc"), ErrorCode.PROTOCOL_ERROR),  # padding
+        (frame(1, 0x24, 1, b"abc"), ErrorCode.FRAME_SIZE_ERROR),  # priority
+        (frame(1, 4, 1, b"\xff\xff\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
+        (frame(2, 0, 0, bytes(5)), ErrorCode.PROTOCOL_ERROR),
+        (frame(2, 0, 1, bytes(4)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(3, 0, 0, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+        (frame(3, 0, 3, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+        (frame(3, 0, 1, bytes(5)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(4, 0, 1), ErrorCode.PROTOCOL_ERROR),
+        (frame(4, 0, 0, bytes(5)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(4, 1, 0, bytes(6)), ErrorCode.FRAME_SIZE_ERROR),
+        (frames.settings({2: 1}), ErrorCode.PROTOCOL_ERROR),
+        (frames.settings({4: 2**31}), ErrorCode.FLOW_CONTROL_ERROR),
+        (frames.settings({5: 16_383}), ErrorCode.PROTOCOL_ERROR),
+        (frames.settings({5: 2**24}), ErrorCode.PROTOCOL_ERROR),
+        (frame(5, 4, 1, bytes(3) + b"\2"), ErrorCode.PROTOCOL_ERROR),
+        (frame(6, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+        (frame(6, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(7, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+        (frame(7, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(8, 0, 1, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+        (frame(8, 0, 0, bytes(3)), ErrorCode.FRAME_SIZE_ERROR),
+        (frames.long_frame(8, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+        (frames.long_frame(8, 3, 1), ErrorCode.PROTOCOL_ERROR),
+        (frame(9, 4, 1), ErrorCode.PROTOCOL_ERROR),  # of nothing
+        (headers(RESPONSE, flags=0) + frame(6, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, flags=0) + frame(99, 0, 1), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, flags=0) + frame(9, 4, 3), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE) + frame(0, 0, 1, bytes(1001)), ErrorCode.FLOW_CONTROL_ERROR),
+    ],
+)
+def test_a_violation_ends_the_connection(engine: LeanEngine, data: bytes, code: ErrorCode) -> None:
+    broken = engine.receive(data)[-1]
+    assert isinstance(broken, Broken) and broken.code == code
+    goaway = engine.take_outgoing()
+    assert goaway.endswith(broken.message.encode()) and code.to_bytes(4) in goaway
+
+
+def test_what_came_before_a_violation_is_still_told(engine: LeanEngine) -> None:
+    first, second = engine.receive(headers(RESPONSE) + frame(9, 4, 1))
+    assert isinstance(first, HeadersReceived) and isinstance(second, Broken)
+
+
+def test_more_data_than_the_connections_window_is_a_violation() -> None:
+    engine = LeanEngine(WireOptions(stream_window=10**6, connection_window=70_000, max_frame=16_384))
+    engine.receive(frames.settings({}))
+    engine.open_stream(FIXED, [], [])
+    events = engine.receive(headers(RESPONSE) + frame(0, 0, 1, bytes(14_001)) * 5)
+    assert events[-1] == Broken(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
+
+
+# -- what ends a stream only, or nothing
+
+
+def test_a_window_that_is_opened_too_far_costs_the_stream(engine: LeanEngine) -> None:
+    reset = StreamReset(1, ErrorCode.FLOW_CONTROL_ERROR)
+    assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [reset]
+    assert engine.take_outgoing() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
+
+
+@pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
+def test_more_after_the_end_costs_the_stream(engine: LeanEngine, more: bytes) -> None:
+    events = engine.receive(headers(RESPONSE, flags=5) + more)
+    assert events[1:] == [StreamReset(1, ErrorCode.STREAM_CLOSED)]
+
+
+def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: LeanEngine) -> None:
+    engine.reset(1, ErrorCode.CANCEL)
+    engine.take_outgoing()
+    data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.long_frame(8, 1, 5) + frames.long_frame(3, 1, 0)
+    assert engine.receive(data * 2) == []
+    assert engine.take_outgoing() == frames.long_frame(8, 0, 18_000)
+
+
+@pytest.mark.parametrize("kind", [2, 10, 12, 200])
+def test_priorities_and_unknown_frames_are_ignored(engine: LeanEngine, kind: int) -> None:
+    assert engine.receive(frame(kind, 0xFF, 1, bytes(5))) == []
+
+
+def test_an_informational_response_is_not_the_response(engine: LeanEngine) -> None:
+    assert engine.receive(headers([(b":status", b"103")]) + headers(RESPONSE)) == [HeadersReceived(1, RESPONSE, False)]
+
+
+def test_reserved_bits_say_nothing(engine: LeanEngine) -> None:
+    assert engine.receive(frame(7, 0, 0, b"\x80\0\0\1" + bytes(4))) == [GoAwayReceived(1, 0, b"")]
+    engine.receive(frame(8, 0, 1, b"\x80\0\0\1"))
+    assert engine.stream_window(1) == 65_536
+
+
+# -- bounds
+
+
+def test_a_flood_of_continuations_ends_even_if_they_are_empty(engine: LeanEngine) -> None:
+    (event,) = engine.receive(frame(1, 0, 1) + frame(9, 0, 1) * 100)
+    assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_a_header_block_may_not_outgrow_the_list_we_allow(engine: LeanEngine) -> None:
+    (event,) = engine.receive(frame(1, 0, 1, bytes(1000)) + frame(9, 0, 1, bytes(1001)))
+    assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_a_small_block_that_is_a_large_list_is_refused(engine: LeanEngine) -> None:
+    bomb = b"\x40\x01x\x7f\x81\x01" + b"y" * 256 + b"\xbe" * 20
+    (event,) = engine.receive(frame(1, 4, 1, bomb))
+    assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_bytes_mean_the_same_however_they_are_cut() -> None:
+    data = frames.settings({4: 9}) + headers(RESPONSE, flags=0)[:-3] + headers(RESPONSE)[-3:] + frame(9, 4, 1)
+    data += frame(0, 8, 1, b"\x02ab\0\0") + headers([(b"grpc-status", b"0")], flags=5)
+
+    def events(size: int) -> list[Event]:
+        engine = LeanEngine(OPTIONS)
+        engine.open_stream(FIXED, [], [])
+        return [event for at in range(0, len(data), size) for event in engine.receive(data[at : at + size])]
+
+    assert DataReceived(1, b"ab", 5, False) in events(1000)
+    assert events(1) == events(7) == events(1000)
+
+
+# -- header blocks
+
+
+def test_the_first_block_says_that_our_table_is_empty() -> None:
+    encoder, decoder = BlockEncoder(), hpack.Decoder()
+    decoder.max_allowed_table_size = 0  # a peer whose SETTINGS_HEADER_TABLE_SIZE is 0 insists on hearing so
+    assert decoder.decode(encoder.encode(FIXED, [], []), raw=True) == list(FIXED)
+    assert decoder.header_table_size == 0
+    assert not encoder.encode(FIXED, [], []).startswith(b"\x20")
+
+
+texts = st.binary(max_size=300)
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"cookie", b":path", b"te", b"x-mine", b"accept"]), texts)), st.lists(texts))
+def test_whatever_is_encoded_is_decoded_by_hpack(metadata: list[tuple[bytes, bytes]], times: list[bytes]) -> None:
+    passing = [(b"grpc-timeout", time) for time in times]
+    block = BlockEncoder().encode(FIXED, metadata, passing)
+    assert hpack.Decoder(2**20).decode(block, raw=True) == [*FIXED, *metadata, *passing]
+
+
+def test_a_block_is_decoded_once_while_the_table_does_not_change() -> None:
+    decoder = BlockDecoder(2000)
+    assert decoder.decode(b"\x88") is decoder.decode(b"\x88")
+
+
+def test_a_block_is_decoded_anew_when_the_table_has_changed() -> None:
+    decoder = BlockDecoder(2000)
+    decoder.decode(b"\x40\x01a\x01b")
+    assert decoder.decode(b"\xbe").headers == [(b"a", b"b")]
+    assert decoder.decode(b"\xbe").headers == [(b"a", b"b")]
+    decoder.decode(b"\x40\x01c\x01d")
+    assert decoder.decode(b"\xbe").headers == [(b"c", b"d")]
+    decoder.decode(b"\x20")
+    with pytest.raises(Violation):
+        decoder.decode(b"\xbe")
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from([1, 2, 3000])), max_size=4)))
+def test_a_remembering_decoder_reads_what_hpack_wrote(blocks: list[list[tuple[bytes, int]]]) -> None:
+    encoder, decoder = hpack.Encoder(), BlockDecoder(10**6)
+    for block in blocks:
+        fields = [(name, b"x" * size) for name, size in block]  # the large ones push each other out
+        assert decoder.decode(encoder.encode(fields)).headers == fields
+
+
+@given(st.lists(st.sampled_from([bytes([n]) * n for n in (1, 40, 200)]) | st.binary(max_size=50), max_size=20))
+def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) -> None:
+    decoder = BlockDecoder(2000)
+    for block in blocks:
+        try:
+            decoder.decode(block)
+        except Violation:
+            return
+
+
+# -- what is sent
+
+
+def test_large_headers_are_cut_into_what_the_peer_takes() -> None:
+    engine, server = LeanEngine(WireOptions()), H2Engine(client=False, options=WireOptions())
+    metadata = [(b"x", b"y" * 50_000)]
+    engine.open_stream(FIXED, metadata, [])
+    assert server.receive(engine.take_outgoing())[-1] == HeadersReceived(1, [*FIXED, *metadata], False)
+
+
+def test_data_is_cut_into_what_the_peer_takes(engine: LeanEngine) -> None:
+    engine.receive(frames.settings({5: 20_000}))
+    engine.take_outgoing()
+    assert engine.write(1, memoryview(bytes(40_001)), end=True, limit=10**6) == 40_001
+    sizes = [(len(payload), flags) for _, flags, _, payload in frames.FrameReader(2**20).read(_greeted(engine))]
+    assert sizes[1:] == [(20_000, 0), (20_000, 0), (1, frames.END_STREAM)]
+
+
+def _greeted(engine: LeanEngine) -> bytes:
+    return frames.settings({}) + engine.take_outgoing()
