@@ -69,10 +69,22 @@ class Mailbox(Generic[T]):
                 while not self._letters:
                     await self._arrived.park()
 
+    def has_seen(self, batch: int) -> bool:
+        """The reader has read that batch and come back for the next, or left."""
+        return self._finished >= batch or self._closed
+
     async def seen(self, batch: int) -> None:
-        """Wait until the reader has read that batch and come back for the next, or left."""
-        while self._finished < batch and not self._closed:
-            await self._seen.park()
+        """Wait for that."""
+        while not self.has_seen(batch):
+            await self.reader_back()
+
+    async def reader_back(self) -> None:
+        """Wait until the reader comes back for a batch, or `nudge`."""
+        await self._seen.park()
+
+    def nudge(self) -> None:
+        """Let those who wait for the reader look again: what they wait for may not matter any more."""
+        self._seen.unpark_all()
 
     def close(self) -> None:
         """The reader is gone: letters are dropped, and whoever waits for it goes on."""
@@ -108,6 +120,10 @@ class Cell(Generic[T]):
             follower.tell(self._value)
         return follower
 
+    def forget(self, follower: Following[T]) -> None:
+        """Called by a follower that leaves."""
+        self._followers.remove(follower)
+
     @property
     def followed(self) -> bool:
         return bool(self._followers)
@@ -140,18 +156,18 @@ class Following(Generic[T]):
     @property
     def has_seen(self) -> bool:
         """It has read the last value and come back for the next, or left."""
-        return self._left or self._mailbox._finished >= self._batch or self._mailbox._closed
+        return self._left or self._mailbox.has_seen(self._batch)
 
     async def seen(self) -> None:
-        # Leaving raises no batch number, so it has to wake the mailbox's waiters itself.
+        """Wait for that."""
         while not self.has_seen:
-            await self._mailbox._seen.park()
+            await self._mailbox.reader_back()
 
     def leave(self) -> None:
         """Follow no longer; an unread value is taken back. Idempotent."""
         if self._left:
             return
         self._left = True
-        self._cell._followers.remove(self)
+        self._cell.forget(self)
         self._mailbox.withdraw(self._sender)
-        self._mailbox._seen.unpark_all()
+        self._mailbox.nudge()
