@@ -49,6 +49,7 @@ class Channel(Caller):
 
     @property
     def target(self) -> str:
+        """What the channel was opened to."""
         return self._state.target
 
     @property

@@ -68,6 +68,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
+        """Whether the code is OK."""
         return self.code is StatusCode.OK
 
     def __str__(self) -> str:

@@ -55,7 +55,9 @@ class Tracker(Protocol):
     `trailing` are the server's trailers, with its load report perhaps (A51); `now` is trio's clock.
     """
 
-    def began(self) -> None: ...
+    def began(self) -> None:
+        """The attempt's stream is open."""
+
     def ended(self, status: Status, trailing: Metadata, now: float) -> None: ...
 
 
@@ -91,7 +93,11 @@ QUEUE = Queue()
 
 
 class Picker(Protocol):
-    def pick(self, call: PickArgs) -> PickResult: ...
+    """What a policy offers: frozen in what it chooses from, and swapped for another when that changes."""
+
+    def pick(self, call: PickArgs) -> PickResult:
+        """Choose for one RPC. Plain, and short: every RPC waits for it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class Always:
     result: PickResult
 
     def pick(self, call: PickArgs) -> PickResult:
+        """That answer."""
         return self.result
 
 
@@ -108,4 +115,5 @@ QUEUEING = Always(QUEUE)
 
 
 def failing(status: Status) -> Always:
+    """A picker that fails every RPC with this status, unless it waits for ready."""
     return Always(Fail(status))

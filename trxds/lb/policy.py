@@ -27,7 +27,9 @@ class LbConfig(Protocol):
     """A policy's configuration: a frozen value that names the policy it is for."""
 
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> str:
+        """The name under which the policy is registered."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,12 @@ class Surroundings:
 class Policy(Protocol):
     """One instance a node; called by its node only, never by two tasks."""
 
-    def decide(self, inputs: Inputs, now: float) -> Decision: ...
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        """What is to be, from what is; `now` is in seconds on Trio's clock. No I/O and no waiting.
+
+        It may be asked twice in a row: a decision that leases new hosts is taken again with them.
+        """
+        ...
 
 
 PolicyFactory = Callable[[Surroundings], Policy]

@@ -14,9 +14,15 @@ class Host(Protocol):
     """A subchannel, as a policy sees it: where it stands, and a way to ask for a connection."""
 
     @property
-    def address(self) -> str: ...
+    def address(self) -> str:
+        """As in the endpoint: `10.0.0.1:443`, `[::1]:443`."""
+        ...
+
     @property
-    def state(self) -> Connectivity: ...
+    def state(self) -> Connectivity:
+        """Where it stands now; it is read live."""
+        ...
+
     @property
     def error(self) -> Status | None:
         """Why the last connection or attempt failed."""

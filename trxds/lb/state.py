@@ -12,6 +12,7 @@ _ORDER = (Connectivity.READY, Connectivity.CONNECTING, Connectivity.IDLE)
 
 
 def aggregate(states: Iterable[Connectivity]) -> Connectivity:
+    """The best of them, by gRPC's order."""
     present = set(states)
     for state in _ORDER:
         if state in present:
