@@ -413,3 +413,32 @@ class TestReplies:
             assert status.code is StatusCode.RESOURCE_EXHAUSTED
             names(status.message, "101 bytes", "limit of 100", "raise max_receive_size")
             assert (await method(channel, "/shop.Cart/Other")(b"")).decode() == host, "the connection goes on"
+
+
+class TestWrongTypes:
+    """Arguments that are not even of the right type are named, with what they should be."""
+
+    async def test_a_target(self):
+        with pytest.raises(TypeError, match="target is a text, xds:///NAME, not 5"):
+            async with trxds.open_channel(5):
+                pass
+
+    async def test_a_bootstrap(self):
+        with pytest.raises(TypeError, match="bootstrap is a path, JSON text or a mapping, not list"):
+            async with trxds.open_channel("xds:///shop", bootstrap=[]):
+                pass
+
+    async def test_a_bootstrap_in_json_is_no_path(self):
+        with pytest.raises(trxds.BootstrapError, match="xds_servers"):
+            async with trxds.open_channel("xds:///shop", bootstrap="{}"):
+                pass
+
+    async def test_a_service(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            with pytest.raises(TypeError, match="stub takes a ServiceDescriptor"):
+                channel.stub(5)
+
+    async def test_a_timeout_that_is_not_a_number(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            with pytest.raises(TypeError, match="not nan"):
+                await ask(channel, timeout=float("nan"))

@@ -136,6 +136,8 @@ async def open_channel(
 
 
 def _check_target(target: str) -> None:
+    if not isinstance(target, str):
+        raise TypeError(f"target is a text, xds:///NAME, not {target!r}")
     scheme, colon, _ = target.partition(":")
     if scheme != "xds" or not colon:
         what = f"unknown scheme {scheme!r}" if colon else "no scheme"

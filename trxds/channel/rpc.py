@@ -397,6 +397,6 @@ class Rpc:
 def _deadline(now: float, timeout: float | None) -> float:
     if timeout is None:
         return math.inf
-    if not isinstance(timeout, int | float):
+    if not isinstance(timeout, int | float) or timeout != timeout:
         raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
     return now + timeout

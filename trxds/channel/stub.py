@@ -179,6 +179,8 @@ class Caller:
 
     def stub(self, service: ServiceDescriptor) -> Any:
         """The methods of a service, as attributes, from its protobuf descriptor."""
+        if not isinstance(service, ServiceDescriptor):
+            raise TypeError(f"stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name, not {service!r}")
         return Stub(service, self)
 
     def method(

@@ -82,7 +82,11 @@ def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
         return bootstrap
     if isinstance(bootstrap, Mapping):
         return parse(bootstrap)
-    return read(Path(bootstrap))
+    if isinstance(bootstrap, str) and bootstrap.lstrip().startswith("{"):
+        return parse(bootstrap)
+    if isinstance(bootstrap, str | os.PathLike):
+        return read(Path(bootstrap))
+    raise TypeError(f"bootstrap is a path, JSON text or a mapping, not {type(bootstrap).__name__}")
 
 
 def make_client(
