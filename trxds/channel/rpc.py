@@ -394,7 +394,7 @@ class Rpc:
         return f"<Rpc {self.path}: {self.stream or self._waiting_for}>"
 
 
-def _deadline(now: float, timeout: float | None) -> float:
+def _deadline(now: float, timeout: object) -> float:
     if timeout is None:
         return math.inf
     if not isinstance(timeout, int | float) or timeout != timeout:
