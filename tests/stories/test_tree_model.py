@@ -1,7 +1,7 @@
 """The whole tree against a model: random endpoints and failures, and what must hold after each change.
 
 - A session whose host is usable meets it, always.
-- No RPC reaches a host that is not in the endpoints in force.
+- No RPC reaches a host that is not in the endpoints in force, or, while a change settles, in those before.
 - No lease and no connection outlives its reasons.
 - When the channel is left, no task is.
 """
@@ -23,6 +23,7 @@ HOSTS = 5
 STATUSES = ["UNKNOWN", "HEALTHY", "DRAINING"]
 IDLE_TIMEOUT = 60.0
 SETTLED = 150.0  # seconds: longer than any backoff
+PAUSES = [0.0, 0.3, 3.0, SETTLED]  # after a change; the shorter ones let the next one overlap it
 COLD = 20 * 60.0  # seconds: longer than anything is kept warm
 
 
@@ -38,11 +39,12 @@ class Place:
 PLACES = st.none() | st.builds(
     Place, st.integers(0, 1), st.sampled_from("ab"), st.sampled_from([*STATUSES, "UNHEALTHY", "HEALTHY"])
 )
+PAUSED = st.sampled_from(PAUSES)
 CHANGES = st.one_of(
-    st.tuples(st.just("endpoints"), st.lists(PLACES, min_size=HOSTS, max_size=HOSTS)),
-    st.tuples(st.just("fall"), st.integers(0, HOSTS - 1)),
-    st.tuples(st.just("rise"), st.integers(0, HOSTS - 1)),
-    st.tuples(st.just("sleep"), st.sampled_from([0.1, 7.0, 100.0])),
+    st.tuples(st.just("endpoints"), st.lists(PLACES, min_size=HOSTS, max_size=HOSTS), PAUSED),
+    st.tuples(st.just("fall"), st.integers(0, HOSTS - 1), PAUSED),
+    st.tuples(st.just("rise"), st.integers(0, HOSTS - 1), PAUSED),
+    st.tuples(st.just("sleep"), st.sampled_from([0.1, 7.0, 100.0]), PAUSED),
 )
 
 
@@ -53,14 +55,22 @@ class Model:
         self.mesh = mesh
         self.places = dict.fromkeys(mesh.hosts, Place(0, "a", "HEALTHY"))
         self.down = set()
+        self.settled()
+
+    def settled(self):
+        """Nothing that was before now matters any more."""
+        self.recent = [self.places]
+        self.shaken = set(self.down)  # down now or a moment ago
 
     def apply(self, change, value):
         if change == "endpoints":
             self.places = dict(zip(self.mesh.hosts, value, strict=True))
+            self.recent.append(self.places)
             self.push()
         elif change == "fall":
             host = self.mesh.hosts[value]
             self.down.add(host)
+            self.shaken.add(host)
             self.mesh.network.refuse(host)
             self.mesh.network.cut(host)
         elif change == "rise":
@@ -83,16 +93,25 @@ class Model:
         )
 
     def usable(self, host):
-        place = self.places.get(host)
-        return place is not None and place.health in STATUSES and host not in self.down
+        """Before and after whatever is still settling."""
+        return host not in self.shaken and all(_health(places, host) in STATUSES for places in self.recent)
 
     @property
     def listed(self):
-        return {host for host, place in self.places.items() if place and place.health in STATUSES}
+        return {h for h in self.mesh.hosts if any(_health(places, h) in STATUSES for places in self.recent)}
 
     @property
     def serving(self):
-        return {host for host in self.listed if self.places[host].health != "DRAINING" and host not in self.down}
+        return {
+            host
+            for host in self.mesh.hosts
+            if self.usable(host) and all(_health(places, host) != "DRAINING" for places in self.recent)
+        }
+
+
+def _health(places, host):
+    place = places.get(host)
+    return place.health if place else None
 
 
 async def play(changes):
@@ -102,39 +121,55 @@ async def play(changes):
         before = len(list(all_tasks()))
         async with mesh.channel() as channel:
             sessions = [await begin(channel) for _ in range(3)]
-            for change in changes:
-                model.apply(*change)
-                await trio.sleep(change[1] if change[0] == "sleep" else SETTLED)
-                for session in sessions:
-                    await check(model, channel, session)
+            for change, value, pause in changes:
+                model.apply(change, value)
+                await trio.sleep(value if change == "sleep" else pause)
+                if pause == SETTLED:
+                    await trio.sleep(SETTLED)
+                    model.settled()
+                async with trio.open_nursery() as calls:
+                    for session in sessions:
+                        calls.start_soon(check, model, channel, session)
+            await trio.sleep(SETTLED)
+            model.settled()
             await trio.sleep(COLD)
             check_leases(model, channel)
         await trio.testing.wait_all_tasks_blocked()
         assert len(list(all_tasks())) == before
 
 
+class Session:
+    """By hand, so that the test knows which host the cookie names."""
+
+    def __init__(self):
+        self.cookie = None
+        self.host = None
+
+    async def ask(self, channel):
+        """The host that answered."""
+        cookie = [("cookie", self.cookie)] if self.cookie else []
+        talk = channel.method(METHOD, client_streaming=True, server_streaming=True)
+        async with talk.open(b"", metadata=cookie) as call:
+            call.done_sending()
+            host = (await call.receive()).decode()
+            await call.receive()
+            new = call.initial_metadata.first("set-cookie")
+        if new is not None:
+            self.cookie, self.host = new, host
+        return host
+
+
 async def begin(channel):
-    """A session by hand, as [cookie, host]."""
-    session = [None, None]
-    await ask(channel, session)
+    session = Session()
+    await session.ask(channel)
     return session
 
 
-async def ask(channel, session):
-    cookie = [("cookie", session[0])] if session[0] else []
-    async with channel.method(METHOD, client_streaming=True, server_streaming=True).open(b"", metadata=cookie) as call:
-        call.done_sending()
-        host = (await call.receive()).decode()
-        await call.receive()
-        new = call.initial_metadata.first("set-cookie")
-    session[:] = [new or session[0], host]
-    return host
-
-
 async def check(model, channel, session):
-    old = session[1]
+    old = session.host
     try:
-        host = await ask(channel, session)
+        with trio.fail_after(60):
+            host = await session.ask(channel)
     except trxds.RpcError:
         assert not model.serving, "there is a host that serves everybody"
         assert not model.usable(old), f"the session's host {old} could be reached"
@@ -160,5 +195,5 @@ def test_whatever_changes_sessions_stay_and_nothing_is_left(changes):
 def test_the_model_would_notice_a_session_that_moves(monkeypatch):
     monkeypatch.setattr("trxds.affinity.override_host.OverridePicker._session_host", lambda *args: None)
     with pytest.raises(BaseExceptionGroup) as caught:
-        trio.run(play, [("sleep", 7.0)] * 5, clock=MockClock(autojump_threshold=0))
+        trio.run(play, [("sleep", 7.0, 0.0)] * 5, clock=MockClock(autojump_threshold=0))
     assert caught.group_contains(AssertionError, match="moved although")
