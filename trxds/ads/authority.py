@@ -11,11 +11,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.protocol import Conversation
-from trxds.ads.resource import CacheState, Changes, Key, Resource, Trouble, differs
-from trxds.ads.state import ResourceState
 from trxds.resources.types import ResourceType
+
+from .bootstrap import ServerConfig
+from .protocol import Conversation
+from .resource import CacheState, Changes, Key, Resource, Trouble, differs
+from .state import ResourceState
 
 log = logging.getLogger("trxds.ads")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import trio
 
-from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.credentials import GoogleDefault
 from trxds.ground.metadata import Headers
+
+from .bootstrap import ServerConfig
+from .credentials import GoogleDefault
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 

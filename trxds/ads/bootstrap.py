@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trxds.ads.credentials import (
+from trxds.ground.status import BootstrapError
+from trxds.wire.certificates import CertificateFiles
+from trxds.wire.credentials import INSECURE
+
+from .credentials import (
     CallCredentials,
     ChannelCredentials,
     call_credentials,
     certificate_provider,
     channel_credentials,
 )
-from trxds.ads.place import Place, Problem, kind_of
-from trxds.ground.status import BootstrapError
-from trxds.wire.certificates import CertificateFiles
-from trxds.wire.credentials import INSECURE
+from .place import Place, Problem, kind_of
 
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"

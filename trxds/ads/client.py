@@ -14,26 +14,27 @@ from random import Random
 
 import trio
 
-from trxds.ads import delta
-from trxds.ads.authority import Authority
-from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.ads.credentials import secure_network
-from trxds.ads.dataerrors import data_errors
-from trxds.ads.delta import Delta
-from trxds.ads.load_servers import LoadServers
-from trxds.ads.load_stream import LoadStream, TakeLoads
-from trxds.ads.names import authority_of, canonical, check_type
-from trxds.ads.protocol import Conversation
-from trxds.ads.resource import Changes, Resource
-from trxds.ads.sotw import StateOfTheWorld
-from trxds.ads.state import ResourceState
-from trxds.ads.stream import AdsStream
-from trxds.ads.watches import Watch, Watches
 from trxds.ground.channels import Mailbox
 from trxds.ground.status import unavailable
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
+
+from . import delta
+from .authority import Authority
+from .bootstrap import Bootstrap, Node, ServerConfig
+from .credentials import secure_network
+from .dataerrors import data_errors
+from .delta import Delta
+from .load_servers import LoadServers
+from .load_stream import LoadStream, TakeLoads
+from .names import authority_of, canonical, check_type
+from .protocol import Conversation
+from .resource import Changes, Resource
+from .sotw import StateOfTheWorld
+from .state import ResourceState
+from .stream import AdsStream
+from .watches import Watch, Watches
 
 log = logging.getLogger("trxds.ads")
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trxds.ads.names import canonical
-from trxds.ads.request import Ask
-from trxds.ads.response import Item, Raw, Reading, failures, read_item
 from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
+
+from .names import canonical
+from .request import Ask
+from .response import Item, Raw, Reading, failures, read_item
 
 FEATURE = "trxds.delta"
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.resource import Changes, Key
 from trxds.resources.cluster import Cluster
 from trxds.resources.types import CDS
+
+from .bootstrap import ServerConfig
+from .resource import Changes, Key
 
 
 class LoadServers:

@@ -14,15 +14,16 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.request import introduce
-from trxds.ads.talk import Talk
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
 from trxds.resources.load_stats import ClusterLoad, ReportingOrder, load_stats, reporting_order
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
 from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
+
+from .bootstrap import Node, ServerConfig
+from .request import introduce
+from .talk import Talk
 
 log = logging.getLogger("trxds.ads")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from trxds.ads.bootstrap import Bootstrap
 from trxds.ground.status import BootstrapError
+
+from .bootstrap import Bootstrap
 
 _XDSTP = "xdstp:"
 

@@ -23,13 +23,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.dataerrors import NOT_FOUND, DataErrors
-from trxds.ads.request import Ask, Dialect, introduce, refuse
-from trxds.ads.resource import CacheState, Resource, Trouble, Update
-from trxds.ads.response import NOTHING, Failed, Item, Raw, Reading, invalid
-from trxds.ads.sotw import StateOfTheWorld
 from trxds.resources.types import RESOURCE_TYPES, Parsed, ResourceType
+
+from .bootstrap import Node, ServerConfig
+from .dataerrors import NOT_FOUND, DataErrors
+from .request import Ask, Dialect, introduce, refuse
+from .resource import CacheState, Resource, Trouble, Update
+from .response import NOTHING, Failed, Item, Raw, Reading, invalid
+from .sotw import StateOfTheWorld
 
 log = logging.getLogger("trxds.ads")
 

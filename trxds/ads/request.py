@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trxds.ads.bootstrap import Node
-from trxds.ads.response import Raw, Reading
 from trxds.ground.status import StatusCode
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
+
+from .bootstrap import Node
+from .response import Raw, Reading
 
 USER_AGENT_NAME = "trxds"
 USER_AGENT_VERSION = "0.1.0"  # a test holds it to pyproject.toml

@@ -10,10 +10,11 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trxds.ads.response import Raw
-from trxds.ads.state import ResourceState
 from trxds.ground.status import unavailable
 from trxds.resources.types import Parsed, ResourceType
+
+from .response import Raw
+from .state import ResourceState
 
 Key: TypeAlias = tuple[ResourceType, str]
 Changes: TypeAlias = dict[Key, ResourceState]

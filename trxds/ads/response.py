@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from trxds.ads.names import canonical, check_type
 from trxds.ground.status import StatusCode
 from trxds.resources.protos import AnyProto, DiscoveryResponse
 from trxds.resources.slices import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
+
+from .names import canonical, check_type
 
 Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of an Any
 NOTHING: Raw = ("", b"")

@@ -5,9 +5,10 @@ Of a Listener or Cluster response that is meant literally: what it leaves out wa
 
 from __future__ import annotations
 
-from trxds.ads.request import Ask
-from trxds.ads.response import read
 from trxds.resources.protos import DiscoveryRequest, DiscoveryResponse
+
+from .request import Ask
+from .response import read
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 

@@ -16,11 +16,6 @@ from typing import TypeAlias, TypeVar
 
 import trio
 
-from trxds.ads.protocol import Conversation
-from trxds.ads.resource import Changes, Resource
-from trxds.ads.response import Reading, known_type
-from trxds.ads.talk import Talk
-from trxds.ads.watches import Watches
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
 from trxds.resources.protos import DecodeError
@@ -28,6 +23,12 @@ from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
 from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
+
+from .protocol import Conversation
+from .resource import Changes, Resource
+from .response import Reading, known_type
+from .talk import Talk
+from .watches import Watches
 
 log = logging.getLogger("trxds.ads")
 

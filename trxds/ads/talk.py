@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import trio
 
-from trxds.ads.authorization import authorization
-from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.keepalive import keep_alive
 from trxds.ground.metadata import Headers
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
+
+from .authorization import authorization
+from .bootstrap import ServerConfig
+from .keepalive import keep_alive
 
 CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from trxds.ads.resource import Changes, Key
-from trxds.ads.state import ResourceState
 from trxds.ground.channels import Cell, Following, Mailbox
 from trxds.resources.types import ResourceType
+
+from .resource import Changes, Key
+from .state import ResourceState
 
 
 class Watches:

@@ -26,10 +26,11 @@ from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.serving.call import Call, Handler
 from trxds.serving.server import serve
-from trxds.testing.load import PATH as LOAD_PATH
-from trxds.testing.load import LoadReportingService
-from trxds.testing.network import MemoryNetwork
-from trxds.testing.subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
+
+from .load import PATH as LOAD_PATH
+from .load import LoadReportingService
+from .network import MemoryNetwork
+from .subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
 
 _SERVICE = "/envoy.service.discovery.v3.AggregatedDiscoveryService"
 PATH = f"{_SERVICE}/StreamAggregatedResources"
