@@ -68,6 +68,12 @@ class TestUpdates:
         table.update([endpoint("a")], 60.0)
         assert table.get("a").host is None
 
+    def test_an_update_changes_what_was_looked_up_and_never_used(self):
+        table = Table(endpoint("a"))
+        table.get("a")
+        table.update([endpoint("a", health=DRAINING)], 60.0)
+        assert table.get("a").health is DRAINING
+
 
 class TestUse:
     def test_a_host_is_leased_by_its_first_use_only(self):

@@ -63,6 +63,13 @@ class TestTheWalk:
         clusters = outcome(known).clusters
         assert clusters["a"].endpoints is clusters["b"].endpoints
 
+    def test_a_cluster_that_comes_out_as_before_is_the_same_object(self):
+        known = listens() | routed("a", "b") | has("a", "1.1.1.1:1") | has("b", "1.1.1.1:1")
+        before = outcome(known).clusters
+        now = assemble(known | has("b", "2.2.2.2:2"), "shop", "shop", (), before).outcome.clusters
+        assert now["a"] is before["a"]
+        assert now["b"] != before["b"]
+
 
 class TestErrors:
     def test_a_listener_in_error_is_the_whole_answer(self):

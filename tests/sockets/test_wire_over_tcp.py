@@ -149,3 +149,14 @@ def test_addresses_split_into_host_and_port() -> None:
 def test_an_address_without_a_port_is_an_error_that_says_so(address: str) -> None:
     with pytest.raises(OSError, match="has no port; write it as host:port"):
         split_address(address)
+
+
+@pytest.mark.parametrize(("host", "listens"), [("127.0.0.1",) * 2, ("[::1]", "::1"), ("localhost", "127.0.0.1")])
+async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name(host: str, listens: str) -> None:
+    try:
+        (listener,) = await trio.open_tcp_listeners(0, host=listens)
+    except OSError as error:
+        pytest.skip(f"no {listens} here: {error}")
+    port = listener.socket.getsockname()[1]
+    async with listener, await TcpNetwork().connect(f"{host}:{port}") as stream:
+        assert stream.socket.getpeername()[1] == port
