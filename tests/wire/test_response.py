@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.response import headers_problem, reset_status, trailers_status
+from trxds.wire.response import Answers, headers_problem, reset_status, trailers_status
 
 GRPC = (b"content-type", b"application/grpc")
 PEER = "10.0.0.1:443"
@@ -81,3 +81,17 @@ def test_details_that_are_no_base64_are_left_out() -> None:
 def test_a_reset_names_its_code() -> None:
     assert reset_status(11) == Status(StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: ENHANCE_YOUR_CALM")
     assert reset_status(4711) == Status(StatusCode.INTERNAL, "the server reset the stream: error code 4711")
+
+
+def test_answers_that_are_alike_are_read_once() -> None:
+    answers = Answers("s:1")
+    assert answers.trailers([(b"grpc-status", b"5")]) is answers.trailers([(b"grpc-status", b"5")])
+    assert answers.trailers([(b"grpc-status", b"0"), (b"cost", b"3")]) == (OK, (("cost", "3"),))
+    assert answers.trailers([(b"grpc-status", b"5")])[0].code is StatusCode.NOT_FOUND
+
+
+def test_the_first_answer_may_be_empty() -> None:
+    answers = Answers("s:1")
+    problem, metadata = answers.initial([])
+    assert problem is not None and problem.code is StatusCode.INTERNAL and metadata == ()
+    assert answers.trailers([])[0].code is StatusCode.UNKNOWN

@@ -15,6 +15,7 @@ from trxds.wire.lean import LeanEngine
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 from trxds.wire.request import FixedFields, Request
+from trxds.wire.response import Answers
 from trxds.wire.stream import ClientStream
 
 
@@ -28,6 +29,7 @@ class Connection(Link[ClientStream]):
     def __init__(self, transport: trio.abc.Stream, *, peer: str, options: WireOptions | None = None) -> None:
         options = options or WireOptions()
         super().__init__(transport, _engine(options), peer=peer, options=options)
+        self.answers = Answers(peer)
         self.on_draining: Callable[[], None] | None = None
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from trxds.ground.metadata import Headers, decode_message, find
+from trxds.ground.metadata import EMPTY, Headers, Metadata, decode, decode_message, find
 from trxds.ground.status import Status, StatusCode, from_http
 from trxds.wire.events import ErrorCode, code_name
 
@@ -19,9 +19,35 @@ _RESET_CODES: dict[int, StatusCode] = {
     ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
 }
 
+_UNREAD: Headers = []  # which is what no headers at all would be
+
 _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
+
+
+class Answers:
+    """Reads what one server sends around its messages; what is the same as the last time is not read again."""
+
+    __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._initial = self._trailers = _UNREAD
+        self._initial_read = headers_problem(_UNREAD, peer), EMPTY
+        self._trailers_read = trailers_status(_UNREAD, peer), EMPTY
+
+    def initial(self, headers: Headers) -> tuple[Status | None, Metadata]:
+        """What is wrong with them, if anything, and the metadata."""
+        if headers != self._initial:
+            self._initial, self._initial_read = headers, (headers_problem(headers, self._peer), decode(headers))
+        return self._initial_read
+
+    def trailers(self, headers: Headers) -> tuple[Status, Metadata]:
+        """The status and the metadata that came with it."""
+        if headers != self._trailers:
+            self._trailers, self._trailers_read = headers, (trailers_status(headers, self._peer), decode(headers))
+        return self._trailers_read
 
 
 def headers_problem(headers: Headers, peer: str) -> Status | None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trxds.ground.metadata import EMPTY, Headers, Metadata, decode
+from trxds.ground.metadata import EMPTY, Headers, Metadata
 from trxds.ground.status import Status, StatusCode
 from trxds.wire.events import DataReceived, ErrorCode, HeadersReceived
 from trxds.wire.framing import PREFIX_SIZE, frame
 from trxds.wire.message_stream import MessageStream
 from trxds.wire.request import Request
-from trxds.wire.response import headers_problem, reset_status, trailers_status
+from trxds.wire.response import reset_status
 
 if TYPE_CHECKING:
     from trxds.wire.connection import Connection
@@ -25,7 +25,16 @@ class ClientStream(MessageStream):
     it is over calls `cancel()`.
     """
 
-    __slots__ = ("_headers_lot", "_initial", "_single", "_trailing", "refused", "request", "status", "trailers_only")
+    __slots__ = (
+        "_headers_lot",
+        "_single",
+        "initial_metadata",
+        "refused",
+        "request",
+        "status",
+        "trailers_only",
+        "trailing_metadata",
+    )
 
     _link: Connection
 
@@ -40,8 +49,10 @@ class ClientStream(MessageStream):
         """The answer was a status and nothing else, in one header block."""
         self.refused = False
         """The server certainly did not process the call: it may be sent again elsewhere."""
-        self._initial: Headers | Metadata | None = None
-        self._trailing: Headers | Metadata = EMPTY
+        self.initial_metadata: Metadata | None = None
+        """The metadata of the server's headers; None until they came, and for trailers-only answers."""
+        self.trailing_metadata = EMPTY
+        """The metadata that came with the status; empty before."""
         self._single = False  # the caller wants one message and the status
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
@@ -73,23 +84,9 @@ class ClientStream(MessageStream):
 
     # -- the answer
 
-    @property
-    def initial_metadata(self) -> Metadata | None:
-        """The metadata of the server's headers; None until they came, and for trailers-only answers."""
-        if self._initial is not None and not isinstance(self._initial, Metadata):
-            self._initial = decode(self._initial)
-        return self._initial
-
-    @property
-    def trailing_metadata(self) -> Metadata:
-        """The metadata that came with the status; empty before."""
-        if not isinstance(self._trailing, Metadata):
-            self._trailing = decode(self._trailing)
-        return self._trailing
-
     async def wait_headers(self) -> None:
         """Wait until the server's headers came or the stream is over."""
-        if self._initial is None and self.status is None:
+        if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
             await self._headers_lot.park()
@@ -132,14 +129,14 @@ class ClientStream(MessageStream):
     def accept_headers(self, event: HeadersReceived) -> None:
         """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
         if event.end:
-            self.trailers_only = self._initial is None
-            self._finish(self._ended_well(trailers_status(event.headers, self.peer)), event.headers)
+            self.trailers_only = self.initial_metadata is None
+            status, trailing = self._link.answers.trailers(event.headers)
+            self._finish(self._ended_well(status), trailing)
         else:
             self._accept_initial(event.headers)
 
     def _accept_initial(self, headers: Headers) -> None:
-        self._initial = headers
-        problem = headers_problem(headers, self.peer)
+        problem, self.initial_metadata = self._link.answers.initial(headers)
         if problem is not None:
             return self._abort(problem)
         if self.request.on_headers is not None:
@@ -182,7 +179,7 @@ class ClientStream(MessageStream):
             self._link.reset(self.id, code)
         self._finish(status)
 
-    def _finish(self, status: Status, trailing: Headers | Metadata = EMPTY, *, refused: bool = False) -> None:
+    def _finish(self, status: Status, trailing: Metadata = EMPTY, *, refused: bool = False) -> None:
         if self.status is not None:
             return
         if self.id and self.sending:
@@ -191,7 +188,7 @@ class ClientStream(MessageStream):
         self.request.on_headers = None  # which leads back to us: without it, no cycle is left to the collector
         self.status = status
         self.refused = refused
-        self._trailing = trailing
+        self.trailing_metadata = trailing
         self.stop()
         self._wake_headers()
         self._link.forget(self)
