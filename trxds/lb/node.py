@@ -22,14 +22,16 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 
+from .children import Children
 from .edge import Child, Configure
 from .explain import Explained, Then, said
 from .health import Health
+from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
 from .pick import QUEUEING, PickArgs, failing
 from .policy import Decision, Inputs, LbConfig, Policy, Report, Surroundings
-from .ports import Host, Hosts, Lease
+from .ports import Hosts
 from .registry import Registry
 from .security import Security
 
@@ -76,23 +78,16 @@ class Node:
         self._health = health or Health()  # who is ejected above us
         self._health_below = self._health  # another one once our policy ejects hosts itself
         self._tree = tree
-        self._hosts_below = tree.hosts  # reached in another way if our policy says so
-        self._security: Security | None = None
+        self._security: Security | None = None  # how our policy wants the hosts below to be reached
         self._mailbox = mailbox
         self._tell = report
         self._wishes: set[Hashable] = set()
         self._config: LbConfig | None = None
         self._generation = 0  # of the configuration in force
-        self._children: dict[str, Child] = {}
-        self._shape: tuple[Mapping[str, LbConfig], frozenset[str]] | None = None  # of the children, as decided last
-        self._hosts: dict[str, Lease] = {}  # leased for the policy's decisions
-        self._health.follow(mailbox, self._hosts)
-        self._held: dict[str, Lease] = {}  # leased by its picks
+        self._children = Children(tree.hosts, mailbox)
+        self._leases = Leases(tree.hosts, mailbox)
+        self._health.follow(mailbox, self._leases.decided)
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
-        surroundings = Surroundings(
-            self._wish, self._hold, self._let_go, tree.hosts.find, tree.random, tree.limits, tree.loads
-        )
-        self._make = partial(tree.registry.make, policy, surroundings)
         self._policy: Policy | None = None  # made by the first decision
         self._raised = False  # in the last one
         self._decision = Decision(Connectivity.CONNECTING, QUEUEING)  # the last one
@@ -112,8 +107,7 @@ class Node:
             self._health.leave(self._mailbox)
             if self._health_below is not self._health:
                 self._health_below.end()
-            for lease in (*self._hosts.values(), *self._held.values()):
-                lease.release()
+            self._leases.release()
 
     async def _letters(self, wake_at: float) -> Mapping[Hashable, Any]:
         """What is new; while the policy can serve, news of many hosts are gathered for a moment.
@@ -122,8 +116,9 @@ class Node:
         a thousand hosts each.
         """
         letters = await self._mailbox.next(wake_at)
-        if len(self._hosts) >= _MANY_HOSTS and self._last is not None and self._last.state is Connectivity.READY:
-            calm_at = min(wake_at, self._stepped + min(_PATIENCE_A_HOST * len(self._hosts), _MOST_PATIENCE))
+        hosts = len(self._leases.decided)
+        if hosts >= _MANY_HOSTS and self._last is not None and self._last.state is Connectivity.READY:
+            calm_at = min(wake_at, self._stepped + min(_PATIENCE_A_HOST * hosts, _MOST_PATIENCE))
             while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
                 letters |= await self._mailbox.next(calm_at)
         self._stepped = trio.current_time()
@@ -132,39 +127,31 @@ class Node:
     # -- one step: plain, so that nothing can change under it
 
     def _step(self, letters: Mapping[Hashable, Any], now: float, nursery: trio.Nursery) -> float:
+        self._read(letters)
+        if self._config is None:
+            return math.inf
+        if letters and all(isinstance(sender, Child) and sender.kept for sender in letters):
+            return self._decision.wake_at  # who is only kept warm is not heard
+        self._children.finish_switches()
+        wishes, self._wishes = frozenset(self._wishes), set()
+        decision = self._decide(wishes, now)
+        if self._leases.lease_exactly(decision.hosts):
+            decision = self._decide(wishes, now)  # now that it can see them
+        self._carry_out(decision, now, nursery)
+        self._publish(decision)
+        return decision.wake_at
+
+    def _read(self, letters: Mapping[Hashable, Any]) -> None:
         for sender, letter in letters.items():
             if isinstance(sender, Child):
                 sender.report = letter
             elif isinstance(letter, Configure):
                 self._config, self._generation = letter.config, letter.generation
-        if self._config is None:
-            return math.inf
-        if letters and all(isinstance(sender, Child) and sender.kept for sender in letters):
-            return self._decision.wake_at  # who is only kept warm is not heard
-        self._finish_switches()
-        wishes, self._wishes = frozenset(self._wishes), set()
-        decision = self._decide(wishes, now)
-        if self._lease_hosts(decision.hosts):
-            decision = self._decide(wishes, now)  # now that it can see them
-        if decision.ejected is not None:
-            self._eject(decision.ejected)
-        if decision.security is not self._security:
-            self._secure(decision.security)
-        self._shape_children(decision, now, nursery)
-        self._shape_tasks(decision.tasks, nursery)
-        if decision.resolve_again:
-            self._tree.resolve_again(decision.resolve_again)
-        for address in decision.connect:
-            lease = self._hosts.get(address) or self._held.get(address)
-            if lease is not None:
-                lease.subchannel.request_connection()
-        self._publish(decision)
-        return decision.wake_at
 
     def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
         try:
             if self._policy is None:
-                self._policy = self._make()
+                self._policy = self._make_policy()
             decision = self._policy.decide(self._inputs(wishes), now)
             if type(decision) is not Decision:
                 raise TypeError(f"a policy decides by a Decision, not by {decision!r}")
@@ -183,10 +170,19 @@ class Node:
                 self._decision, state=Connectivity.TRANSIENT_FAILURE, picker=failing(status), wake_at=wake_at
             )
 
+    def _make_policy(self) -> Policy:
+        tree, leases = self._tree, self._leases
+        surroundings = Surroundings(
+            self._wish, leases.hold, leases.let_go, tree.hosts.find, tree.random, tree.limits, tree.loads
+        )
+        return tree.registry.make(self._name, surroundings)
+
+    def _wish(self, wish: Hashable) -> None:
+        self._wishes.add(wish)
+        self._mailbox.put("wish", None)
+
     def _inputs(self, wishes: frozenset[Hashable]) -> Inputs:
-        reports = {name: report for name, child in self._children.items() if (report := child.heard) is not None}
-        hosts = {address: lease.subchannel for address, lease in self._hosts.items()}
-        return Inputs(self._config, reports, hosts, wishes, self._health.ejected)
+        return Inputs(self._config, self._children.reports(), self._leases.hosts(), wishes, self._health.ejected)
 
     def _publish(self, decision: Decision) -> None:
         """Tell the parent, once every child has answered what it was sent.
@@ -194,7 +190,7 @@ class Node:
         Until then another step is certain, and to report half of a change would make every node
         above step once more for each level below.
         """
-        if not all(child.answered for child in self._children.values() if not child.kept):
+        if not self._children.answered:
             return
         report = Report(decision.state, decision.picker, self._generation)
         if self._last is None or not _same(self._last, report):
@@ -203,73 +199,16 @@ class Node:
 
     # -- making the world match
 
-    def _lease_hosts(self, wanted: tuple[str, ...]) -> bool:
-        """Take and let go leases; True if there are new ones."""
-        addresses = dict.fromkeys(wanted)
-        new = [address for address in addresses if address not in self._hosts]
-        for address in new:
-            self._hosts[address] = self._tree.hosts.lease(address, self._mailbox)
-        if len(self._hosts) > len(addresses):
-            for address in self._hosts.keys() - addresses.keys():
-                self._hosts.pop(address).release()
-        return bool(new)
-
-    def _shape_children(self, decision: Decision, now: float, nursery: trio.Nursery) -> None:
-        shape = dict(decision.children), decision.keep
-        if shape == self._shape:
-            return  # a thousand children of which one has reported
-        self._shape = shape
-        for name, config in decision.children.items():
-            self._child(name, config.policy, nursery).send(config, self._generation)
-        if len(self._children) == len(decision.children):
-            return
-        for name in self._children.keys() - decision.children.keys():
-            if name in decision.keep:
-                self._children[name].keep(now)
-            else:
-                self._dismiss(name)
-
-    def _child(self, name: str, policy: str, nursery: trio.Nursery) -> Child:
-        child = self._children.get(name)
-        if child is not None and self._serves(child, policy):
-            if child.kept:
-                child.revive()
-            return child
-        child = self._children[name] = Child(name, policy, self._hosts_below, self._predecessor(child))
-        path = f"{self.path}/{name}"
-        nursery.start_soon(self._run_child, child, path, name=f"lb/{path}")
-        return child
-
-    def _serves(self, child: Child, policy: str) -> bool:
-        return child.policy == policy and child.hosts is self._hosts_below and not child.scope.cancel_called
-
-    def _predecessor(self, child: Child | None) -> Child | None:
-        """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
-        if child is None:
-            return None
-        dead = child.kept or child.scope.cancel_called
-        speaker = None if dead else child if child.speaks else child.predecessor
-        for one in (child, child.predecessor):
-            if one is not None and one is not speaker:
-                self._end(one)
-        child.predecessor = None
-        return speaker
-
-    def _finish_switches(self) -> None:
-        for child in self._children.values():
-            if child.predecessor is not None and child.speaks:
-                self._end(child.predecessor)
-                child.predecessor = None
-
-    def _dismiss(self, name: str) -> None:
-        child = self._children.pop(name)
-        self._end(child)
-        if child.predecessor is not None:
-            self._end(child.predecessor)
-
-    def _end(self, child: Child) -> None:
-        child.scope.cancel(reason=f"{self.path} does not want {child.name!r} any more")
-        self._mailbox.withdraw(child)
+    def _carry_out(self, decision: Decision, now: float, nursery: trio.Nursery) -> None:
+        if decision.ejected is not None:
+            self._eject(decision.ejected)
+        if decision.security is not self._security:
+            self._secure(decision.security)
+        self._children.match(decision, self._generation, now, partial(self._start, nursery))
+        self._shape_tasks(decision.tasks, nursery)
+        if decision.resolve_again:
+            self._tree.resolve_again(decision.resolve_again)
+        self._leases.connect(decision.connect)
 
     def _eject(self, ejected: frozenset[str]) -> None:
         if self._health_below is self._health:
@@ -278,8 +217,11 @@ class Node:
 
     def _secure(self, security: Security | None) -> None:
         self._security = security
-        self._hosts_below = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
-        self._shape = None
+        self._children.hosts = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
+
+    def _start(self, nursery: trio.Nursery, child: Child) -> None:
+        path = f"{self.path}/{child.name}"
+        nursery.start_soon(self._run_child, child, path, name=f"lb/{path}")
 
     async def _run_child(self, child: Child, path: str) -> None:
         def report(its: Report) -> None:
@@ -291,8 +233,7 @@ class Node:
             node = Node(path, child.policy, tree, child.mailbox, report, self._health_below)
             child.node = node
             await node.run()
-        if self._children.get(child.name) is child:  # its time to be warm is over
-            self._dismiss(child.name)
+        self._children.over(child)
 
     def _shape_tasks(self, wanted: Mapping[str, Task], nursery: trio.Nursery) -> None:
         for name in self._tasks.keys() - wanted.keys():
@@ -305,24 +246,6 @@ class Node:
             scope = trio.CancelScope()
             self._tasks[name] = task, scope
             nursery.start_soon(_run_task, task, scope, f"{self.path} {name}", name=f"lb/{self.path} {name}")
-
-    # -- what picks may call: plain
-
-    def _wish(self, wish: Hashable) -> None:
-        self._wishes.add(wish)
-        self._mailbox.put("wish", None)
-
-    def _hold(self, address: str) -> Host:
-        if address not in self._held:
-            self._held[address] = self._tree.hosts.lease(address, self._mailbox)
-        return self._held[address].subchannel
-
-    def _let_go(self, address: str) -> None:
-        lease = self._held.pop(address, None)
-        if lease is not None:
-            lease.release()
-            # The host's last letter went with the lease; whoever waits for it has to look again.
-            self._mailbox.put("let go", None)
 
     # -- explaining
 

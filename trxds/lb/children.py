@@ -1,0 +1,102 @@
+"""The children of one node, made to match what its policy wants. Plain: starting one is the node's affair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trxds.ground.channels import Mailbox
+
+from .edge import Child
+from .policy import Decision, LbConfig, Report
+from .ports import Hosts
+
+
+class Children:
+    """By name, those that are only kept warm too. `hosts` is where new ones take their leases."""
+
+    def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
+        self.hosts = hosts
+        self._mailbox = mailbox
+        self._children: dict[str, Child] = {}
+        self._wanted: tuple[Hosts, Mapping[str, LbConfig], frozenset[str]] | None = None  # at the last match
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def get(self, name: str) -> Child | None:
+        return self._children.get(name)
+
+    def reports(self) -> dict[str, Report]:
+        """What a decision may look at."""
+        return {name: report for name, child in self._children.items() if (report := child.heard) is not None}
+
+    @property
+    def answered(self) -> bool:
+        """Everyone who was sent a configuration has decided by it; who is only kept warm is not waited for."""
+        return all(child.answered for child in self._children.values() if not child.kept)
+
+    def match(self, decision: Decision, generation: int, now: float, start: Callable[[Child], object]) -> None:
+        """Start, configure, keep warm and end children until they are those of the decision."""
+        wanted = self.hosts, dict(decision.children), decision.keep
+        if wanted == self._wanted:
+            return  # a thousand children of which one has reported
+        self._wanted = wanted
+        for name, config in decision.children.items():
+            self._child(name, config.policy, start).send(config, generation)
+        if len(self._children) == len(decision.children):
+            return
+        for name in self._children.keys() - decision.children.keys():
+            if name in decision.keep:
+                self._children[name].keep(now)
+            else:
+                self._dismiss(name)
+
+    def finish_switches(self) -> None:
+        """A new child that has something to say takes over from its predecessor."""
+        for child in self._children.values():
+            if child.predecessor is not None and child.speaks:
+                self._end(child.predecessor)
+                child.predecessor = None
+
+    def over(self, child: Child) -> None:
+        """Its task has ended; if nobody asked it to, its time to be warm is over."""
+        if self._children.get(child.name) is child:
+            self._dismiss(child.name)
+
+    # -- one child
+
+    def _child(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
+        child = self._children.get(name)
+        if child is not None and self._serves(child, policy):
+            if child.kept:
+                child.revive()
+            return child
+        child = self._children[name] = Child(name, policy, self.hosts, self._predecessor(child))
+        start(child)
+        return child
+
+    def _serves(self, child: Child, policy: str) -> bool:
+        return child.policy == policy and child.hosts is self.hosts and not child.scope.cancel_called
+
+    def _predecessor(self, child: Child | None) -> Child | None:
+        """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
+        if child is None:
+            return None
+        dead = child.kept or child.scope.cancel_called
+        speaker = None if dead else child.speaker if not child.speaks else child
+        for one in (child, child.predecessor):
+            if one is not None and one is not speaker:
+                self._end(one)
+        child.predecessor = None
+        return speaker
+
+    def _dismiss(self, name: str) -> None:
+        child = self._children.pop(name)
+        self._end(child)
+        if child.predecessor is not None:
+            self._end(child.predecessor)
+
+    def _end(self, child: Child) -> None:
+        child.scope.cancel(reason=f"nobody wants {child.name!r} any more")
+        self._mailbox.withdraw(child)

@@ -1,0 +1,61 @@
+"""The leases of one node: those that its decisions ask for, and those that its picks take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from trxds.ground.channels import Mailbox
+
+from .ports import Host, Hosts, Lease
+
+
+class Leases:
+    """`decided` are the former, by address. News of all of them come to `mailbox`."""
+
+    def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
+        self.decided: dict[str, Lease] = {}
+        self._picked: dict[str, Lease] = {}
+        self._hosts = hosts
+        self._mailbox = mailbox
+
+    def hosts(self) -> dict[str, Host]:
+        """What a decision may look at."""
+        return {address: lease.subchannel for address, lease in self.decided.items()}
+
+    def lease_exactly(self, wanted: Iterable[str]) -> bool:
+        """Take what is missing and let go of what is not wanted; True if there are new ones."""
+        addresses = dict.fromkeys(wanted)
+        new = [address for address in addresses if address not in self.decided]
+        for address in new:
+            self.decided[address] = self._hosts.lease(address, self._mailbox)
+        if len(self.decided) > len(addresses):
+            for address in self.decided.keys() - addresses.keys():
+                self.decided.pop(address).release()
+        return bool(new)
+
+    def connect(self, addresses: Iterable[str]) -> None:
+        """Those of them that are leased at all."""
+        for address in addresses:
+            lease = self.decided.get(address) or self._picked.get(address)
+            if lease is not None:
+                lease.subchannel.request_connection()
+
+    def hold(self, address: str) -> Host:
+        """For a pick: lease the address, once."""
+        if address not in self._picked:
+            self._picked[address] = self._hosts.lease(address, self._mailbox)
+        return self._picked[address].subchannel
+
+    def let_go(self, address: str) -> None:
+        """Of what a pick has taken."""
+        lease = self._picked.pop(address, None)
+        if lease is not None:
+            lease.release()
+            # The host's last letter went with the lease; whoever waits for it has to look again.
+            self._mailbox.put("let go", None)
+
+    def release(self) -> None:
+        """All of them: the node has ended."""
+        for lease in (*self.decided.values(), *self._picked.values()):
+            lease.release()
