@@ -123,6 +123,7 @@ class LeanEngine:
 
     def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         size = len(payload)
+        data = frames.without_padding(payload) if flags & PADDED else payload
         self._receive_window -= size
         if self._receive_window < 0:
             raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
@@ -133,14 +134,16 @@ class LeanEngine:
             return None
         if stream.awaits is not _Awaits.BODY:
             self._unclaim(size)
-            return self._out_of_order(stream_id, stream, "DATA before headers")
+            if stream.awaits is _Awaits.HEADERS:
+                raise Violation(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
+            return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"more data than the window of stream {stream_id} allows")
         end = flags & END_STREAM != 0
         if end:
             self._peer_ended(stream_id, stream)
-        return DataReceived(stream_id, frames.without_padding(payload) if flags & PADDED else payload, size, end)
+        return DataReceived(stream_id, data, size, end)
 
     def _unclaim(self, size: int) -> None:
         """Nobody will give this back to the connection's window: do so when it is worth a frame."""
@@ -188,7 +191,7 @@ class LeanEngine:
             self._check_opened(stream_id)
             return None
         if stream.awaits is _Awaits.NOTHING:
-            return self._out_of_order(stream_id, stream, "")
+            return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
         if block.informational:
             if end or stream.awaits is _Awaits.BODY:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
@@ -199,11 +202,6 @@ class LeanEngine:
         if end:
             self._peer_ended(stream_id, stream)
         return HeadersReceived(stream_id, block.headers, end)
-
-    def _out_of_order(self, stream_id: int, stream: _Stream, early: str) -> Event:
-        if stream.awaits is _Awaits.HEADERS:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, early)
-        return self._fail(stream_id, ErrorCode.STREAM_CLOSED)  # more, after it has ended its half
 
     def _fail(self, stream_id: int, code: ErrorCode) -> Event:
         """The peer's mistake costs one stream and not the connection."""
@@ -323,8 +321,6 @@ class LeanEngine:
         self.unsent += len(frame)
         self.control_unsent += len(frame)
 
-    # -- streams
-
     @property
     def exhausted(self) -> bool:
         return self._next_id > frames.MAX_STREAM_ID
@@ -393,8 +389,6 @@ class LeanEngine:
     def reset(self, stream_id: int, code: int) -> None:
         if self._streams.pop(stream_id, None) is not None:
             self._control(frames.long_frame(frames.RST_STREAM, stream_id, code))
-
-    # -- the connection
 
     def ping(self, payload: bytes) -> None:
         self._control(frames.head(8, frames.PING, 0, 0) + payload)
