@@ -8,8 +8,8 @@ from typing import Protocol
 
 import trio
 
-from trxds.wire.options import WireOptions
-from trxds.wire.resolve import resolve
+from .options import WireOptions
+from .resolve import resolve
 
 __all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_address"]
 

@@ -8,15 +8,16 @@ from collections.abc import Callable
 import trio
 
 from trxds.ground.status import Status, unavailable
-from trxds.wire.engine import Engine
-from trxds.wire.events import GoAwayReceived, HeadersReceived, code_name
-from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
-from trxds.wire.link import Link
-from trxds.wire.options import WireOptions
-from trxds.wire.request import FixedFields, Request
-from trxds.wire.response import Answers
-from trxds.wire.stream import ClientStream
+
+from .engine import Engine
+from .events import GoAwayReceived, HeadersReceived, code_name
+from .http2 import H2Engine
+from .lean import LeanEngine
+from .link import Link
+from .options import WireOptions
+from .request import FixedFields, Request
+from .response import Answers
+from .stream import ClientStream
 
 
 class Connection(Link[ClientStream]):

@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from trxds.wire.certificates import CertificateFiles
+from .certificates import CertificateFiles
 
 
 @dataclass(frozen=True, slots=True)

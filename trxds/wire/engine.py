@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from trxds.ground.metadata import Headers
-from trxds.wire.events import ErrorCode, Event
+
+from .events import ErrorCode, Event
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields that are the same for every call of a method."""

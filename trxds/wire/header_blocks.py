@@ -17,9 +17,10 @@ from hpack import Decoder, HPACKError, OversizedHeaderListError
 from hpack.table import HeaderTable
 
 from trxds.ground.metadata import Headers
-from trxds.wire.engine import Fields
-from trxds.wire.events import ErrorCode
-from trxds.wire.frames import Violation
+
+from .engine import Fields
+from .events import ErrorCode
+from .frames import Violation
 
 _EMPTY_TABLE = b"\x20"
 

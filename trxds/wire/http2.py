@@ -22,8 +22,9 @@ import h2.settings
 from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.ground.metadata import Headers
-from trxds.wire.engine import Fields
-from trxds.wire.events import (
+
+from .engine import Fields
+from .events import (
     Broken,
     DataReceived,
     ErrorCode,
@@ -35,7 +36,7 @@ from trxds.wire.events import (
     StreamReset,
     WindowOpened,
 )
-from trxds.wire.options import WireOptions
+from .options import WireOptions
 
 _PREFACE_SIZE = 24
 _FRAME_HEADER_SIZE = 9

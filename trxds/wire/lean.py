@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from trxds.ground.metadata import Headers
-from trxds.wire import frames
-from trxds.wire.engine import Fields
-from trxds.wire.events import (
+
+from . import frames
+from .engine import Fields
+from .events import (
     Broken,
     DataReceived,
     ErrorCode,
@@ -28,9 +29,9 @@ from trxds.wire.events import (
     StreamReset,
     WindowOpened,
 )
-from trxds.wire.frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
-from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
-from trxds.wire.options import WireOptions
+from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
+from .header_blocks import BlockDecoder, BlockEncoder
+from .options import WireOptions
 
 _FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
 _FIRST_MAX_FRAME = 16_384

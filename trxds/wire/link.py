@@ -20,8 +20,9 @@ from typing import Generic, TypeVar, assert_never
 import trio
 
 from trxds.ground.status import Status, unavailable
-from trxds.wire.engine import Engine
-from trxds.wire.events import (
+
+from .engine import Engine
+from .events import (
     Broken,
     DataReceived,
     ErrorCode,
@@ -34,11 +35,11 @@ from trxds.wire.events import (
     WindowOpened,
     code_name,
 )
-from trxds.wire.message_stream import MessageStream
-from trxds.wire.options import WireOptions
-from trxds.wire.seat import Seat
-from trxds.wire.tls import tls_cause
-from trxds.wire.transport import transport_of
+from .message_stream import MessageStream
+from .options import WireOptions
+from .seat import Seat
+from .tls import tls_cause
+from .transport import transport_of
 
 S = TypeVar("S", bound=MessageStream)
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trxds.ground.status import Status
-from trxds.wire.events import DataReceived
-from trxds.wire.framing import Deframer, frame
-from trxds.wire.seat import Seat
+
+from .events import DataReceived
+from .framing import Deframer, frame
+from .seat import Seat
 
 if TYPE_CHECKING:
-    from trxds.wire.link import Link
+    from .link import Link
 
 _NOTHING = memoryview(b"")
 

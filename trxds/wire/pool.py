@@ -19,10 +19,11 @@ import trio
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
 from trxds.ground.status import Status, StatusCode
-from trxds.wire.connect import Network
-from trxds.wire.connection import Connection
-from trxds.wire.options import WireOptions
-from trxds.wire.subchannel import Subchannel
+
+from .connect import Network
+from .connection import Connection
+from .options import WireOptions
+from .subchannel import Subchannel
 
 Key: TypeAlias = tuple[str, Hashable]
 """An address, and what the user of the host asks of the connection: None for nothing in particular."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trxds.ground.metadata import Headers, encode_timeout
-from trxds.wire.engine import Fields
+
+from .engine import Fields
 
 USER_AGENT = b"grpc-python-trxds/0.1.0"
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024

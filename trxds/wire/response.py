@@ -10,7 +10,8 @@ import binascii
 
 from trxds.ground.metadata import EMPTY, Headers, Metadata, decode, decode_message, find
 from trxds.ground.status import Status, StatusCode, from_http
-from trxds.wire.events import ErrorCode, code_name
+
+from .events import ErrorCode, code_name
 
 _RESET_CODES: dict[int, StatusCode] = {
     ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,

@@ -8,14 +8,15 @@ import trio
 
 from trxds.ground.metadata import EMPTY, Headers, Metadata
 from trxds.ground.status import Status, StatusCode
-from trxds.wire.events import DataReceived, ErrorCode, HeadersReceived
-from trxds.wire.framing import PREFIX_SIZE, frame
-from trxds.wire.message_stream import MessageStream
-from trxds.wire.request import Request
-from trxds.wire.response import reset_status
+
+from .events import DataReceived, ErrorCode, HeadersReceived
+from .framing import PREFIX_SIZE, frame
+from .message_stream import MessageStream
+from .request import Request
+from .response import reset_status
 
 if TYPE_CHECKING:
-    from trxds.wire.connection import Connection
+    from .connection import Connection
 
 
 class ClientStream(MessageStream):

@@ -16,11 +16,12 @@ import trio
 from trxds.ground.backoff import Backoff
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, unavailable
-from trxds.wire.connect import Network, connect_error
-from trxds.wire.connection import Connection
-from trxds.wire.options import WireOptions
-from trxds.wire.request import Request
-from trxds.wire.stream import ClientStream
+
+from .connect import Network, connect_error
+from .connection import Connection
+from .options import WireOptions
+from .request import Request
+from .stream import ClientStream
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
 

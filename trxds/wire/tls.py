@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.wire.certificates import CertificateFiles, FreshContext
-from trxds.wire.connect import Network, split_address
-from trxds.wire.credentials import Credentials, Insecure, Tls
+from .certificates import CertificateFiles, FreshContext
+from .connect import Network, split_address
+from .credentials import Credentials, Insecure, Tls
 
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 """Looks at the peer's certificate, in the form of `SSLSocket.getpeercert`; returns what is wrong with it."""
