@@ -11,7 +11,7 @@ demo: $(READY)
 	$(VENV)/bin/trxds demo
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -q
+	$(VENV)/bin/python -m pytest -q -n auto --dist loadfile
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
