@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from support.cancelling import CancelAtStep
 from support.mesh import Mesh, bidi, method
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -20,20 +21,6 @@ async def program(mesh):
             await call.send(b"two")
         with trio.move_on_after(0.5):
             await method(channel, "/shop.Cart/Silent")(b"")
-
-
-class CancelAtStep(trio.abc.Instrument):
-    """Cancels the scope at the k-th step that any task takes, the channel's own and the servers' too."""
-
-    def __init__(self, k):
-        self.k = k
-        self.scope = trio.CancelScope()
-        self.steps = 0
-
-    def before_task_step(self, task):
-        self.steps += 1
-        if self.steps == self.k:
-            self.scope.cancel()
 
 
 async def cancelled_at(k):
