@@ -102,7 +102,7 @@ class FallbackMachine(RuleBasedStateMachine):
         assert all(each.failure for each in self.asked[:-1]), "a lower one without a failure above"
 
     @invariant()
-    def watchers_know_of_the_outage_if_and_only_if_there_is_no_hope(self) -> None:
+    def watchers_know_of_the_outage_and_those_with_a_value_of_its_end(self) -> None:
         hopeless = bool(self.asked) and self.asked[-1].failure is not None
         for resource in self.authority.resources:
             state = self.told.get(resource.name)
@@ -110,7 +110,9 @@ class FallbackMachine(RuleBasedStateMachine):
                 assert not hopeless
                 assert resource.state is CacheState.REQUESTED
             else:
-                assert ((state.ambient or state.error) is not None) is hopeless
+                told = (state.ambient or state.error) is not None
+                # A server that is back and says nothing of a resource changes nothing for who has no value.
+                assert told if hopeless else not told or resource.state is CacheState.REQUESTED
 
     @invariant()
     def all_servers_are_asked_for_all_that_is_watched(self) -> None:
