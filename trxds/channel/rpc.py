@@ -27,6 +27,7 @@ from trxds.wire.subchannel import Subchannel
 from .dataplane import ChannelState, DataPlane
 from .filters import Respond
 from .retry import Retries
+from .trackers import tell_began, tell_ended
 
 if TYPE_CHECKING:
     from trxds.affinity.session import SessionCookies
@@ -257,11 +258,7 @@ class Rpc:
                 return False
         self._waiting_for = "the response"
         self._trackers = trackers
-        for tracker in trackers:
-            try:
-                tracker.began()
-            except Exception:
-                _log.exception("tracker %r raised at the begin of the RPC to %s", tracker, self.path)
+        tell_began(trackers, self.path)
         return True
 
     def _request(self) -> Request:
@@ -368,12 +365,8 @@ class Rpc:
         trackers, self._trackers = self._trackers, ()
         if not trackers or self.stream is None:
             return
-        status, trailing, now = self.stream.status or OK, self.stream.trailing_metadata, trio.current_time()
-        for tracker in trackers:
-            try:
-                tracker.ended(status, trailing, now)
-            except Exception:
-                _log.exception("tracker %r raised at the end of the RPC to %s", tracker, self.path)
+        status = self.stream.status or OK
+        tell_ended(trackers, self.path, status, self.stream.trailing_metadata, trio.current_time())
 
     def _release(self) -> None:
         hold, self._hold = self._hold, None

@@ -1,0 +1,28 @@
+"""Telling trackers of an attempt. One may be a user's own, so what it raises is logged and harms no RPC."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from trxds.ground.metadata import Metadata
+from trxds.ground.status import Status
+from trxds.lb.pick import Tracker
+
+_log = logging.getLogger("trxds.channel")
+
+
+def tell_began(trackers: Iterable[Tracker], path: str) -> None:
+    for tracker in trackers:
+        try:
+            tracker.began()
+        except Exception:
+            _log.exception("tracker %r raised at the begin of the RPC to %s", tracker, path)
+
+
+def tell_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:
+    for tracker in trackers:
+        try:
+            tracker.ended(status, trailing, now)
+        except Exception:
+            _log.exception("tracker %r raised at the end of the RPC to %s", tracker, path)
