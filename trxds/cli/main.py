@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from trxds.ground.status import BootstrapError
 from trxds.wire.connect import TcpNetwork, connect_error
 
 from .check import check_file, check_servers
+from .cookie import as_lines, read_cookie
 from .demo.run import run_demo
 from .demo.screen import show_verdict, watching
+from .explain import as_data, explain_call, goes_somewhere
+from .plain import plain
 from .plane import serve_file
 
 
@@ -91,3 +95,64 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
         for uri, answer in answers.items():
             click.echo(f"{uri}: {'' if answer.good else 'error: '}{answer.text}")
         sys.exit(0 if all(answer.good for answer in answers.values()) else 1)
+
+
+@main.command()
+@click.argument("target", metavar="xds:///NAME")
+@click.argument("method", metavar="/package.Service/Method")
+@click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata of the call; may be repeated.")
+@click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
+@click.option("--bootstrap", type=click.Path(exists=True, dir_okay=False), help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
+@click.option("--within", default=10.0, show_default=True, help="Seconds to wait for a configuration.")
+@click.option(
+    "--settle", default=1.0, show_default=True, help="Seconds for hosts to connect, if policies connect them."
+)
+@click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
+def explain(
+    target: str,
+    method: str,
+    headers: tuple[str, ...],
+    cookies: tuple[str, ...],
+    bootstrap: str | None,
+    within: float,
+    settle: float,
+    as_json: bool,
+) -> None:
+    """Say where a call would go and why, without sending it.
+
+    The routes that do not match and the one that does, cluster, time limit, filters, sessions, then policy by
+    policy down to the host. Asks with a channel of its own, so hosts that a policy connects only for a call are IDLE.
+    Exits 0 if the call would reach a host or wait for one, 1 if it would fail, 3 if there is no configuration.
+    """
+    metadata = [_pair(each) for each in headers] + ([("cookie", "; ".join(cookies))] if cookies else [])
+    try:
+        told = trio.run(explain_call, target, method, metadata, bootstrap, within, settle)
+    except (ValueError, BootstrapError) as error:
+        raise click.UsageError(str(error)) from error
+    except trxds.RpcError as error:
+        click.echo(str(error), err=True)
+        sys.exit(3)
+    click.echo(json.dumps(as_data(told), indent=1) if as_json else str(told))
+    sys.exit(0 if goes_somewhere(told) else 1)
+
+
+def _pair(header: str) -> tuple[str, str]:
+    key, colon, value = header.partition(":")
+    if not colon:
+        raise click.BadParameter(f"{header!r} is not KEY:VALUE", param_hint="-H")
+    return key.strip().lower(), value.strip()
+
+
+@main.command()
+@click.argument("value")
+@click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
+def cookie(value: str, as_json: bool) -> None:
+    """Say what a session cookie's VALUE says: hosts, cluster, and until when (A55, A60; Envoy's forms as well).
+
+    Exits 1 if it is no session cookie.
+    """
+    read = read_cookie(value)
+    if read is None:
+        click.echo(f"{value!r} is no session cookie: neither base64 of addresses, nor Envoy's form", err=True)
+        sys.exit(1)
+    click.echo(json.dumps(plain(read), indent=1) if as_json else "\n".join(as_lines(read)))

@@ -1,0 +1,102 @@
+"""`trxds explain` says where a call would go, down to the host, and sends nothing; `trxds cookie` reads a cookie."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from support.mesh import METHOD, PLANE, Mesh
+from support.sessions import b64
+
+from trxds import RpcError
+from trxds.cli.explain import as_data, explain_call, goes_somewhere
+from trxds.cli.main import main
+from trxds.config.steps import ToHost
+from trxds.testing import resources as xds
+
+
+async def explained(mesh, *metadata, method=METHOD, within=10):
+    return await explain_call("xds:///shop", method, metadata, xds.bootstrap(PLANE), within, 1, mesh.network)
+
+
+def run(*command):
+    return CliRunner().invoke(main, command)
+
+
+async def test_it_waits_until_the_policies_have_connected_their_hosts(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        told = await explained(mesh)
+        assert isinstance(told.outcome, ToHost)
+        assert told.host in mesh.hosts
+
+
+async def test_a_cookie_is_decoded_and_judged(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        told = await explained(mesh, ("cookie", f"session={b64(mesh.hosts[1] + ';cart')}"))
+        assert told.host == mesh.hosts[1]
+        assert "session by cookie" in str(told)
+
+
+async def test_nothing_is_sent_to_a_host(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        await explained(mesh)
+        assert [server.calls for server in mesh.servers.values()] == [[]]
+
+
+async def test_the_data_say_the_outcome_and_its_kind(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        data = json.loads(json.dumps(as_data(await explained(mesh))))
+        assert data["outcome"] == {"kind": "ToHost", "address": mesh.hosts[0], "state": "READY"}
+        assert data["chosen"]["limit"] == {"seconds": None, "source": "no field sets one"}
+
+
+async def test_a_call_that_would_fail_goes_nowhere(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.route(xds.route("cart", prefix="/other"))
+        told = await explained(mesh)
+        assert not goes_somewhere(told)
+        assert told.refusal is not None
+
+
+async def test_a_control_plane_that_says_nothing_is_waited_for_and_named(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        mesh.network.black_hole(PLANE)
+        with pytest.raises(RpcError, match="no configuration of xds:///shop within 3 s"):
+            await explained(mesh, within=3)
+
+
+def test_a_header_without_a_colon_is_named(tmp_path):
+    done = run("explain", "xds:///shop", METHOD, "-H", "tenant", "--bootstrap", __file__)
+    assert done.exit_code == 2
+    assert "'tenant' is not KEY:VALUE" in done.output
+
+
+def test_a_bad_bootstrap_is_named_before_anything_runs(tmp_path):
+    file = tmp_path / "bootstrap.json"
+    file.write_text("{}")
+    done = run("explain", "xds:///shop", METHOD, "--bootstrap", str(file))
+    assert done.exit_code == 2
+    assert "xds_servers" in done.output
+
+
+# -- trxds cookie
+
+
+@pytest.mark.parametrize("form", ["{}", "session={}", '"{}"'])
+def test_a_cookie_is_read_with_its_name_or_without(form):
+    done = run("cookie", form.format(b64("10.0.0.1:80,10.0.0.2:80;cart")))
+    assert done.output.splitlines() == ["hosts: 10.0.0.1:80, 10.0.0.2:80", "cluster: cart"]
+
+
+def test_a_cookie_with_a_bad_address_says_that_it_is_not_used():
+    done = run("cookie", b64("nowhere;cart"))
+    assert "not used: not every address is of the form ip:port" in done.output
+
+
+def test_a_cookie_as_data():
+    done = run("cookie", "--json", b64("10.0.0.1:80;cart"))
+    assert json.loads(done.output) == {"addresses": ["10.0.0.1:80"], "cluster": "cart", "expires": None, "usable": True}
+
+
+def test_what_is_no_cookie_exits_1():
+    done = run("cookie", "!!")
+    assert (done.exit_code, "is no session cookie" in done.output) == (1, True)

@@ -1,0 +1,41 @@
+"""A session cookie for people: what `trxds cookie` says of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trxds.affinity.cookie import decode, names_hosts
+
+_UNNAMED = "not named, so the route's draw decides"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCookie:
+    """`expires` is in seconds of the wall clock, infinite where the cookie does not say; `cluster` may be empty."""
+
+    addresses: tuple[str, ...]
+    cluster: str
+    expires: float
+    usable: bool
+
+
+def read_cookie(value: str) -> ReadCookie | None:
+    """The cookie's value, or all of `name=value`; None if it is none of ours."""
+    name, equals, rest = value.partition("=")
+    # A value may itself end in =, the padding of base64.
+    read = decode(rest) if equals and rest.strip("=") and name.isidentifier() else decode(value)
+    if read is None:
+        return None
+    return ReadCookie(tuple(read.addresses.split(",")), read.cluster, read.expires, names_hosts(read.addresses))
+
+
+def as_lines(cookie: ReadCookie) -> Iterator[str]:
+    yield f"hosts: {', '.join(cookie.addresses)}"
+    yield f"cluster: {cookie.cluster or _UNNAMED}"
+    if not math.isinf(cookie.expires):
+        yield f"expires: {datetime.fromtimestamp(cookie.expires, UTC).isoformat()}"
+    if not cookie.usable:
+        yield "not used: not every address is of the form ip:port, so calls are balanced as if there were no cookie"

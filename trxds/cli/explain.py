@@ -1,0 +1,60 @@
+"""Where a call would go, and why: `trxds explain` asks a channel of its own, and sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+import trio
+
+import trxds
+from trxds.channel.xds import BootstrapSource
+from trxds.config.explain import Explanation
+from trxds.config.steps import Drops, Fails, Waits
+from trxds.wire.connect import Network
+
+from .plain import plain
+
+_LOOK_AGAIN = 0.05  # seconds between two looks at a tree that connects
+
+
+async def explain_call(
+    target: str,
+    method: str,
+    metadata: Iterable[tuple[str, str]],
+    bootstrap: BootstrapSource,
+    within: float,
+    settle: float,
+    network: Network | None = None,
+) -> Explanation:
+    """Waits `within` seconds for a configuration, then up to `settle` for hosts that policies connect by themselves.
+
+    Raises `RpcError` when there is no configuration in time.
+    """
+    pairs = list(metadata)
+    async with trxds.open_channel(target, bootstrap=bootstrap, network=network) as channel:
+        told = None
+        with trio.move_on_after(within):
+            told = await channel.explain(method, pairs)
+        if told is None:
+            message = (
+                f"no configuration of {target} within {within:g} s; `trxds check --connect` asks the control plane"
+            )
+            raise trxds.RpcError(trxds.Status(trxds.StatusCode.DEADLINE_EXCEEDED, message))
+        until = trio.current_time() + settle
+        while isinstance(told.outcome, Waits) and trio.current_time() < until:
+            await trio.sleep(_LOOK_AGAIN)
+            told = await channel.explain(method, pairs)
+        return told
+
+
+def goes_somewhere(told: Explanation) -> bool:
+    """Whether the call would reach a host, or wait for one."""
+    return told.refusal is None and not isinstance(told.outcome, Fails | Drops)
+
+
+def as_data(told: Explanation) -> dict[str, Any]:
+    """The explanation for programs: its fields, with the outcome and the host."""
+    data = {each.name: plain(getattr(told, each.name)) for each in fields(told)}
+    return data | {"outcome": plain(told.outcome), "host": told.host}

@@ -1,0 +1,42 @@
+"""Values as plain data, for `--json`: what a dataclass has, by the names of its fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, get_args
+
+from trxds.config.steps import Outcome
+
+_OUTCOMES = get_args(Outcome)
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON has. An enum is its name, no limit (infinity) is null, bytes are hexadecimal.
+
+    What is one of several kinds says which one it is, in `kind`: an RPC's outcome, a filter's configuration.
+    """
+    match value:
+        case Enum():
+            return value.name
+        case float() if math.isinf(value):
+            return None
+        case None | str() | bool() | int() | float():
+            return value
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(key): plain(each) for key, each in value.items()}
+        case tuple() | list() | Set():
+            return [plain(each) for each in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return _kind(value) | {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return str(value)
+
+
+def _kind(value: Any) -> dict[str, Any]:
+    told = isinstance(value, _OUTCOMES) or type(value).__name__.endswith("Config")
+    return {"kind": type(value).__name__} if told else {}
