@@ -12,7 +12,8 @@ import logging
 from trxds.channel.call import Call
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.credentials import insecure, tls, xds_credentials
-from trxds.channel.stub import Method, Stub
+from trxds.channel.kinds import CallOptions, Replies, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from trxds.channel.stub import Caller, Method, Stub
 from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.metadata import Metadata
@@ -25,16 +26,23 @@ logging.getLogger("trxds").addHandler(logging.NullHandler())
 __all__ = [
     "BootstrapError",
     "Call",
+    "CallOptions",
+    "Caller",
     "Channel",
     "Explanation",
     "Metadata",
     "Method",
+    "Replies",
     "RpcError",
     "Session",
     "Status",
     "StatusCode",
+    "StreamStream",
+    "StreamUnary",
     "Stub",
     "TrxdsInternalError",
+    "UnaryStream",
+    "UnaryUnary",
     "Xds",
     "insecure",
     "open_channel",

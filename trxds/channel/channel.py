@@ -34,9 +34,10 @@ from .credentials import ChannelCredentials
 from .dataplane import ChannelState
 from .explain import explain
 from .filters import Shared, make_chain
+from .kinds import Pairs
 from .rpc import Rpc
 from .secured import make_pool
-from .stub import Caller, Pairs, checked_path
+from .stub import Caller, checked_path
 from .xds import BootstrapSource, Xds, load_settings
 
 

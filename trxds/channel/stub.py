@@ -14,17 +14,18 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.affinity.session import SessionCookies
 from trxds.ground import metadata as md
-from trxds.ground.metadata import Value
 from trxds.ground.status import RpcError, Status, StatusCode
 
 from .call import Call
 from .dataplane import ChannelState
+from .kinds import Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .messages import deserializer, serializer
 from .rpc import Rpc
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-Pairs: TypeAlias = Iterable[tuple[str, Value]]
+ToBytes: TypeAlias = type[Req] | Callable[[Req], bytes]  # a class is one of protobuf's
+FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]
 
 _PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
 
@@ -197,6 +198,40 @@ class Caller:
         The types are protobuf classes, or any function from message to bytes and one back, or
         None for bytes as they are.
         """
+        return self._method(path, request_type, response_type, client_streaming, server_streaming)
+
+    # -- the same by kind, for type checkers
+
+    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
+        """A method with one request and one reply; see `method`."""
+        return self._method(path, request_type, response_type)
+
+    def unary_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> UnaryStream[Req, Res]:
+        """A method with one request and a stream of replies; see `method`."""
+        return self._method(path, request_type, response_type, server_streaming=True)
+
+    def stream_unary(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamUnary[Req, Res]:
+        """A method with a stream of requests and one reply; see `method`."""
+        return self._method(path, request_type, response_type, client_streaming=True)
+
+    def stream_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamStream[Req, Res]:
+        """A method with a stream of requests and a stream of replies; see `method`."""
+        return self._method(path, request_type, response_type, client_streaming=True, server_streaming=True)
+
+    def _method(
+        self,
+        path: str,
+        request_type: Any,
+        response_type: Any,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]:
         return Method(
             self._state,
             self._session,
