@@ -17,6 +17,7 @@ from trxds.wire.events import (
     Event,
     GoAwayReceived,
     HeadersReceived,
+    HeadersTooLarge,
     PingAcked,
     SettingsReceived,
     StreamReset,
@@ -45,8 +46,8 @@ MakeClient: TypeAlias = Callable[[WireOptions], Engine]
 class Pair:
     """A client's and a server's engine, and the bytes between them."""
 
-    def __init__(self, make_client: MakeClient) -> None:
-        self.client = make_client(OPTIONS)
+    def __init__(self, make_client: MakeClient, options: WireOptions = OPTIONS) -> None:
+        self.client = make_client(options)
         self.server = H2Engine(client=False, options=OPTIONS)
         self.exchange()
 
@@ -186,6 +187,17 @@ def test_a_reset_is_heard_of_and_a_second_is_nothing(pair: Pair) -> None:
     pair.client.reset(stream_id, ErrorCode.CANCEL)
     pair.client.reset(stream_id, ErrorCode.CANCEL)
     assert pair.to_server() == [HeadersReceived(1, REQUEST, False), StreamReset(1, 8)]
+
+
+def test_headers_above_the_limit_cost_their_stream_and_leave_the_compression_table_in_step(make_client) -> None:
+    pair = Pair(make_client, WireOptions(max_header_list=1000))
+    first, second = pair.open_stream(), pair.open_stream()
+    pair.exchange()
+    large = [(b":status", b"200"), (b"x-kept", b"a"), (b"x-long", b"y" * 1000)]
+    pair.server.send_headers(first, large)
+    pair.server.send_headers(second, large[:2])
+    size = sum(32 + len(name) + len(value) for name, value in large)
+    assert pair.to_client() == [HeadersTooLarge(first, size), HeadersReceived(second, large[:2], False)]
 
 
 def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:

@@ -158,13 +158,13 @@ def test_a_flood_of_continuations_ends_even_if_they_are_empty(engine: LeanEngine
     assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
-def test_a_header_block_may_not_outgrow_the_list_we_allow(engine: LeanEngine) -> None:
-    (event,) = engine.receive(frame(1, 0, 1, bytes(1000)) + frame(9, 0, 1, bytes(1001)))
+def test_a_header_block_may_not_outgrow_the_largest_list_we_read(engine: LeanEngine) -> None:
+    (event,) = engine.receive(frame(1, 0, 1, bytes(4000)) + frame(9, 0, 1, bytes(4001)))
     assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_a_small_block_that_is_a_large_list_is_refused(engine: LeanEngine) -> None:
-    bomb = b"\x40\x01x\x7f\x81\x01" + b"y" * 256 + b"\xbe" * 20
+    bomb = b"\x40\x01x\x7f\x81\x01" + b"y" * 256 + b"\xbe" * 30
     (event,) = engine.receive(frame(1, 4, 1, bomb))
     assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 

@@ -43,6 +43,13 @@ class HeadersReceived(NamedTuple):
     end: bool
 
 
+class HeadersTooLarge(NamedTuple):
+    """A request, a response or trailers of more bytes than we take; they are gone, and the stream no use."""
+
+    stream_id: int
+    size: int
+
+
 class DataReceived(NamedTuple):
     """`flow_length` is what the windows were charged: the data and its padding."""
 
@@ -87,5 +94,13 @@ class Broken(NamedTuple):
 
 
 Event: TypeAlias = (
-    HeadersReceived | DataReceived | StreamReset | WindowOpened | SettingsReceived | GoAwayReceived | PingAcked | Broken
+    HeadersReceived
+    | HeadersTooLarge
+    | DataReceived
+    | StreamReset
+    | WindowOpened
+    | SettingsReceived
+    | GoAwayReceived
+    | PingAcked
+    | Broken
 )

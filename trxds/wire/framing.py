@@ -1,7 +1,8 @@
 """The five bytes before every gRPC message: a compressed flag and the length, big-endian.
 
 A large message arrives in hundreds of DATA frames. Its pieces are kept as they came and joined
-once, so that each byte is copied once however many pieces there are.
+once, so that each byte is copied once however many pieces there are. Only crumbs are swept together
+as they come: two bytes kept as an object of their own cost forty.
 """
 
 from __future__ import annotations
@@ -13,11 +14,21 @@ from trxds.ground.status import Status, StatusCode
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
+LARGE = 16 * 1024
+"""A message longer than this is not copied to be sent."""
+
+_CRUMB = 1024
+_FIRST = LARGE - PREFIX_SIZE  # what goes out in one piece with the prefix
 
 
 def frame(message: bytes) -> bytes:
     """The message as it goes into DATA frames, uncompressed."""
     return _PREFIX.pack(0, len(message)) + message
+
+
+def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
+    """The same in two parts, of which only the first is a copy: what is not sent yet stays the caller's bytes."""
+    return memoryview(_PREFIX.pack(0, len(message)) + message[:_FIRST]), memoryview(message)[_FIRST:]
 
 
 class Deframer:
@@ -28,7 +39,7 @@ class Deframer:
     def __init__(self, max_message_size: int) -> None:
         self._max_size = max_message_size
         self._head = b""  # less than a prefix
-        self._parts: list[bytes] = []  # of the message whose prefix has come
+        self._parts: list[bytes | bytearray] = []  # of the message whose prefix has come
         self._missing = 0  # bytes of it still to come; 0 between messages
         self.messages: deque[bytes] = deque()
         self.buffered = 0
@@ -59,13 +70,21 @@ class Deframer:
     def _complete(self, data: bytes) -> bytes:
         """Add to the message that is under way; returns what lies behind it."""
         part = data[: self._missing]
-        self._parts.append(part)
+        self._keep(part)
         self._missing -= len(part)
         if self._missing:
             return b""
         self.messages.append(b"".join(self._parts))
         self._parts.clear()
         return data[len(part) :]
+
+    def _keep(self, part: bytes) -> None:
+        if len(part) >= _CRUMB:
+            self._parts.append(part)
+        elif isinstance(self._parts[-1], bytearray):
+            self._parts[-1] += part
+        else:
+            self._parts.append(bytearray(part))
 
     def _cut(self, data: bytes) -> Status | None:
         """Cut whole messages off `data`, which begins with a prefix; keep the rest."""

@@ -89,6 +89,9 @@ class Block(NamedTuple):
     """A decoded header block. It may be shared by many answers: nobody changes it."""
 
     headers: Headers
+    size: int
+    """By `list_size`."""
+
     informational: bool
     """A response with a status of 1xx, which another one follows."""
 
@@ -98,8 +101,8 @@ class BlockDecoder:
 
     __slots__ = ("_decoder", "_known", "_table")
 
-    def __init__(self, max_header_list: int) -> None:
-        self._decoder = Decoder(max_header_list)
+    def __init__(self, header_list_bound: int) -> None:
+        self._decoder = Decoder(header_list_bound)
         self._table = self._decoder.header_table = _CountedTable()
         self._known: dict[bytes, Block] = {}
 
@@ -122,7 +125,7 @@ class BlockDecoder:
             raise Violation(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
         except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
             raise Violation(ErrorCode.COMPRESSION_ERROR, f"header block: {error}") from error
-        return Block(headers, _is_informational(headers))
+        return Block(headers, list_size(headers), _is_informational(headers))
 
     def _keep(self, data: bytes, block: Block) -> None:
         if len(self._known) >= _KEPT_BLOCKS:
@@ -149,6 +152,11 @@ class _CountedTable(HeaderTable):
     def maxsize(self, size: int) -> None:
         self.changes += 1
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
+
+
+def list_size(headers: Headers) -> int:
+    """By HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
+    return sum(32 + len(name) + len(value) for name, value in headers)
 
 
 def _is_informational(headers: Headers) -> bool:

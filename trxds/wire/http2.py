@@ -1,12 +1,13 @@
 """HTTP/2 by h2, at either end of a connection; nothing of h2 is seen outside this file.
 
-Three of its ways do not suit a gRPC connection and are changed here:
+Some of its ways do not suit a gRPC connection and are changed here:
 
 - A GOAWAY closes h2's connection for good. RFC 9113 §6.8 means the opposite: streams up to the
   last identifier go on to their end, on a connection that opens no new ones.
 - It believes a frame's length until all of it has come, so that a peer which does not speak HTTP/2
   ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
 - It walks over all streams whenever one is opened.
+- It keeps whatever settings and streams a server makes up.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from .events import (
     Event,
     GoAwayReceived,
     HeadersReceived,
+    HeadersTooLarge,
     PingAcked,
     SettingsReceived,
     StreamReset,
     WindowOpened,
 )
+from .header_blocks import list_size
 from .options import WireOptions
 
 _PREFACE_SIZE = 24
@@ -52,6 +55,7 @@ class H2Engine:
     def __init__(self, *, client: bool, options: WireOptions) -> None:
         self._h2 = _make_h2(client, options)
         self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options.max_frame)
+        self._max_header_list = options.max_header_list
         self._outgoing: list[bytes] = []
         self._next_id = 1
         self.unsent = 0
@@ -73,7 +77,12 @@ class H2Engine:
             self._collect(control=True)
             return [Broken(int(error.error_code), str(error) or type(error).__name__)]
         self._collect(control=True)
-        return [event for event in map(_translate, received) if event is not None]
+        return [self._limited(event) for event in map(_translate, received) if event is not None]
+
+    def _limited(self, event: Event) -> Event:
+        if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
+            return HeadersTooLarge(event.stream_id, size)
+        return event
 
     def _break(self, code: ErrorCode, message: str) -> list[Event]:
         self.goaway(code, message.encode())
@@ -193,12 +202,22 @@ def _make_h2(client: bool, options: WireOptions) -> _H2:
     }
     if client:
         values[codes.ENABLE_PUSH] = 0
-    if options.max_concurrent_streams is not None:
+        values[codes.MAX_CONCURRENT_STREAMS] = 0  # h2 would take streams that a server opens, push or not
+    elif options.max_concurrent_streams is not None:
         values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
     made.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    made.remote_settings = _KnownSettings(client=not client)
     made.max_inbound_frame_size = options.max_frame
-    made.decoder.max_header_list_size = options.max_header_list
+    made.decoder.max_header_list_size = options.header_list_bound
     return made
+
+
+class _KnownSettings(h2.settings.Settings):
+    """A peer's settings, without those that nobody knows: h2 would keep 65,536 of them for good."""
+
+    def __setitem__(self, key: h2.settings.SettingCodes | int, value: int) -> None:
+        if key in h2.settings.SettingCodes._value2member_map_:
+            super().__setitem__(key, value)
 
 
 class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):

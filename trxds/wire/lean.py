@@ -24,6 +24,7 @@ from .events import (
     Event,
     GoAwayReceived,
     HeadersReceived,
+    HeadersTooLarge,
     PingAcked,
     SettingsReceived,
     StreamReset,
@@ -82,7 +83,7 @@ class LeanEngine:
         self._options = options
         self._frames = FrameReader(options.max_frame)
         self._encoder = BlockEncoder()
-        self._decoder = BlockDecoder(options.max_header_list)
+        self._decoder = BlockDecoder(options.header_list_bound)
         self._streams: dict[int, _Stream] = {}
         self._next_id = 1
         self._unfinished: _Unfinished | None = None
@@ -178,7 +179,7 @@ class LeanEngine:
         block.parts.append(payload)
         block.size += len(payload)
         # A peer could go on for ever, with empty frames too (CVE-2024-27316 and its kin).
-        if len(block.parts) > _MOST_CONTINUATIONS or block.size > self._options.max_header_list:
+        if len(block.parts) > _MOST_CONTINUATIONS or block.size > self._options.header_list_bound:
             raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far")
         if not flags & END_HEADERS:
             return None
@@ -202,6 +203,8 @@ class LeanEngine:
         stream.awaits = _Awaits.BODY
         if end:
             self._peer_ended(stream_id, stream)
+        if block.size > self._options.max_header_list:
+            return HeadersTooLarge(stream_id, block.size)
         return HeadersReceived(stream_id, block.headers, end)
 
     def _fail(self, stream_id: int, code: ErrorCode) -> Event:

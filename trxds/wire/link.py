@@ -19,7 +19,7 @@ from typing import Generic, TypeVar, assert_never
 
 import trio
 
-from trxds.ground.status import Status, unavailable
+from trxds.ground.status import Status, StatusCode, unavailable
 
 from .engine import Engine
 from .events import (
@@ -29,6 +29,7 @@ from .events import (
     Event,
     GoAwayReceived,
     HeadersReceived,
+    HeadersTooLarge,
     PingAcked,
     SettingsReceived,
     StreamReset,
@@ -150,6 +151,8 @@ class Link(ABC, Generic[S]):
                 self._data(event)
             case WindowOpened():
                 self._window_opened(event.stream_id)
+            case HeadersTooLarge():
+                self._headers_too_large(event)
             case StreamReset():
                 stream = self.streams.get(event.stream_id)
                 if stream is not None:
@@ -167,6 +170,14 @@ class Link(ABC, Generic[S]):
 
     @abstractmethod
     def _headers(self, event: HeadersReceived) -> None: ...
+
+    def _headers_too_large(self, event: HeadersTooLarge) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is None:
+            return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
+        limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
+        text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
+        stream.refuse(Status(StatusCode.RESOURCE_EXHAUSTED, text))
 
     @abstractmethod
     def _goaway(self, event: GoAwayReceived) -> None: ...

@@ -21,7 +21,7 @@ import trio
 from trxds.ground.status import Status
 
 from .events import DataReceived
-from .framing import Deframer, frame
+from .framing import LARGE, Deframer, frame, frame_large
 from .seat import Seat
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class MessageStream(ABC):
         "_ending",
         "_held",
         "_hungry",
+        "_later",
         "_link",
         "_owed",
         "_receiver",
@@ -56,6 +57,7 @@ class MessageStream(ABC):
         self.receiving = True  # the peer's half has not ended
         self.in_line = False  # the connection comes for the rest when there is room
         self._rest = _NOTHING  # of the message being sent
+        self._later = _NOTHING  # what of a large one comes after that
         self._ending = False  # our half ends after the rest, or has so ended
         self._sender = Seat()
         self._arrived = Deframer(max_receive_size)
@@ -80,7 +82,10 @@ class MessageStream(ABC):
             return False
         if self._rest:
             raise trio.WouldBlock
-        self._rest = memoryview(frame(message))
+        if len(message) <= LARGE:
+            self._rest = memoryview(frame(message))
+        else:
+            self._rest, self._later = frame_large(message)
         self._ending = end
         self._link.push(self)
         return True
@@ -121,9 +126,11 @@ class MessageStream(ABC):
 
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes of the rest to the connection's buffer."""
-        written = self._link.engine.write(self.id, self._rest, end=self._ending, limit=limit)
+        written = self._link.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
         self._rest = self._rest[written:]
-        if not self._rest:
+        if not self._rest and self._later:
+            self._rest, self._later = self._later, _NOTHING
+        elif not self._rest:
             self.sending = not self._ending
             self._sender.look()
 
@@ -181,7 +188,7 @@ class MessageStream(ABC):
     def stop(self) -> None:
         """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
         self.sending = self.receiving = self._ending = False
-        self._rest = _NOTHING
+        self._rest = self._later = _NOTHING
         self._sender.look()
         self._receiver.look()
 

@@ -19,6 +19,8 @@ class WireOptions:
 
     max_frame: int = 64 * 1024
     max_header_list: int = 64 * 1024
+    """What the peer is told, and what a call may be sent at a time: larger headers end the call."""
+
     max_concurrent_streams: int | None = None
     """How many streams the peer may have open; only a server says so."""
 
@@ -36,3 +38,8 @@ class WireOptions:
 
     flush_timeout: float = 1.0
     """How long the last frames (a GOAWAY, say) may take to leave when we close."""
+
+    @property
+    def header_list_bound(self) -> int:
+        """Larger headers end the connection. Those between the limits are read, for the compression table's sake."""
+        return 4 * self.max_header_list

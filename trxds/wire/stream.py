@@ -10,7 +10,7 @@ from trxds.ground.metadata import EMPTY, Headers, Metadata
 from trxds.ground.status import Status, StatusCode
 
 from .events import DataReceived, ErrorCode, HeadersReceived
-from .framing import PREFIX_SIZE, frame
+from .framing import LARGE, PREFIX_SIZE, frame, frame_large
 from .message_stream import MessageStream
 from .request import Request
 from .response import reset_status
@@ -42,7 +42,10 @@ class ClientStream(MessageStream):
     def __init__(self, connection: Connection, request: Request) -> None:
         super().__init__(connection, request.max_receive_size)
         if request.message is not None:
-            self._rest = memoryview(frame(request.message))
+            if len(request.message) <= LARGE:
+                self._rest = memoryview(frame(request.message))
+            else:
+                self._rest, self._later = frame_large(request.message)
             self._ending = True
         self.request = request
         self.status: Status | None = None

@@ -1,0 +1,150 @@
+"""Answers that are good HTTP/2 and no good gRPC."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from .peer import RESPONSE, Peer, Script, message, script
+
+
+async def _answer(peer: Peer, *data: bytes, trailers: tuple[tuple[str, str], ...] = (("grpc-status", "0"),)) -> None:
+    """Headers, these bytes, these trailers."""
+    stream = await peer.request()
+    await peer.headers(stream)
+    for part in data:
+        await peer.data(stream, part)
+    await peer.trailers(stream, trailers)
+
+
+async def _trailers_only(peer: Peer, *fields: tuple[str, str]) -> None:
+    await peer.trailers(await peer.request(), fields)
+
+
+# -- messages
+
+
+@script()
+async def truncated_message(peer: Peer) -> None:
+    await _answer(peer, message(b"half", length=8))
+
+
+@script()
+async def truncated_prefix(peer: Peer) -> None:
+    await _answer(peer, message(b"x"), b"\0\0")
+
+
+@script()
+async def end_without_trailers(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream)
+    await peer.data(stream, message(b"x"), end=True)
+
+
+@script()
+async def end_in_a_message(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream)
+    await peer.data(stream, message(b"half", length=8), end=True)
+
+
+@script()
+async def length_of_4_gib(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream)
+    await peer.data(stream, message(b"x", length=2**32 - 1))
+
+
+@script()
+async def compressed_by_nothing(peer: Peer) -> None:
+    await _answer(peer, message(b"x", flag=1))
+
+
+@script()
+async def compressed_flag_of_2(peer: Peer) -> None:
+    await _answer(peer, message(b"x", flag=2))
+
+
+@script()
+async def second_message(peer: Peer) -> None:
+    await _answer(peer, message(b"x"), message(b"y"))
+
+
+@script()
+async def no_message(peer: Peer) -> None:
+    await _answer(peer)
+
+
+@script()
+async def two_bytes_at_a_time(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream)
+    await peer.crumbs(stream, message(bytes(range(256)) * 150), 2)
+    await peer.trailers(stream)
+
+
+# -- statuses
+
+
+@script()
+async def trailers_without_status(peer: Peer) -> None:
+    await _answer(peer, message(b"x"), trailers=(("cost", "3"),))
+
+
+@script()
+async def status_of_no_number(peer: Peer) -> None:
+    await _trailers_only(peer, *RESPONSE, ("grpc-status", "fine"))
+
+
+@script()
+async def status_of_99(peer: Peer) -> None:
+    await _trailers_only(peer, *RESPONSE, ("grpc-status", "99"))
+
+
+@script()
+async def status_below_0(peer: Peer) -> None:
+    await _trailers_only(peer, *RESPONSE, ("grpc-status", "-1"))
+
+
+@script()
+async def broken_message_and_details(peer: Peer) -> None:
+    fields = ("grpc-status", "5"), ("grpc-message", "%zz%ff%"), ("grpc-status-details-bin", "!!!"), ("x-bin", "!!!")
+    await _trailers_only(peer, *RESPONSE, *fields)
+
+
+# -- answers of somebody who is no gRPC server
+
+
+def _http(status: int) -> Script:
+    fields = (":status", str(status)), ("content-type", "text/html")
+    return Script(f"http_{status}", partial(_trailers_only_of, fields))
+
+
+async def _trailers_only_of(fields: tuple[tuple[str, str], ...], peer: Peer) -> None:
+    await _trailers_only(peer, *fields)
+
+
+http_400, http_401, http_403, http_404 = map(_http, (400, 401, 403, 404))
+http_429, http_500, http_502, http_503, http_504 = map(_http, (429, 500, 502, 503, 504))
+
+
+@script()
+async def http_200_of_a_web_server(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream, [(":status", "200"), ("content-type", "text/html")])
+    await peer.data(stream, b"<html>hello</html>", end=True)
+
+
+@script()
+async def no_http_status(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream, [("content-type", "application/grpc")])
+
+
+@script(greeting=None)
+async def http_1(peer: Peer) -> None:
+    await peer.raw(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+@script(greeting=None)
+async def garbage(peer: Peer) -> None:
+    await peer.raw(bytes(range(255, 0, -1)))

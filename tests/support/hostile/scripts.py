@@ -1,0 +1,13 @@
+"""All scripts by name: the same names as the rows of docs/errors.md, which a test holds."""
+
+from __future__ import annotations
+
+from . import answers, floods, frames, goodbyes, interop, windows
+from .peer import Script
+
+SCRIPTS: dict[str, Script] = {
+    script.name: script
+    for chapter in (interop, answers, frames, windows, goodbyes, floods)
+    for script in vars(chapter).values()
+    if isinstance(script, Script)
+}
