@@ -45,6 +45,7 @@ SHELLS = frozenset(
         "lb/edge.py",
         "lb/load_reports.py",
         "lb/node.py",
+        "sync.py",
         "wire/connect.py",
         "wire/connection.py",
         "wire/link.py",
@@ -108,8 +109,12 @@ def test_trio_is_imported_in_the_shells_only() -> None:
     assert [str(path) for path in pure if imports(path, "trio")] == []
 
 
-def test_no_file_imports_grpc_threads_or_asyncio() -> None:
-    assert [str(path) for path in FILES if imports(path, "grpc", "asyncio", "threading", "concurrent")] == []
+def test_no_file_imports_grpc_or_asyncio() -> None:
+    assert [str(path) for path in FILES if imports(path, "grpc", "asyncio")] == []
+
+
+def test_only_what_is_for_threads_knows_threads() -> None:
+    assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == ["sync.py"]
 
 
 def test_generated_messages_are_imported_in_one_file_of_a_room_only() -> None:

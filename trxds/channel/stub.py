@@ -117,16 +117,21 @@ class Method(Generic[Req, Res]):
                     if not await call.send(request):
                         break
             call.done_sending()
-            reply = await call.receive()
-            if reply is None:
-                raise RpcError(Status(StatusCode.INTERNAL, f"{self.path}: the server said OK, but sent no message"))
-            if await call.receive() is not None:
-                message = f"{self.path}: the server sent a second message where the method has one"
-                raise RpcError(Status(StatusCode.INTERNAL, message))
-            return reply
+            return await only_reply(self.path, call)
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"
+
+
+async def only_reply(path: str, call: Call[Any, Res]) -> Res:
+    """What a call has to say whose method has one reply, once its requests have been sent."""
+    reply = await call.receive()
+    if reply is None:
+        raise RpcError(Status(StatusCode.INTERNAL, f"{path}: the server said OK, but sent no message"))
+    if await call.receive() is not None:
+        message = f"{path}: the server sent a second message where the method has one"
+        raise RpcError(Status(StatusCode.INTERNAL, message))
+    return reply
 
 
 async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:

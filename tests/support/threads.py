@@ -1,0 +1,28 @@
+"""A thread beside a test."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+PATIENCE = 20  # seconds on the real clock; a step takes milliseconds
+
+
+@contextmanager
+def thread(function, *args):
+    """Run beside the block; what it raises comes out at the end."""
+    errors = []
+
+    def run():
+        try:
+            function(*args)
+        except BaseException as error:
+            errors.append(error)
+
+    running = threading.Thread(target=run)
+    running.start()
+    yield
+    running.join(PATIENCE)
+    assert not running.is_alive()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,223 @@
+"""A channel in a program of threads: calls of every kind, sessions, errors, and time."""
+
+import contextvars
+import gc
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import trio
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
+
+import trxds.sync
+from trxds import BootstrapError, RpcError, StatusCode
+
+CALLER = contextvars.ContextVar("caller")
+
+
+def test_a_unary_call_returns_the_reply(channel):
+    assert channel.method("/shop.Cart/Echo")(b"a book") == b"a book"
+
+
+def test_a_call_has_metadata_both_ways(channel):
+    with channel.method("/shop.Cart/Metadata").open(b"", metadata=[("user", "7")]) as call:
+        assert call.headers().first("right") == "8"
+        assert (call.receive(), call.receive()) == (b"7", None)
+        assert call.initial_metadata.first("right") == "8"
+        assert call.trailing_metadata.first("left") == "7"
+        assert call.status.ok
+
+
+def test_a_failure_is_an_rpc_error_itself(channel):
+    with pytest.raises(RpcError, match="no such cart") as caught:
+        channel.method("/shop.Cart/Fail")(b"")
+    assert caught.value.status.code is StatusCode.NOT_FOUND
+
+
+def test_a_failed_call_leaves_nothing_to_the_garbage_collector(channel):
+    fail = channel.method("/shop.Cart/Fail")
+
+    def failed():
+        with pytest.raises(RpcError):
+            fail(b"")
+
+    failed()
+    gc.collect()
+    gc.disable()
+    try:
+        failed()
+        assert [each for each in gc.get_objects() if isinstance(each, RpcError)] == []
+    finally:
+        gc.enable()
+
+
+def test_a_call_has_its_time(channel):
+    began = time.monotonic()
+    with pytest.raises(RpcError, match="Hang") as caught:
+        channel.method("/shop.Cart/Hang")(b"", timeout=0.05)
+    assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
+    assert 0.05 <= time.monotonic() - began < 10
+
+
+def test_a_server_stream_is_iterated(world, channel):
+    echo = channel.method("/shop.Cart/Echo", server_streaming=True)
+    with echo.open(b"a") as call:
+        assert list(call) == [b"a"]
+        assert call.peer in world.hosts
+
+
+def test_a_stream_that_fails_half_way_says_so_after_what_came(channel):
+    came = []
+    fail = channel.method("/shop.Cart/FailLater", server_streaming=True)
+    with pytest.raises(RpcError, match="the rest is gone"), fail.open(b"") as call:
+        for message in call:
+            came.append(message)
+    assert came == [b"one"]
+
+
+def test_the_requests_of_a_client_stream_are_taken_in_the_caller_s_thread(channel):
+    threads = set()
+
+    def numbers():
+        for number in range(4):
+            threads.add(threading.get_ident())
+            yield b"%d" % number
+
+    assert channel.method("/shop.Cart/Sum", client_streaming=True)(numbers()) == b"6"
+    assert threads == {threading.get_ident()}
+
+
+def test_what_the_requests_of_a_client_stream_raise_comes_out(channel):
+    def numbers():
+        yield b"1"
+        raise LookupError("no more numbers")
+
+    with pytest.raises(LookupError, match="no more numbers"):
+        channel.method("/shop.Cart/Sum", client_streaming=True)(numbers())
+
+
+def test_a_client_stream_without_a_reply_says_what_is_missing(channel):
+    with pytest.raises(RpcError, match="sent no message"):
+        channel.method("/shop.Cart/Echo", client_streaming=True)([])
+
+
+def test_both_sides_of_a_call_talk(channel):
+    with channel.method("/shop.Cart/Echo", client_streaming=True, server_streaming=True).open() as call:
+        assert call.send(b"one")
+        assert call.receive() == b"one"
+        assert call.send(b"two")
+        call.done_sending()
+        assert list(call) == [b"two"]
+
+
+def test_a_call_that_is_left_early_is_cancelled_at_the_server(world, channel):
+    with channel.method("/shop.Cart/Hang").open(b""):
+        world.wait(world.began)
+    world.wait(world.ended)
+
+
+def test_the_calls_of_a_session_meet_one_host(world, channel):
+    def peer(caller):
+        with caller.method("/shop.Cart/Echo").open(b"") as call:
+            call.receive()
+            return call.peer
+
+    with channel.session() as session:
+        assert len({peer(session) for _ in range(6)}) == 1
+    assert {peer(channel) for _ in range(6)} == world.hosts
+
+
+def test_a_channel_explains_where_a_call_would_go(channel):
+    assert "cart" in str(channel.explain("/shop.Cart/Echo"))
+
+
+def test_many_threads_call_at_once(channel):
+    echo = channel.method("/shop.Cart/Echo")
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(echo, [b"%d" % number for number in range(320)])) == [b"%d" % n for n in range(320)]
+
+
+def test_two_threads_share_a_call(channel):
+    with channel.method("/shop.Cart/Echo", client_streaming=True, server_streaming=True).open() as call:
+
+        def send():
+            for number in range(50):
+                call.send(b"%d" % number)
+            call.done_sending()
+
+        with ThreadPoolExecutor(1) as threads:
+            sending = threads.submit(send)
+            assert list(call) == [b"%d" % number for number in range(50)]
+            sending.result()
+
+
+def test_what_a_block_raises_comes_out_of_it(channel):
+    block = channel.method("/shop.Cart/Hang").open(b"")
+    with pytest.raises(LookupError, match="my own"), channel.session(), block:
+        raise LookupError("my own")
+
+
+def test_a_request_of_the_wrong_type_is_the_caller_s_error(channel):
+    with pytest.raises(TypeError, match="takes bytes, not str"):
+        channel.method("/shop.Cart/Echo")("text")
+
+
+def test_a_bad_bootstrap_and_a_bad_target_are_said_at_once(world):
+    with pytest.raises(BootstrapError), world.channel(bootstrap={}):
+        raise AssertionError
+    with pytest.raises(ValueError, match="grcp"), trxds.sync.open_channel("grcp:shop"):
+        raise AssertionError
+
+
+def test_a_function_is_submitted_to_trio(channel):
+    async def twice(channel, payload):
+        echo = channel.method("/shop.Cart/Echo")
+        replies = []
+
+        async def one():
+            replies.append(await echo(payload))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one)
+            nursery.start_soon(one)
+        return replies
+
+    assert channel.submit(twice, b"a").result(20) == [b"a", b"a"]
+
+
+def test_context_variables_go_along(channel):
+    async def read(channel):
+        return CALLER.get()
+
+    CALLER.set("this test")
+    assert channel.submit(read).result(20) == "this test"
+
+
+def test_a_future_is_a_call(channel):
+    assert channel.method("/shop.Cart/Echo").future(b"a").result(20) == b"a"
+
+
+def test_a_future_of_many_requests_is_refused(channel):
+    with pytest.raises(TypeError, match=r"/shop.Cart/Sum takes many requests"):
+        channel.method("/shop.Cart/Sum", client_streaming=True).future([b"1"])
+
+
+def test_a_call_from_trio_s_own_thread_does_not_wait_for_itself(channel):
+    async def calls(_):
+        channel.method("/shop.Cart/Echo")(b"")
+
+    with pytest.raises(RuntimeError, match="in the thread that runs it"):
+        channel.submit(calls).result(20)
+
+
+def test_a_stub_has_the_methods_of_a_descriptor(channel):
+    pool = descriptor_pool.DescriptorPool()
+    file = descriptor_pb2.FileDescriptorProto(name="sync_shop.proto", package="shop", syntax="proto3")
+    file.message_type.add(name="Item").field.add(name="sku", number=1, type=9, label=1)
+    file.service.add(name="Cart").method.add(name="Echo", input_type=".shop.Item", output_type=".shop.Item")
+    pool.Add(file)
+    service = pool.FindServiceByName("shop.Cart")
+    item = GetMessageClass(service.methods_by_name["Echo"].input_type)(sku="a book")
+    assert channel.stub(service).Echo(item, timeout=20) == item

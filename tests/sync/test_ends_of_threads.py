@@ -1,0 +1,204 @@
+"""What ends a call that a thread waits for: Ctrl-C, a future, the channel; and that nothing is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from support.threads import PATIENCE, thread
+
+import trxds.sync
+from trxds import RpcError, TrxdsInternalError
+from trxds.testing import resources
+
+
+def test_ctrl_c_in_the_waiting_thread_cancels_the_call(world, channel):
+    def interrupt():
+        world.wait(world.began)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with thread(interrupt), pytest.raises(KeyboardInterrupt):
+        channel.method("/shop.Cart/Hang")(b"")
+    world.wait(world.ended)
+
+
+def test_ctrl_c_while_a_stream_is_read_cancels_the_call(world, channel):
+    def interrupt():
+        world.wait(world.began)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with thread(interrupt), pytest.raises(KeyboardInterrupt), channel.method("/shop.Cart/Hang").open(b"") as call:
+        call.receive()
+    world.wait(world.ended)
+
+
+def test_to_cancel_a_future_is_to_cancel_its_call(world, channel):
+    future = channel.method("/shop.Cart/Hang").future(b"")
+    world.wait(world.began)
+    assert future.cancel()
+    world.wait(world.ended)
+
+
+def test_no_thread_is_left(world):
+    before = set(threading.enumerate())
+    with world.channel() as channel:
+        channel.method("/shop.Cart/Echo")(b"a")
+        with channel.session() as session:
+            session.method("/shop.Cart/Echo")(b"a")
+        assert set(threading.enumerate()) > before
+    assert set(threading.enumerate()) <= before
+
+
+def test_leaving_the_block_ends_the_calls_of_other_threads(world):
+    caught = []
+
+    def call(hang):
+        with pytest.raises(RpcError) as error:
+            hang(b"")
+        caught.append(error.value.status)
+
+    with world.channel() as channel:
+        running = thread(call, channel.method("/shop.Cart/Hang"))
+        running.__enter__()
+        world.wait(world.began)
+    running.__exit__(None, None, None)
+    assert [str(status) for status in caught] == ["CANCELLED: channel closed"]
+
+
+def test_leaving_the_block_ends_blocks_of_other_threads_without_a_word(world):
+    entered, left = threading.Event(), threading.Event()
+
+    def call(hang):
+        with hang.open(b"") as call:
+            entered.set()
+            assert left.wait(PATIENCE)
+            with pytest.raises(trio.ClosedResourceError):
+                call.receive()
+
+    with world.channel() as channel:
+        running = thread(call, channel.method("/shop.Cart/Hang"))
+        running.__enter__()
+        assert entered.wait(PATIENCE)
+    left.set()
+    running.__exit__(None, None, None)
+    world.wait(world.ended)
+
+
+def test_leaving_the_block_ends_what_was_submitted(world):
+    async def sleep(_):
+        await trio.sleep_forever()
+
+    with world.channel() as channel:
+        future = channel.submit(sleep)
+    with pytest.raises(RpcError, match="channel closed"):
+        future.result(0)
+
+
+def test_a_channel_that_was_left_says_so(world):
+    with world.channel() as channel:
+        pass
+    with pytest.raises(trio.ClosedResourceError, match="the channel to xds:///shop is closed"):
+        channel.method("/shop.Cart/Echo")(b"a")
+    with pytest.raises(trio.ClosedResourceError), channel.session():
+        raise AssertionError
+
+
+def test_a_future_that_was_cancelled_before_it_began_asks_for_nothing(world, channel):
+    begun = Future()
+
+    async def note(_):
+        begun.set_result(None)
+
+    async def hold(_):
+        # Trio is held up here until the future is cancelled: its function must not run afterwards.
+        assert entered.set() is None
+        assert cancelled.wait(PATIENCE)
+
+    entered, cancelled = threading.Event(), threading.Event()
+    holding = channel.submit(hold)
+    assert entered.wait(PATIENCE)
+    future = channel.submit(note)
+    assert future.cancel()
+    cancelled.set()
+    holding.result(PATIENCE)
+    with pytest.raises(CancelledError):
+        future.result(PATIENCE)
+    channel.submit(trio_is_idle).result(PATIENCE)
+    assert not begun.done()
+
+
+async def trio_is_idle(_):
+    await trio.testing.wait_all_tasks_blocked()
+
+
+def test_a_bug_in_trxds_reaches_thread_and_opener_as_one_error(world, monkeypatch):
+    monkeypatch.setattr("trxds.config.resolver.Resolver._settle", lambda self: 1 / 0)
+    told = pytest.raises(TrxdsInternalError, match="please report it")
+    with pytest.raises(TrxdsInternalError) as opener, world.channel() as channel, told:
+        channel.method("/shop.Cart/Echo")(b"a", timeout=PATIENCE)
+    assert opener.value.__cause__ is not None
+
+
+FORKED = """
+import os, sys
+import trxds.sync
+from trxds import RpcError
+
+def child(*lines):
+    pid = os.fork()
+    if not pid:
+        try:
+            for line in lines:
+                try:
+                    line()
+                except RuntimeError as error:
+                    print(error, flush=True)
+        finally:
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+with trxds.sync.open_channel("xds:///shop") as channel:
+    echo = channel.method("/shop.Cart/Echo")
+    echo(b"a")
+    child(lambda: echo(b"a"), lambda: channel.method("/shop.Cart/Echo", server_streaming=True).open(b"a").__enter__())
+    print(echo(b"the parent goes on").decode(), flush=True)
+    with channel.method("/shop.Cart/Echo", client_streaming=True, server_streaming=True).open() as call:
+        if not os.fork():
+            sys.exit(7)  # out of both blocks, and through all that the interpreter does at its end
+        print("the child left with", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+        call.send(b"and so does its call")
+        print(call.receive().decode(), flush=True)
+    if not os.fork():
+        with trxds.sync.open_channel("xds:///shop") as own:
+            print(own.method("/shop.Cart/Echo")(b"a channel of the child's own").decode(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_fork_is_told_what_it_lacks_and_leaves_its_parent_alone(world):
+    environ = os.environ | {
+        "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(resources.bootstrap(world.address)),
+        "PYTHONPATH": str(Path(trxds.__file__).parent.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], check=False, env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    told = "a fork: its thread and its connections stayed there; open a channel after the fork"
+    lines = done.stdout.splitlines()
+    assert [told in line for line in lines[:2]] == [True, True], lines
+    assert lines[2:] == [
+        "the parent goes on",
+        "the child left with 7",
+        "and so does its call",
+        "a channel of the child's own",
+    ]
+    assert done.returncode == 0

@@ -1,0 +1,446 @@
+"""trxds for threads: the same channels, sessions, methods and calls, in programs that do not run Trio.
+
+    with trxds.sync.open_channel("xds:///greeter") as channel:
+        say_hello = channel.method("/helloworld.Greeter/SayHello")
+        print(say_hello(b"you", timeout=2))
+
+Trio runs in a thread of its own, anyio's blocking portal, as long as the block lasts. A call is a task there
+and a future here; a thread that stops waiting, as Ctrl-C makes it, cancels its call. The portal's own `call` goes
+to and fro twice, once to begin and once for the answer, so calls go by a nursery beside it, and once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from contextvars import copy_context
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+import trio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from google.protobuf.descriptor import ServiceDescriptor
+
+import trxds
+from trxds.channel.kinds import CallOptions, Pairs
+from trxds.channel.stub import FromBytes, ToBytes, only_reply
+
+T = TypeVar("T")
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+P = ParamSpec("P")
+
+
+class _Side:
+    """Trio's side of a channel, as other threads reach it."""
+
+    def __init__(self, channel: trxds.Channel, nursery: trio.Nursery) -> None:
+        self.channel = channel
+        self.nursery = nursery
+        self.closed = False
+        self.leaving = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+
+    @property
+    def lost(self) -> bool:
+        """This process is a fork of the one that has the thread."""
+        return os.getpid() != self._process
+
+    def check(self) -> None:
+        """Would waiting here be for ever?"""
+        if self.lost:
+            raise RuntimeError(
+                f"{self.channel!r} was opened in process {self._process}, of which this one is a fork: "
+                "its thread and its connections stayed there; open a channel after the fork"
+            )
+        if threading.get_ident() == self._thread:
+            raise RuntimeError(
+                f"{self.channel!r} is called in the thread that runs it, which would wait for itself; "
+                "in there, use the channel that `submit` gives its function"
+            )
+
+    def wait(self, function: Callable[[], Awaitable[T]]) -> T:
+        """What `function` returns or raises, run by Trio. Whatever ends the waiting ends the function."""
+        future: Future[T] = Future()
+        try:
+            self.start(future, function)
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            del future  # it has the exception, which has this frame: a cycle less
+
+    def start(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
+        """Have Trio run `function` in this thread's context; the future is told, and cancels it."""
+        self.check()
+        try:
+            self._token.run_sync_soon(copy_context().run, self._begin, future, function)
+        except trio.RunFinishedError:
+            raise self._closed() from None
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Have Trio call a plain function that raises nothing, if it still runs."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    def _closed(self) -> trio.ClosedResourceError:
+        return trio.ClosedResourceError(f"the channel to {self.channel.target} is closed")
+
+    # -- in Trio's thread
+
+    def _begin(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
+        if not self.closed:
+            self.nursery.start_soon(self._do, future, function, name="sync/call")
+        else:
+            _tell(future, error=self._closed())
+
+    async def _do(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
+        # The future is pending until its end, because a running one cannot be cancelled.
+        with trio.CancelScope() as scope:
+            future.add_done_callback(partial(self._cancel, scope))
+            try:
+                _tell(future, None if future.cancelled() else await function())
+            except trio.Cancelled:
+                _tell(future, error=self.channel._state.ending())
+                raise
+            except BaseException as error:
+                _tell(future, error=error)
+                del future  # see `wait`
+
+    def _cancel(self, scope: trio.CancelScope, future: Future[Any]) -> None:
+        if future.cancelled():
+            self.soon(scope.cancel)
+
+
+def _tell(future: Future[T], result: Any = None, error: BaseException | None = None) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class _Block(AbstractContextManager[T], Generic[T]):
+    """An `async with` block that another thread is in. One task is in it from beginning to end, as Trio wants."""
+
+    def __init__(self, side: _Side, block: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._side = side
+        self._block = block
+        self._error: BaseException | None = None  # with which it is left, and then, with which it ends
+        self._leaving = trio.Event()
+        self._over: Future[None] = Future()
+
+    def __enter__(self) -> T:
+        try:
+            return cast(T, self._side.wait(partial(self._side.nursery.start, self._stay)))
+        except BaseException:
+            self._side.soon(self._leaving.set)  # if it was entered, nobody is there to be in it
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if self._side.lost:
+            return False
+        self._side.check()
+        self._error = error
+        self._side.soon(self._leaving.set)
+        self._over.result()
+        if self._error is not None and self._error is not error:
+            raise self._error
+        if error is not None:
+            error.__traceback__ = traceback  # as it was, without its way through the other thread
+        return error is not None and self._error is None
+
+    async def _stay(self, task_status: trio.TaskStatus[T]) -> None:
+        entered = False
+        try:
+            async with self._block() as value:
+                entered = True
+                task_status.started(value)
+                await self._leaving.wait()
+                if self._error is not None:
+                    raise self._error
+            self._error = None
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            if not entered:
+                raise
+            self._error = error
+        finally:
+            self._over.set_result(None)
+
+
+class Replies(Generic[Res]):
+    """What comes back of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
+
+    def __init__(self, side: _Side, call: trxds.Call[Any, Res]) -> None:
+        self._side = side
+        self._call = call
+
+    def receive(self) -> Res | None:
+        """The next message; None when the server has ended the call with OK."""
+        return self._side.wait(self._call.receive)
+
+    def headers(self) -> trxds.Metadata:
+        """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
+        return self._side.wait(self._call.headers)
+
+    def __iter__(self) -> Iterator[Res]:
+        while (reply := self.receive()) is not None:
+            yield reply
+
+    @property
+    def initial_metadata(self) -> trxds.Metadata | None:
+        """The server's initial metadata; None until it has come."""
+        return self._call.initial_metadata
+
+    @property
+    def trailing_metadata(self) -> trxds.Metadata:
+        """What came with the status; empty before the call's end."""
+        return self._call.trailing_metadata
+
+    @property
+    def status(self) -> trxds.Status | None:
+        """How the call ended; None until `receive` has found out."""
+        return self._call.status
+
+    @property
+    def peer(self) -> str:
+        """The address of the host that has the call."""
+        return self._call.peer
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._call!r}>"
+
+
+class Call(Replies[Res], Generic[Req, Res]):
+    """An open call, for both sides. One thread may send while another receives."""
+
+    def send(self, request: Req) -> bool:
+        """Send one message; False if the server has ended the call with OK and reads nothing any more."""
+        return self._side.wait(partial(self._call.send, request))
+
+    def done_sending(self) -> None:
+        """There are no more messages from this side."""
+
+        async def done() -> None:
+            self._call.done_sending()
+
+        self._side.wait(done)
+
+    def _only(self, path: str) -> Res:
+        return self._side.wait(partial(only_reply, path, self._call))
+
+
+class Method(Generic[Req, Res]):
+    """One method of a service: `trxds.Method` without the `await`."""
+
+    def __init__(self, side: _Side, method: trxds.Method[Req, Res]) -> None:
+        self.path = method.path
+        self._side = side
+        self._method = method
+
+    def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
+        """The server's one reply. The requests of a client-streaming method are taken in this thread."""
+        if self._method._client_streaming and not self._method._server_streaming:
+            return self._collect(cast("Iterable[Req]", request), options)
+        return self._side.wait(partial(self._method, request, **options))
+
+    def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
+        """The reply of a unary method, to come; to cancel the future is to cancel the call."""
+        if self._method._client_streaming:
+            raise TypeError(f"{self.path} takes many requests, which a thread has to give; call it in one of yours")
+        future: Future[Res] = Future()
+        self._side.start(future, partial(self._method, request, **options))
+        return future
+
+    @contextmanager
+    def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
+        """A call of any kind; see `trxds.Method.open`."""
+        with _Block(self._side, partial(self._method.open, request, **options)) as call:
+            yield Call(self._side, call)
+
+    def _collect(self, requests: Iterable[Req], options: CallOptions) -> Res:
+        with self.open(**options) as call:
+            for request in requests:
+                if not call.send(request):
+                    break
+            call.done_sending()
+            return call._only(self.path)
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._method!r}>"
+
+
+class _OneRequest(Protocol[Req, Res]):
+    @overload
+    def open(self, request: Req, **options: Unpack[CallOptions]) -> AbstractContextManager[Replies[Res]]: ...
+    @overload
+    def open(self, request: None = None, **options: Unpack[CallOptions]) -> AbstractContextManager[Call[Req, Res]]: ...
+
+
+class _ManyRequests(Protocol[Req, Res]):
+    def open(
+        self, request: Req | None = None, **options: Unpack[CallOptions]
+    ) -> AbstractContextManager[Call[Req, Res]]: ...
+
+
+class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
+    """One request, one reply: `reply = method(request)`."""
+
+    def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
+    def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]: ...
+
+
+class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
+    """One request, many replies: `with method.open(request) as call: for reply in call`."""
+
+
+class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
+    """Many requests, one reply: `reply = method(requests)`, or `open` to send them one by one."""
+
+    def __call__(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> Res: ...
+
+
+class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):
+    """Many of both, in any order: `with method.open() as call`."""
+
+
+class Caller:
+    """What can make calls, from any thread: a channel, or a session of it."""
+
+    def __init__(self, side: _Side, caller: trxds.Caller) -> None:
+        self._side = side
+        self._caller = caller
+
+    def stub(self, service: ServiceDescriptor) -> Any:
+        """The methods of a service, as attributes, from its protobuf descriptor."""
+        stub = self._caller.stub(service)
+        for name, method in vars(stub).items():
+            if isinstance(method, trxds.Method):
+                setattr(stub, name, Method(self._side, method))
+        return stub
+
+    def method(
+        self,
+        path: str,
+        request_type: Any = None,
+        response_type: Any = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]:
+        """One method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
+        streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
+        return Method(self._side, self._caller.method(path, request_type, response_type, **streaming))
+
+    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
+        """A method with one request and one reply; see `method`."""
+        return self.method(path, request_type, response_type)
+
+    def unary_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> UnaryStream[Req, Res]:
+        """A method with one request and a stream of replies; see `method`."""
+        return self.method(path, request_type, response_type, server_streaming=True)
+
+    def stream_unary(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamUnary[Req, Res]:
+        """A method with a stream of requests and one reply; see `method`."""
+        return self.method(path, request_type, response_type, client_streaming=True)
+
+    def stream_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamStream[Req, Res]:
+        """A method with a stream of requests and a stream of replies; see `method`."""
+        return self.method(path, request_type, response_type, client_streaming=True, server_streaming=True)
+
+
+class Session(Caller):
+    """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
+
+
+class Channel(Caller):
+    """A way to a service, usable from any thread while the block of its `open_channel` lasts."""
+
+    @property
+    def target(self) -> str:
+        """What the channel was opened to."""
+        return self._side.channel.target
+
+    @contextmanager
+    def session(self, *, wait_for_first: bool = True) -> Iterator[Session]:
+        """One scope, one cookie jar, one host for all calls in it; see `trxds.Channel.session`."""
+        with _Block(self._side, partial(self._side.channel.session, wait_for_first=wait_for_first)) as session:
+            yield Session(self._side, session)
+
+    def explain(self, method: str, metadata: Pairs = ()) -> trxds.Explanation:
+        """Where a call of `method` would go now, and why; see `trxds.Channel.explain`."""
+        return self._side.wait(partial(self._side.channel.explain, method, metadata))
+
+    def submit(self, function: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
+        """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` that lives there.
+
+        For what a thread cannot do as well: several calls at once, or a stream that is to be left to itself. To cancel
+        the future is to cancel the function, and so is to close the channel.
+        """
+        future: Future[T] = Future()
+        self._side.start(future, partial(function, self._side.channel, *args))
+        return future
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._side.channel!r}>"
+
+
+def _for_threads(
+    opening: Callable[P, AbstractAsyncContextManager[trxds.Channel]],
+) -> Callable[P, AbstractContextManager[Channel]]:
+    @contextmanager
+    @wraps(opening)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
+        with start_blocking_portal("trio") as portal:
+            ended, side = portal.start_task(_serve, partial(opening, *args, **kwargs))
+            try:
+                yield Channel(side, side.channel)
+            finally:
+                if side.lost:
+                    _give_up(portal)
+                else:
+                    side.soon(side.leaving.set)
+                    ended.result()
+
+    return opened
+
+
+async def _serve(
+    opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]], *, task_status: trio.TaskStatus[_Side]
+) -> None:
+    async with opening() as channel, trio.open_nursery() as nursery:
+        side = _Side(channel, nursery)
+        task_status.started(side)
+        try:
+            await side.leaving.wait()
+        finally:
+            # What runs in here ends before the channel, with the error that ends a channel's calls.
+            side.closed = True
+            nursery.cancel_scope.cancel(reason="the channel is closed")
+
+
+def _give_up(portal: BlockingPortal) -> None:
+    """In a fork the portal has no thread, and its end would wait for that. A stopped portal is not waited for."""
+    with suppress(RuntimeError):  # it notes that it has stopped, and then fails to wake its thread
+        portal.stop().send(None)
+
+
+open_channel = _for_threads(trxds.open_channel)
