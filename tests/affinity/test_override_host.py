@@ -79,6 +79,11 @@ class Story:
         for address in self.pool.keys() - self.leased - self.held:
             del self.pool[address]
 
+    @property
+    def to_connect(self):
+        """The hosts that picks wish for."""
+        return {wish for wish in self.wishes if isinstance(wish, str)}
+
     # -- RPCs
 
     def result(self, override):
@@ -144,7 +149,7 @@ class TestStates:
         story.becomes("b", IDLE)
         assert story.strangers() == {"a", "c"}
         assert story.pick("b") == QUEUED
-        assert story.wishes == {"b"}
+        assert story.to_connect == {"b"}
         story.step()
         assert story.decision.connect == ("b",)
 
@@ -152,7 +157,7 @@ class TestStates:
         story = Story(*three())
         story.becomes("b", CONNECTING)
         assert story.pick("b") == QUEUED
-        assert story.wishes == set()
+        assert story.to_connect == set()
 
     def test_a_failed_host_leaves_the_choice_to_the_child(self):
         story = Story(*three())
@@ -352,11 +357,32 @@ class TestLeases:
 
     def test_the_sweep_is_timed_anew_by_an_update_and_by_nothing_else(self):
         story = Story(*three())
+        story.pick("a")
+        story.step()
         first = story.decision.tasks["idle sweep"]
         story.becomes("b", IDLE)
         assert story.decision.tasks["idle sweep"] is first
         story.update(*three(b=DRAINING))
         assert story.decision.tasks["idle sweep"] is not first
+
+    def test_there_is_a_sweep_only_while_a_session_leases_a_host(self):
+        story = Story(*three(), idle_timeout=60.0)
+        assert not story.decision.tasks
+        story.pick("b")
+        assert story.wishes, "nobody would begin the sweep"
+        story.step()
+        assert story.decision.tasks.keys() == {"idle sweep"}
+        story.policy._table.sweep(60.0)
+        story.step()
+        assert not story.decision.tasks
+
+    def test_only_the_first_lease_of_a_session_asks_for_the_sweep(self):
+        story = Story(*three())
+        story.pick("a")
+        story.wishes.clear()
+        story.pick("a")
+        story.pick("b")
+        assert not story.wishes
 
 
 def test_a_host_the_child_picks_that_is_in_no_table_leaves_no_cookie():

@@ -1,5 +1,6 @@
 """Mailbox and Cell: what is newest is read, once, and writers can know that it was."""
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -32,6 +33,23 @@ async def test_the_reader_sleeps_until_a_letter_comes(nursery, autojump_clock):
 async def _put_after(mailbox, seconds):
     await trio.sleep(seconds)
     mailbox.put("late", 1)
+
+
+async def test_a_mailbox_has_one_reader(nursery):
+    mailbox = Mailbox[int]()
+    nursery.start_soon(mailbox.next)
+    await wait_all_tasks_blocked()
+    with pytest.raises(trio.BusyResourceError):
+        await mailbox.next()
+    mailbox.put("a", 1)
+
+
+async def test_a_reader_that_gave_up_misses_nothing(autojump_clock):
+    mailbox = Mailbox[int]()
+    with trio.move_on_after(1):
+        await mailbox.next()
+    mailbox.put("a", 1)
+    assert await mailbox.next() == {"a": 1}
 
 
 async def test_a_withdrawn_letter_is_not_read(autojump_clock):

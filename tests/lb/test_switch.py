@@ -12,9 +12,9 @@ from trxds.lb.health import Health
 
 def switching(old, new):
     """A child that replaces another policy under its name; each with the report given, or none."""
-    before = Child("p0", "round_robin", FakeHosts())
+    before = Child("p0", "round_robin", FakeHosts(), Mailbox())
     before.report = old and report(old)
-    child = Child("p0", "ring_hash", before.hosts, before)
+    child = Child("p0", "ring_hash", before.hosts, before.parent, before)
     child.report = new and report(new)
     return child
 

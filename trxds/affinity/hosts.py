@@ -70,6 +70,11 @@ class HostTable:
             entry.host = self._hold(entry.address)
         return entry.host
 
+    @property
+    def leased(self) -> bool:
+        """Whether there is anything that a sweep could let go."""
+        return any(entry.host is not None for entry in self._entries.values())
+
     def sweep(self, now: float) -> float:
         """Let go of what no session used within the idle timeout; returns when to sweep next."""
         for entry in self._entries.values():

@@ -24,12 +24,13 @@ from .hosts import Entry, HostTable
 from .sweep import sweep_idle_hosts
 
 _CHILD = "everybody"
+_SWEEP = ("sweep",)  # what a pick wishes for whose session is the first to lease a host
 
 
 class OverrideHost:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
-        self._table = HostTable(surroundings.hold, surroundings.let_go)
+        self._table = HostTable(self._hold, surroundings.let_go)
         self._config: OverrideHostConfig | None = None
         self._sweep = partial(sweep_idle_hosts, self._table)
 
@@ -47,7 +48,7 @@ class OverrideHost:
             children={_CHILD: config.child},
             # What picks wished for: cookies' hosts that nobody has connected yet.
             connect=tuple(address for address in inputs.wishes if isinstance(address, str)),
-            tasks={"idle sweep": self._sweep},
+            tasks={"idle sweep": self._sweep} if self._table.leased else {},
         )
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
@@ -59,6 +60,11 @@ class OverrideHost:
         find = self._surroundings.find
         judged = [judge(address, self._table, inputs.config, find) for address in override.addresses]
         return chosen(judged, override, _CHILD)
+
+    def _hold(self, address: str) -> Host:
+        if not self._table.leased:
+            self._surroundings.wish(_SWEEP)
+        return self._surroundings.hold(address)
 
     def _take_over(self, config: OverrideHostConfig) -> None:
         self._config = config

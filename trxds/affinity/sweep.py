@@ -1,4 +1,7 @@
-"""The idle sweep of `xds_override_host`: the one thing about sessions that time alone does (A75)."""
+"""The idle sweep of `xds_override_host`: the one thing about sessions that time alone does (A75).
+
+It is a task of its own as long as sessions lease a host at all: most clusters have none.
+"""
 
 from __future__ import annotations
 

@@ -19,12 +19,13 @@ T = TypeVar("T")
 class Mailbox(Generic[T]):
     """Many senders, one reader, one unread letter per sender."""
 
-    __slots__ = ("_arrived", "_closed", "_delivered", "_finished", "_letters", "_seen")
+    __slots__ = ("_closed", "_delivered", "_finished", "_letters", "_reader", "_waiting_for_reader")
 
     def __init__(self) -> None:
         self._letters: dict[Hashable, T] = {}
-        self._arrived = trio.lowlevel.ParkingLot()
-        self._seen = trio.lowlevel.ParkingLot()
+        self._reader: trio.lowlevel.Task | None = None  # parked until a letter comes
+        # Made for the first who waits: a thousand clusters have six thousand mailboxes.
+        self._waiting_for_reader: trio.lowlevel.ParkingLot | None = None
         self._delivered = 0  # batches handed to the reader
         self._finished = 0  # batches it has come back from
         self._closed = False
@@ -36,8 +37,9 @@ class Mailbox(Generic[T]):
         """
         if not self._closed:
             self._letters[sender] = value
-            if self._arrived:
-                self._arrived.unpark_all()
+            if self._reader is not None:
+                reader, self._reader = self._reader, None
+                trio.lowlevel.reschedule(reader)
         return self._delivered + 1
 
     def withdraw(self, sender: Hashable) -> None:
@@ -47,27 +49,33 @@ class Mailbox(Generic[T]):
     async def next(self, deadline: float = math.inf) -> dict[Hashable, T]:
         """What is new since the last call, by sender; empty when `deadline` passed first.
 
-        Always a checkpoint, and taken after it: what arrives while others run is in the batch.
+        Always a checkpoint, and taken after it: what arrives while others run is in the batch. A second
+        task is a `trio.BusyResourceError`.
         """
         self._finished = self._delivered
-        if self._seen:
-            self._seen.unpark_all()
+        self.nudge()
         if self._letters:
             await trio.lowlevel.checkpoint()
-        if not self._letters:
-            await self._arrival(deadline)
+        if deadline == math.inf:  # a scope is a good part of what a step of a node costs
+            await self._arrival()
+        else:
+            with trio.CancelScope(deadline=deadline):
+                await self._arrival()
         letters, self._letters = self._letters, {}
         self._delivered += 1
         return letters
 
-    async def _arrival(self, deadline: float) -> None:
-        if deadline == math.inf:  # a scope is a good part of what a step of a node costs
-            while not self._letters:
-                await self._arrived.park()
-        else:
-            with trio.CancelScope(deadline=deadline):
-                while not self._letters:
-                    await self._arrived.park()
+    async def _arrival(self) -> None:
+        # What has been put in may be withdrawn by the time that the reader runs.
+        while not self._letters:
+            if self._reader is not None:
+                raise trio.BusyResourceError("another task reads this mailbox")
+            self._reader = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._give_up)
+
+    def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._reader = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def has_seen(self, batch: int) -> bool:
         """The reader has read that batch and come back for the next, or left."""
@@ -80,17 +88,20 @@ class Mailbox(Generic[T]):
 
     async def reader_back(self) -> None:
         """Wait until the reader comes back for a batch, or `nudge`."""
-        await self._seen.park()
+        if self._waiting_for_reader is None:
+            self._waiting_for_reader = trio.lowlevel.ParkingLot()
+        await self._waiting_for_reader.park()
 
     def nudge(self) -> None:
         """Let those who wait for the reader look again: what they wait for may not matter any more."""
-        self._seen.unpark_all()
+        if self._waiting_for_reader is not None:
+            self._waiting_for_reader.unpark_all()
 
     def close(self) -> None:
         """The reader is gone: letters are dropped, and whoever waits for it goes on."""
         self._closed = True
         self._letters.clear()
-        self._seen.unpark_all()
+        self.nudge()
 
 
 class Cell(Generic[T]):

@@ -72,7 +72,7 @@ class Children:
             if child.kept:
                 child.revive()
             return child
-        child = self._children[name] = Child(name, policy, self.hosts, self._predecessor(child))
+        child = self._children[name] = Child(name, policy, self.hosts, self._mailbox, self._predecessor(child))
         start(child)
         return child
 

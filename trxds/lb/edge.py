@@ -40,16 +40,20 @@ class Child:
         "mailbox",
         "name",
         "node",
+        "parent",
         "policy",
         "predecessor",
         "report",
         "scope",
     )
 
-    def __init__(self, name: str, policy: str, hosts: Hosts, predecessor: Child | None = None) -> None:
+    def __init__(
+        self, name: str, policy: str, hosts: Hosts, parent: Mailbox[Any], predecessor: Child | None = None
+    ) -> None:
         self.name = name
         self.policy = policy
         self.hosts = hosts
+        self.parent = parent
         self.predecessor = predecessor
         self.scope = trio.CancelScope()
         self.mailbox: Mailbox[Any] = Mailbox()
@@ -63,6 +67,11 @@ class Child:
         if self.config is not config and self.config != config:
             self.config, self.generation = config, generation
             self.mailbox.put("config", Configure(config, generation))
+
+    def tell(self, report: Report) -> None:
+        """The child has decided: its parent will read it, unless it wants the child no more."""
+        if not self.scope.cancel_called:
+            self.parent.put(self, report)
 
     @property
     def answered(self) -> bool:

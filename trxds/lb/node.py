@@ -1,8 +1,9 @@
 """The one shell around every policy: letters in, one decision, the world made to match, one report.
 
 A node is a task with a nursery for its children and for its policy's own tasks, so the task
-tree is the policy tree. A parent never waits for a child: configuration goes down and reports
-come up by mailboxes, and each edge has its own stamps (DESIGN §3).
+tree is the policy tree; a leaf, which has neither, does without the nursery. A parent never waits
+for a child: configuration goes down and reports come up by mailboxes, and each edge has its own
+stamps (DESIGN §3).
 """
 
 from __future__ import annotations
@@ -81,27 +82,30 @@ class Node:
         self._security: Security | None = None  # how our policy wants the hosts below to be reached
         self._mailbox = mailbox
         self._tell = report
-        self._wishes: set[Hashable] = set()
+        self._wishes: set[Hashable] | None = None
         self._config: LbConfig | None = None
         self._generation = 0  # of the configuration in force
         self._children = Children(tree.hosts, mailbox)
         self._leases = Leases(tree.hosts, mailbox)
         self._health.follow(mailbox, self._leases.decided)
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
+        self._begun: list[tuple[str, Callable[[], Awaitable[None]]]] = []  # by the last step, not yet tasks
         self._policy: Policy | None = None  # made by the first decision
         self._raised = False  # in the last one
         self._decision = Decision(Connectivity.CONNECTING, QUEUEING)  # the last one
         self._last: Report | None = None
         self._stepped = -math.inf
+        self._wake_at = math.inf
 
     async def run(self) -> None:
         """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
         try:
+            while not self._begun:
+                self._step(await self._letters())
             async with trio.open_nursery() as nursery:
-                wake_at = math.inf
                 while True:
-                    letters = await self._letters(wake_at)
-                    wake_at = self._step(letters, trio.current_time(), nursery)
+                    self._spawn(nursery)
+                    self._step(await self._letters())
         finally:
             self._mailbox.close()
             self._health.leave(self._mailbox)
@@ -109,37 +113,48 @@ class Node:
                 self._health_below.end()
             self._leases.release()
 
-    async def _letters(self, wake_at: float) -> Mapping[Hashable, Any]:
+    def _spawn(self, nursery: trio.Nursery) -> None:
+        begun, self._begun = self._begun, []
+        for name, task in begun:
+            nursery.start_soon(task, name=name)
+
+    def _letters(self) -> Awaitable[Mapping[Hashable, Any]]:
+        """What is new, or nothing when it is time to wake."""
+        serves = self._last is not None and self._last.state is Connectivity.READY
+        if serves and len(self._leases.decided) >= _MANY_HOSTS:
+            return self._gathered()
+        return self._mailbox.next(self._wake_at)
+
+    async def _gathered(self) -> Mapping[Hashable, Any]:
         """What is new; while the policy can serve, news of many hosts are gathered for a moment.
 
         A thousand hosts that turn READY one by one would otherwise cost a thousand decisions of
         a thousand hosts each.
         """
-        letters = await self._mailbox.next(wake_at)
-        hosts = len(self._leases.decided)
-        if hosts >= _MANY_HOSTS and self._last is not None and self._last.state is Connectivity.READY:
-            calm_at = min(wake_at, self._stepped + min(_PATIENCE_A_HOST * hosts, _MOST_PATIENCE))
-            while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
-                letters |= await self._mailbox.next(calm_at)
-        self._stepped = trio.current_time()
+        letters = await self._mailbox.next(self._wake_at)
+        patience = min(_PATIENCE_A_HOST * len(self._leases.decided), _MOST_PATIENCE)
+        calm_at = min(self._wake_at, self._stepped + patience)
+        while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
+            letters |= await self._mailbox.next(calm_at)
         return letters
 
     # -- one step: plain, so that nothing can change under it
 
-    def _step(self, letters: Mapping[Hashable, Any], now: float, nursery: trio.Nursery) -> float:
+    def _step(self, letters: Mapping[Hashable, Any]) -> None:
         self._read(letters)
         if self._config is None:
-            return math.inf
+            return
         if letters and all(isinstance(sender, Child) and sender.kept for sender in letters):
-            return self._decision.wake_at  # who is only kept warm is not heard
+            return  # who is only kept warm is not heard
+        now = self._stepped = trio.current_time()
         self._children.finish_switches()
-        wishes, self._wishes = frozenset(self._wishes), set()
+        wishes, self._wishes = frozenset(self._wishes or ()), None
         decision = self._decide(wishes, now)
         if self._leases.lease_exactly(decision.hosts):
             decision = self._decide(wishes, now)  # now that it can see them
-        self._carry_out(decision, now, nursery)
+        self._wake_at = decision.wake_at
+        self._carry_out(decision, now)
         self._publish(decision)
-        return decision.wake_at
 
     def _read(self, letters: Mapping[Hashable, Any]) -> None:
         for sender, letter in letters.items():
@@ -178,6 +193,8 @@ class Node:
         return tree.registry.make(self._name, surroundings)
 
     def _wish(self, wish: Hashable) -> None:
+        if self._wishes is None:
+            self._wishes = set()
         self._wishes.add(wish)
         self._mailbox.put("wish", None)
 
@@ -199,13 +216,14 @@ class Node:
 
     # -- making the world match
 
-    def _carry_out(self, decision: Decision, now: float, nursery: trio.Nursery) -> None:
+    def _carry_out(self, decision: Decision, now: float) -> None:
         if decision.ejected is not None:
             self._eject(decision.ejected)
         if decision.security is not self._security:
             self._secure(decision.security)
-        self._children.match(decision, self._generation, now, partial(self._start, nursery))
-        self._shape_tasks(decision.tasks, nursery)
+        self._children.match(decision, self._generation, now, self._start)
+        if decision.tasks or self._tasks:
+            self._shape_tasks(decision.tasks)
         if decision.resolve_again:
             self._tree.resolve_again(decision.resolve_again)
         self._leases.connect(decision.connect)
@@ -219,23 +237,18 @@ class Node:
         self._security = security
         self._children.hosts = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
 
-    def _start(self, nursery: trio.Nursery, child: Child) -> None:
+    def _start(self, child: Child) -> None:
         path = f"{self.path}/{child.name}"
-        nursery.start_soon(self._run_child, child, path, name=f"lb/{path}")
+        self._begun.append((f"lb/{path}", partial(self._run_child, child, path)))
 
     async def _run_child(self, child: Child, path: str) -> None:
-        def report(its: Report) -> None:
-            if not child.scope.cancel_called:
-                self._mailbox.put(child, its)
-
         with child.scope:
-            tree = replace(self._tree, hosts=child.hosts)
-            node = Node(path, child.policy, tree, child.mailbox, report, self._health_below)
-            child.node = node
+            tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
+            node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, self._health_below)
             await node.run()
         self._children.over(child)
 
-    def _shape_tasks(self, wanted: Mapping[str, Task], nursery: trio.Nursery) -> None:
+    def _shape_tasks(self, wanted: Mapping[str, Task]) -> None:
         for name in self._tasks.keys() - wanted.keys():
             self._tasks.pop(name)[1].cancel(reason="the policy does not want it any more")
         for name, task in wanted.items():
@@ -245,7 +258,8 @@ class Node:
                 self._tasks[name][1].cancel(reason="replaced")
             scope = trio.CancelScope()
             self._tasks[name] = task, scope
-            nursery.start_soon(_run_task, task, scope, f"{self.path} {name}", name=f"lb/{self.path} {name}")
+            label = f"{self.path} {name}"
+            self._begun.append((f"lb/{label}", partial(_run_task, task, scope, label)))
 
     # -- explaining
 
