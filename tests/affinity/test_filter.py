@@ -23,9 +23,9 @@ def call(cookie=None, cluster="a", routed=("a", "b"), path="/shop.Cart/Add"):
     return PickArgs(path, metadata, bound, cluster)
 
 
-async def start(args, actual="1.1.1.1:1", **config):
+def start(args, actual="1.1.1.1:1", **config):
     """What the filter adds to the response, when the pick chose `actual`."""
-    respond = await StatefulSession(CookieConfig("s", **config)).start(args)
+    respond = StatefulSession(CookieConfig("s", **config)).start(args)
     if respond is None:
         return None
     args.override.actual = actual
@@ -36,62 +36,62 @@ def cookie_for(address, cluster):
     return ("set-cookie", f"s={encode(address, cluster)}; HttpOnly")
 
 
-async def test_without_a_cookie_the_host_used_is_set():
+def test_without_a_cookie_the_host_used_is_set():
     args = call()
-    assert await start(args) == (("x", "1"), cookie_for("1.1.1.1:1", "a"))
+    assert start(args) == (("x", "1"), cookie_for("1.1.1.1:1", "a"))
     assert args.override.addresses == ()
 
 
-async def test_a_cookie_that_was_honoured_is_not_set_again():
-    assert await start(call(encode("1.1.1.1:1", "a"))) == (("x", "1"),)
+def test_a_cookie_that_was_honoured_is_not_set_again():
+    assert start(call(encode("1.1.1.1:1", "a"))) == (("x", "1"),)
 
 
-async def test_the_cookies_addresses_become_the_override():
+def test_the_cookies_addresses_become_the_override():
     args = call(encode("1.1.1.1:1,2.2.2.2:2", "a"))
-    await start(args)
+    start(args)
     assert args.override.addresses == ("1.1.1.1:1", "2.2.2.2:2")
 
 
-async def test_another_host_is_set():
-    assert cookie_for("3.3.3.3:3", "a") in await start(call(encode("1.1.1.1:1", "a")), actual="3.3.3.3:3")
+def test_another_host_is_set():
+    assert cookie_for("3.3.3.3:3", "a") in start(call(encode("1.1.1.1:1", "a")), actual="3.3.3.3:3")
 
 
-async def test_the_same_addresses_in_another_order_are_set():
+def test_the_same_addresses_in_another_order_are_set():
     args = call(encode("1.1.1.1:1,2.2.2.2:2", "a"))
-    assert cookie_for("2.2.2.2:2,1.1.1.1:1", "a") in await start(args, actual="2.2.2.2:2,1.1.1.1:1")
+    assert cookie_for("2.2.2.2:2,1.1.1.1:1", "a") in start(args, actual="2.2.2.2:2,1.1.1.1:1")
 
 
-async def test_the_cookies_cluster_replaces_the_drawn_one():
+def test_the_cookies_cluster_replaces_the_drawn_one():
     args = call(encode("1.1.1.1:1", "b"))
-    assert await start(args) == (("x", "1"),)
+    assert start(args) == (("x", "1"),)
     assert args.cluster == "b"
 
 
-async def test_a_cluster_that_is_not_in_the_route_is_ignored_and_the_host_is_not():
+def test_a_cluster_that_is_not_in_the_route_is_ignored_and_the_host_is_not():
     args = call(encode("1.1.1.1:1", "c"))
-    assert cookie_for("1.1.1.1:1", "a") in await start(args)
+    assert cookie_for("1.1.1.1:1", "a") in start(args)
     assert args.cluster == "a"
     assert args.override.addresses == ("1.1.1.1:1",)
 
 
-async def test_a_cookie_without_a_cluster_is_replaced_by_one_that_names_it():
+def test_a_cookie_without_a_cluster_is_replaced_by_one_that_names_it():
     args = call(encode("1.1.1.1:1", "").rstrip("="))
-    assert cookie_for("1.1.1.1:1", "a") in await start(args)
+    assert cookie_for("1.1.1.1:1", "a") in start(args)
 
 
 @pytest.mark.parametrize("path", ["/other", "/shop.Cart/Ad"])
-async def test_outside_its_path_it_does_nothing(path):
+def test_outside_its_path_it_does_nothing(path):
     args = call(encode("1.1.1.1:1", "a"))
-    assert await start(args, path=path) is None
+    assert start(args, path=path) is None
     assert args.override is None
 
 
-async def test_garbage_counts_as_no_cookie():
-    assert cookie_for("1.1.1.1:1", "a") in await start(call("!!!"))
+def test_garbage_counts_as_no_cookie():
+    assert cookie_for("1.1.1.1:1", "a") in start(call("!!!"))
 
 
-async def test_a_host_that_is_in_no_table_is_not_set():
-    assert await start(call(), actual="") == (("x", "1"),)
+def test_a_host_that_is_in_no_table_is_not_set():
+    assert start(call(), actual="") == (("x", "1"),)
 
 
 class TestEnvoysExpiry:
@@ -99,27 +99,27 @@ class TestEnvoysExpiry:
 
     EXPIRES = 1_000
 
-    async def addresses(self, filter_):
+    def addresses(self, filter_):
         said = b"\x0a\x09" + b"1.1.1.1:1" + b"\x10\xe8\x07"
         args = call(base64.b64encode(said).decode())
-        await filter_.start(args)
+        filter_.start(args)
         return args.override.addresses
 
-    async def test_it_counts_until_then_and_not_after(self):
+    def test_it_counts_until_then_and_not_after(self):
         now = self.EXPIRES
         filter_ = StatefulSession(CookieConfig("s"), epoch=lambda: now)
-        assert await self.addresses(filter_) == ("1.1.1.1:1",)
+        assert self.addresses(filter_) == ("1.1.1.1:1",)
         now += 1
-        assert await self.addresses(filter_) == ()
+        assert self.addresses(filter_) == ()
 
-    async def test_an_expired_one_is_not_a_bad_one(self, caplog):
-        await self.addresses(StatefulSession(CookieConfig("s"), epoch=lambda: self.EXPIRES + 1))
+    def test_an_expired_one_is_not_a_bad_one(self, caplog):
+        self.addresses(StatefulSession(CookieConfig("s"), epoch=lambda: self.EXPIRES + 1))
         assert caplog.records == []
 
 
 class TestBadTexts:
-    async def read(self, filter_, text):
-        await filter_.start(call(text))
+    def read(self, filter_, text):
+        filter_.start(call(text))
 
     @pytest.mark.parametrize(
         "address",
@@ -136,50 +136,50 @@ class TestBadTexts:
             "",
         ],
     )
-    async def test_it_is_logged_once_by_each_filter(self, caplog, address):
+    def test_it_is_logged_once_by_each_filter(self, caplog, address):
         for _ in range(2):
             filter_ = StatefulSession(CookieConfig("s"))
-            await self.read(filter_, encode(address, "a"))
-            await self.read(filter_, encode(address, "a"))
+            self.read(filter_, encode(address, "a"))
+            self.read(filter_, encode(address, "a"))
         assert [record.name for record in caplog.records] == ["trxds.affinity"] * 2
         assert f"cookie 's' holds no list of ip:port: {address!r}" in caplog.text
 
-    async def test_a_port_of_thousands_of_digits_is_none(self, caplog):
-        await self.read(StatefulSession(CookieConfig("s")), encode(f"1.1.1.1:{'9' * 5000}", "a"))
+    def test_a_port_of_thousands_of_digits_is_none(self, caplog):
+        self.read(StatefulSession(CookieConfig("s")), encode(f"1.1.1.1:{'9' * 5000}", "a"))
         assert "holds no list of ip:port" in caplog.text
 
     @pytest.mark.parametrize("address", ["1.1.1.1:1", "[::1]:1", "[::ffff:1.2.3.4]:80", "1.1.1.1:1,[::1]:65535"])
-    async def test_a_list_of_addresses_is_not(self, caplog, address):
-        await self.read(StatefulSession(CookieConfig("s")), encode(address, "a"))
+    def test_a_list_of_addresses_is_not(self, caplog, address):
+        self.read(StatefulSession(CookieConfig("s")), encode(address, "a"))
         assert caplog.records == []
 
-    async def test_what_is_remembered_has_a_bound(self):
+    def test_what_is_remembered_has_a_bound(self):
         filter_ = StatefulSession(CookieConfig("s"))
         for number in range(2_000):
-            await self.read(filter_, encode(f"1.1.1.1:{number}", "a"))
+            self.read(filter_, encode(f"1.1.1.1:{number}", "a"))
         assert len(filter_._known) <= 256
 
 
 class TestTwoInOneChain:
-    async def start(self, metadata, actual="3.3.3.3:3"):
+    def start(self, metadata, actual="3.3.3.3:3"):
         args = call()
         args.metadata = Metadata(metadata)
-        responds = [await StatefulSession(CookieConfig(name), name == "one").start(args) for name in ("one", "two")]
+        responds = [StatefulSession(CookieConfig(name), name == "one").start(args) for name in ("one", "two")]
         args.override.actual = actual
         headers = Metadata()
         for respond in responds:
             headers = respond(headers)
         return args.override, headers
 
-    async def test_the_later_ones_cookie_counts_and_its_strictness_with_it(self):
+    def test_the_later_ones_cookie_counts_and_its_strictness_with_it(self):
         both = f"one={encode('1.1.1.1:1', 'a')}; two={encode('2.2.2.2:2', 'a')}"
-        override, _ = await self.start([("cookie", both)])
+        override, _ = self.start([("cookie", both)])
         assert (override.addresses, override.strict) == (("2.2.2.2:2",), False)
 
-    async def test_without_one_of_its_own_the_earlier_ones_does(self):
-        override, _ = await self.start([("cookie", f"one={encode('1.1.1.1:1', 'a')}")])
+    def test_without_one_of_its_own_the_earlier_ones_does(self):
+        override, _ = self.start([("cookie", f"one={encode('1.1.1.1:1', 'a')}")])
         assert (override.addresses, override.strict) == (("1.1.1.1:1",), True)
 
-    async def test_each_sets_its_own_where_it_does_not_say_so_already(self):
-        _, headers = await self.start([("cookie", f"one={encode('3.3.3.3:3', 'a')}")])
+    def test_each_sets_its_own_where_it_does_not_say_so_already(self):
+        _, headers = self.start([("cookie", f"one={encode('3.3.3.3:3', 'a')}")])
         assert [value.partition("=")[0] for _, value in headers] == ["two"]

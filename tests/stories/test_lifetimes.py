@@ -14,6 +14,7 @@ from support.tasks import task_names
 from trxds import RpcError, StatusCode
 from trxds.affinity.cookie import encode
 from trxds.affinity.filter import StatefulSession
+from trxds.channel.filter import Wait
 from trxds.testing import resources as xds
 
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm
@@ -25,10 +26,12 @@ def gate(monkeypatch):
     opened = trio.Event()
     start = StatefulSession.start
 
-    async def held_up(self, call):
-        if call.metadata.first("held"):
+    def held_up(self, call):
+        async def later():
             await opened.wait()
-        return await start(self, call)
+            return start(self, call)
+
+        return Wait(later) if call.metadata.first("held") else start(self, call)
 
     monkeypatch.setattr(StatefulSession, "start", held_up)
     return opened

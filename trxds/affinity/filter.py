@@ -29,7 +29,7 @@ class StatefulSession:
         self._epoch = epoch
         self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
 
-    async def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
+    def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Reads the cookie; the answer is what the response's metadata has to pass."""
         held = self.judge(call)
         if held is None:

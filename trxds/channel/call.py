@@ -48,7 +48,7 @@ class Call(Generic[Req, Res]):
             await self._rpc.within(self._repeating.wait)
         self._remember(payload)
         stream = self._stream
-        if await self._rpc.within(partial(stream.send, payload)) or self._repeatable or stream is not self._stream:
+        if await self._rpc.on_stream(partial(stream.send, payload)) or self._repeatable or stream is not self._stream:
             return True  # it was sent, or whoever repeats the call comes to this message too
         assert stream.status is not None
         if not stream.status.ok:
@@ -65,7 +65,7 @@ class Call(Generic[Req, Res]):
         """The next message; None when the server has ended the call with OK."""
         payload = self._stream.receive_nowait()
         if payload is None and self._status is None:
-            payload = await self._rpc.within(self._receive)
+            payload = await self._receive()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
         await self._check(self._settle())
@@ -83,7 +83,7 @@ class Call(Generic[Req, Res]):
     async def headers(self) -> Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
         if self.initial_metadata is None and self._status is None:
-            await self._rpc.within(self._wait_for_headers)
+            await self._wait_for_headers()
         return self.initial_metadata or Metadata()
 
     @property
@@ -115,14 +115,14 @@ class Call(Generic[Req, Res]):
 
     async def _receive(self) -> bytes | None:
         while True:
-            payload = await self._stream.receive()
+            payload = await self._rpc.on_stream(self._stream.receive)
             if payload is not None or not await self._repeated():
                 return payload
 
     async def _wait_for_headers(self) -> None:
-        await self._stream.wait_headers()
+        await self._rpc.on_stream(self._stream.wait_headers)
         while self.initial_metadata is None and await self._repeated():
-            await self._stream.wait_headers()
+            await self._rpc.on_stream(self._stream.wait_headers)
 
     def _settle(self) -> Status:
         if self._status is None:

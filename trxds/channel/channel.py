@@ -77,7 +77,7 @@ class Channel(Caller):
         pairs = md.check(metadata)
         rpc = Rpc(self._state, checked_path(method), pairs, None, False, None)
         try:
-            plane = await rpc.within(partial(self._state.other_than, None))
+            plane = await self._state.other_than(None)
             assert self._state.tree is not None
             return explain(plane.selector, self._state.tree, method, pairs, trio.current_time())
         finally:

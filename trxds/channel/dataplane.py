@@ -51,8 +51,10 @@ class ChannelState:
         self._changed.unpark_all()
 
     async def other_than(self, plane: DataPlane | None) -> DataPlane:
-        """The data plane, once it is another than this one."""
+        """The data plane, once it is another than this one. Raises what a call raises when the channel closes."""
         while self.plane is None or self.plane is plane:
+            if self.closed:
+                raise self.ending()
             await self._changed.park()
         return self.plane
 
@@ -61,6 +63,7 @@ class ChannelState:
         if self.closed:
             return
         self.closed, self.crash = True, crash
+        self._changed.unpark_all()
         for rpc in tuple(self.rpcs):
             rpc.abandon()
 

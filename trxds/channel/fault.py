@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import trio
@@ -12,6 +13,8 @@ from trxds.ground.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.resources.fault import Abort, Delay, FaultConfig
 from trxds.resources.matchers import header_value, integer
+
+from .filter import Wait
 
 ABORT_CODE = "x-envoy-fault-abort-grpc-request"
 ABORT_SHARE = "x-envoy-fault-abort-percentage"  # not, as one would think, ...-abort-request-percentage
@@ -44,11 +47,11 @@ class Fault:
         self._active = active
         self._random = random
 
-    async def start(self, call: PickArgs) -> Status | None:
-        """Wait out the delay, if there is to be one; a status ends the RPC."""
+    def start(self, call: PickArgs) -> Wait | Status | None:
+        """A status ends the RPC, at once or after the delay."""
         injection = decide(self._config, call.metadata, self._random)
         if injection.delay and self._may_begin():
-            await self._delay(injection.delay)
+            return Wait(partial(self._delay, injection))
         # An abort takes no time, so it is not counted; one that follows a delay was let in with that.
         return injection.status if injection.delay or self._may_begin() else None
 
@@ -56,12 +59,13 @@ class Fault:
         most = self._config.most_active
         return most is None or self._active.count < most
 
-    async def _delay(self, seconds: float) -> None:
+    async def _delay(self, injection: Injection) -> Status | None:
         self._active.count += 1
         try:
-            await trio.sleep(seconds)
+            await trio.sleep(injection.delay)
         finally:
             self._active.count -= 1
+        return injection.status
 
 
 def decide(config: FaultConfig, metadata: Metadata, random: Random) -> Injection:

@@ -5,33 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from trxds.affinity.filter import StatefulSession
-from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status
-from trxds.lb.pick import PickArgs
 from trxds.resources.fault import FaultConfig
 from trxds.resources.filters import FilterConfig, StatefulSessionConfig
 
 from .fault import ActiveFaults, Fault
-
-Respond: TypeAlias = Callable[[Metadata], Metadata]
-
-
-class Filter(Protocol):
-    """One filter of a route, shared by its RPCs.
-
-    `start` runs before the pick and may wait, switch the cluster or set the override. A Status
-    that it returns ends the RPC. A function that it returns is given the response's initial
-    metadata (the trailing one of a trailers-only response), and is plain, because the
-    connection's reader calls it.
-    """
-
-    def start(self, call: PickArgs) -> Awaitable[Respond | Status | None]: ...
+from .filter import Filter
 
 
 @dataclass(frozen=True, slots=True)

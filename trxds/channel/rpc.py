@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import trio
@@ -25,7 +26,7 @@ from trxds.wire.request import Request
 from trxds.wire.subchannel import Subchannel
 
 from .dataplane import ChannelState, DataPlane
-from .filters import Respond
+from .filter import Respond, Wait
 from .retry import Retries
 from .trackers import tell_began, tell_ended
 
@@ -45,6 +46,7 @@ class Rpc:
     """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
 
     __slots__ = (
+        "_abandoned",
         "_args",
         "_committed",
         "_deadline",
@@ -94,6 +96,7 @@ class Rpc:
         self._waiting_for = "a configuration from the control plane"
         if self._deadline <= self._started:
             self._waiting_for = "nothing: its time was over when it began"
+        self._abandoned = False  # the channel closed before the call was over
         self._scopes: set[trio.CancelScope] = set()
         self._args: PickArgs | None = None
         self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
@@ -107,8 +110,20 @@ class Rpc:
 
     # -- the call's time
 
+    async def on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step that waits for the stream or the data plane: those end with the channel by themselves.
+
+        So a call without a deadline needs no cancel scope, which costs as much as its routing.
+        """
+        if self._deadline < math.inf:
+            return await self.within(step)
+        result = await step()
+        if self._abandoned:
+            raise self._state.ending()
+        return result
+
     async def within(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step that may wait: until it is done, the deadline, or the channel's end."""
+        """Run one step that may wait for anything: until it is done, the deadline, or the channel's end."""
         if self._state.closed:
             raise self._state.ending()
         with trio.CancelScope(deadline=self._deadline) as scope:
@@ -136,6 +151,7 @@ class Rpc:
 
     def abandon(self) -> None:
         """The channel has closed."""
+        self._abandoned = True
         for scope in self._scopes:
             scope.cancel(reason="the channel has closed")
         if self.stream is not None:
@@ -151,7 +167,7 @@ class Rpc:
                 return problem
             stream = self.stream
             assert stream is not None
-            reply = await stream.receive_only()
+            reply = await self.on_stream(stream.receive_only)
             if reply is None and await self.another_attempt():
                 continue
             status = self.settle()
@@ -167,6 +183,8 @@ class Rpc:
         self._only = only
         if self._args is None:
             await trio.lowlevel.checkpoint_if_cancelled()
+            if self._deadline <= self._started:
+                raise self._error(self._too_late())
             problem = await self._route()
             if problem is not None:
                 return problem
@@ -176,9 +194,9 @@ class Rpc:
         if self._session is not None:
             if not self._first:
                 self._waiting_for = "the session's first call"
-                await self._session.wait()
+                await self.within(self._session.wait)
             self.metadata = self._session.fill(self.metadata, self.path)
-        plane = self._state.plane or await self._state.other_than(None)
+        plane = self._state.plane or await self._other_plane(None)
         while True:
             selection = plane.selector.choose(self.path, self.metadata)
             if isinstance(selection, Selection):
@@ -186,7 +204,10 @@ class Rpc:
             if not (selection.may_change and self._wait_for_ready):
                 return selection.status
             self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
-            plane = await self._state.other_than(plane)
+            plane = await self._other_plane(plane)
+
+    async def _other_plane(self, plane: DataPlane | None) -> DataPlane:
+        return await self.on_stream(partial(self._state.other_than, plane))
 
     async def _filter(self, selection: Selection) -> Status | None:
         # The table keeps every cluster of the route alive while a filter may still choose (A60).
@@ -199,10 +220,12 @@ class Rpc:
         for one in selection.cluster.chain:
             self._waiting_for = f"the filter {type(one).__name__}"
             try:
-                respond = await one.start(args)
+                respond = one.start(args)
             except Exception:
                 _log.exception("filter %r raised; the RPC to %s fails", one, self.path)
                 return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
+            if isinstance(respond, Wait):
+                respond = await self.within(respond.step)
             if isinstance(respond, Status):
                 return respond
             if respond is not None:
@@ -237,7 +260,7 @@ class Rpc:
                     self._waiting_for = f"a host of cluster {args.cluster} to connect"
             # Also when the host refused the stream: its subchannel has posted its new state, so a
             # successor is certain, and picking from the same picker again would freeze the loop.
-            await self._state.other_than(plane)
+            await self._other_plane(plane)
 
     def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult:
         try:
@@ -254,7 +277,7 @@ class Rpc:
         self.stream = stream
         if not stream.opened:
             self._waiting_for = "one of the streams that the host allows"
-            if not await stream.wait_open():
+            if not await self.on_stream(stream.wait_open):
                 return False
         self._waiting_for = "the response"
         self._trackers = trackers
@@ -325,7 +348,7 @@ class Rpc:
             return False
         self._end_attempt()
         self._waiting_for = f"the next attempt, after {status}"
-        await trio.sleep(delay)
+        await self.within(partial(trio.sleep, delay))
         return True
 
     def settle(self) -> Status:

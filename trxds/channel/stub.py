@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -72,7 +71,7 @@ class Method(Generic[Req, Res]):
         payload = self._serialize(cast(Req, request))
         rpc = self._rpc(timeout, metadata, wait_for_ready)
         try:
-            reply = await rpc.within(partial(rpc.ask, payload))
+            reply = await rpc.ask(payload)
             if isinstance(reply, Status):
                 raise await rpc.failure(reply)
             return rpc.parse(reply, self._deserialize)
@@ -94,7 +93,7 @@ class Method(Generic[Req, Res]):
         """
         rpc = self._rpc(timeout, metadata, wait_for_ready)
         try:
-            problem = await rpc.within(rpc.open)
+            problem = await rpc.open()
             if problem is not None:
                 raise await rpc.failure(problem)
             call = Call(rpc, self._serialize, self._deserialize)
