@@ -30,6 +30,7 @@ process; neither is counted. Each figure is the median of {rounds} runs of {coun
 process; the clients take turns, so that a slow minute of the machine hits all of them.
 "xds" is the whole path: ADS, routes, the load balancing tree. "cookie": the listener has the stateful session
 filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server.
+The ratio is to grpcio's asyncio API, of "trxds sync" to its blocking API, under the same configuration.
 No client checks more or less than it does by default. In brackets: the least and the greatest run.
 """
 
@@ -48,6 +49,8 @@ def columns(address: str) -> list[Column]:
     return [
         Column("trxds xds", "client_trxds.py", "xds:///plain"),
         Column("trxds xds, cookie", "client_trxds.py", "xds:///sticky", cookie=True),
+        Column("trxds sync xds", "client_trxds_sync.py", "xds:///plain"),
+        Column("trxds sync xds, cookie", "client_trxds_sync.py", "xds:///sticky", cookie=True),
         Column("grpcio aio xds", "client_grpcio_aio.py", "xds:///plain"),
         Column("grpcio aio xds, cookie", "client_grpcio_aio.py", "xds:///sticky", cookie=True),
         Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain"),
@@ -56,8 +59,10 @@ def columns(address: str) -> list[Column]:
     ]
 
 
-# What a column is compared with: the asyncio client of grpcio under the same configuration.
-YARDSTICK = {False: "grpcio aio xds", True: "grpcio aio xds, cookie"}
+def yardstick(column: Column) -> str:
+    """What a column is compared with: grpcio under the same configuration, blocking where we block."""
+    api = "sync" if column.name.startswith("trxds sync") else "aio"
+    return f"grpcio {api} xds{', cookie' if column.cookie else ''}"
 
 
 def resources(address: str) -> list[dict[str, object]]:
@@ -96,7 +101,7 @@ def measure(column: Column, concurrency: int, count: int, environ: Mapping[str, 
 
 
 def print_table(concurrency: int, runs: Mapping[str, list[float]], compared: Mapping[str, str]) -> None:
-    print(f"\n{concurrency} concurrent{'':14} CPU µs per RPC           of grpcio aio's")
+    print(f"\n{concurrency} concurrent{'':14} CPU µs per RPC              of grpcio's")
     for name, figures in runs.items():
         median = statistics.median(figures)
         spread = f"[{min(figures):.0f}..{max(figures):.0f}]"
@@ -124,7 +129,7 @@ def main() -> None:
                 for _ in range(options.rounds):
                     for column in columns(address):
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
-                print_table(concurrency, runs, {column.name: YARDSTICK[column.cookie] for column in columns(address)})
+                print_table(concurrency, runs, {column.name: yardstick(column) for column in columns(address)})
     print_selection(options.rounds)
     if options.scale_rounds:
         print_scale(options.scale_rounds, Sizes())

@@ -17,9 +17,11 @@ def output(script: str, *options: str) -> str:
 def test_the_bench_prints_every_client() -> None:
     printed = output("run.py", "--rounds", "1", "--count", "20", "--concurrency", "2", "--scale-rounds", "0")
     table = printed.partition("2 concurrent")[2].splitlines()[1:]
-    assert [line[:24].strip() for line in table[:7]] == [
+    assert [line[:24].strip() for line in table[:9]] == [
         "trxds xds",
         "trxds xds, cookie",
+        "trxds sync xds",
+        "trxds sync xds, cookie",
         "grpcio aio xds",
         "grpcio aio xds, cookie",
         "grpcio sync xds",
