@@ -96,13 +96,15 @@ class Peer:
         self._speaking = trio.Lock()  # the script and the answers to what is heard
 
     async def run(self, script: Script) -> None:
-        """Play until the client closes the connection."""
+        """Play, and leave the connection open until the client closes it."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             with suppress(Gone, trio.BrokenResourceError, trio.ClosedResourceError):
                 if script.greeting is not None:
                     await self.settings(script.greeting)
                 await script.play(self)
+            if not self.gone and self._listening.cancel_called:
+                await trio.sleep_forever()
 
     # -- what the server says
 
