@@ -409,6 +409,8 @@ def _for_threads(
     @contextmanager
     @wraps(opening)
     def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
+        if kwargs.get("xds") is not None:
+            raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
         with start_blocking_portal("trio") as portal:
             ended, side = portal.start_task(_serve, partial(opening, *args, **kwargs))
             try:

@@ -171,6 +171,11 @@ def test_a_bad_bootstrap_and_a_bad_target_are_said_at_once(world):
         raise AssertionError
 
 
+def test_an_xds_client_of_another_trio_is_refused():
+    with pytest.raises(ValueError, match="this channel has its own"), trxds.sync.open_channel("xds:///a", xds=object()):
+        raise AssertionError
+
+
 def test_a_function_is_submitted_to_trio(channel):
     async def twice(channel, payload):
         echo = channel.method("/shop.Cart/Echo")
