@@ -4,9 +4,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from support.channelz import ADMIN, READY, Tool, state
 from support.mesh import PLANE, Mesh, ask
 
 import trxds
+import trxds.admin
 from trxds import RpcError
 from trxds.testing import ManagementServer, Server
 from trxds.testing import resources as xds
@@ -53,6 +55,17 @@ async def test_a_listener_of_one_authority_leads_to_a_cluster_of_another(autojum
         assert asked(mesh.plane) == [("LDS", LISTENER), ("RDS", ROUTES)]
         assert asked(second) == [("CDS", CLUSTER), ("EDS", ENDPOINTS)]
         assert (mesh.plane.streams, second.streams) == (1, 1)
+
+
+async def test_channelz_shows_both_channels_to_control_planes_ready(autojump_clock):
+    async with (
+        two_authorities() as (mesh, _),
+        channel(mesh) as caller,
+        trxds.admin.serve(caller, address=ADMIN, network=mesh.network),
+    ):
+        await ask(caller)
+        planes = [each for each in await Tool(mesh.network).channels() if each.ref.name.startswith("ads/")]
+        assert {each.data.target: state(each) for each in planes} == {PLANE: READY, SECOND: READY}
 
 
 async def test_a_session_holds_over_authorities(autojump_clock):

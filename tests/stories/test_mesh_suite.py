@@ -1,4 +1,4 @@
-"""What the field's mesh suite asserts of an xDS client, in memory: baseline, handover, dual stack, session drain.
+"""What the field's mesh suite asserts of an xDS client, in memory: baseline, handover, affinity, dual stack, drain.
 
 Fallback and federation have files of their own.
 """
@@ -6,8 +6,11 @@ Fallback and federation have files of their own.
 from contextlib import asynccontextmanager
 
 import trio
+from support.channelz import ADMIN, READY, Tool, state
 from support.mesh import Mesh, ask, method, spread
+from trio.testing import wait_all_tasks_blocked
 
+import trxds.admin
 from trxds.testing import Server
 from trxds.testing import resources as xds
 
@@ -80,6 +83,28 @@ async def test_remove_endpoints_in_turn_moves_traffic_without_failures(autojump_
             mesh.endpoints("cart", [mesh.hosts[number] for number in left])
             await trio.sleep(1)
             assert set(hosts[-50:]) == {mesh.hosts[number] for number in left}
+
+
+async def test_affinity_of_ring_hash_connects_to_one_host_and_when_that_is_gone_to_one_other(autojump_clock):
+    async with Mesh.run(3, sessions=False) as mesh:
+        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "RING_HASH"})
+        route = xds.route("cart")
+        route["route"]["hash_policy"] = [{"header": {"header_name": "user"}}]
+        mesh.route(route)
+        async with mesh.channel() as channel, trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+            tool = Tool(mesh.network)
+            [first] = await spread(channel, 100, metadata=[("user", "7")])
+            assert await ready(tool) == [first]
+            mesh.servers[first].stop()
+            await wait_all_tasks_blocked()
+            [second] = await spread(channel, 100, metadata=[("user", "7")], wait_for_ready=True)
+            assert second != first
+            assert await ready(tool) == [second]
+
+
+async def ready(tool):
+    """The hosts to which a connection stands, as channelz has it."""
+    return [each.data.target for each in await tool.subchannels() if state(each) == READY]
 
 
 async def test_dual_stack_hosts_of_either_family_and_of_both_get_traffic(autojump_clock):

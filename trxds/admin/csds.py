@@ -10,6 +10,7 @@ from trxds.ads.request import introduce
 from trxds.ads.resource import Resource, Update
 from trxds.ads.response import NOTHING
 
+from .clock import Clock
 from .protos import ClientConfig, ClientResourceStatus
 
 SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"
@@ -17,9 +18,9 @@ SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """How resources become messages. `epoch` is the time of day, in seconds, at 0 on Trio's clock."""
+    """How resources become messages."""
 
-    epoch: float
+    clock: Clock
     contents: bool = True  # or only names, versions and states
 
     def config(self, resource: Resource) -> Any:
@@ -39,7 +40,7 @@ class Dump:
 
     def _fill(self, message: Any, content: str, time: str, update: Update) -> None:
         message.version_info = update.version
-        getattr(message, time).FromNanoseconds(round((self.epoch + update.at) * 1e9))
+        self.clock.stamp(getattr(message, time), update.at)
         if self.contents and update.raw != NOTHING:
             packed = getattr(message, content)
             packed.type_url, packed.value = update.raw

@@ -1,21 +1,23 @@
-"""The admin services of a program: CSDS (A40), and health for who only asks whether it is there."""
+"""The admin services of a program (A38): CSDS (A40), channelz (A14), and health for who only asks if it is there."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import trio
 
+from trxds.ads.line import Line
 from trxds.channel.channel import Channel
 from trxds.channel.xds import Xds
 from trxds.ground.status import StatusCode
 from trxds.serving import server
 from trxds.serving.call import Call, Handler, bidi_streaming, unary
 
-from . import health
+from . import channelz, health
+from .clock import Clock
 from .csds import SERVICE, Dump, client_config
 from .protos import ClientStatusRequest, ClientStatusResponse
 
@@ -49,15 +51,23 @@ def _handlers(sources: tuple[Source, ...]) -> Mapping[str, Handler]:
     parse, serialize = ClientStatusRequest.FromString, ClientStatusResponse.SerializeToString
     return {
         **health.HANDLERS,
+        **channelz.handlers(partial(_channels, sources)),
         f"{SERVICE}/FetchClientStatus": unary(fetch, parse, serialize),
         f"{SERVICE}/StreamClientStatus": bidi_streaming(stream, parse, serialize),
     }
 
 
+def _channels(sources: tuple[Source, ...]) -> Iterator[Channel | Line]:
+    """Those to services, then those to the control planes; of a client that several share, once."""
+    yield from (source for source in sources if isinstance(source, Channel))
+    for client in dict.fromkeys(source._client for source in sources):
+        yield from client.lines
+
+
 async def _answer(sources: tuple[Source, ...], request: Any, call: Call) -> Any:
     if request.node_matchers:
         call.abort(StatusCode.INVALID_ARGUMENT, "node_matchers are for control planes; leave them out (A40)")
-    dump = Dump(time.time() - trio.current_time(), contents=not request.exclude_resource_contents)
+    dump = Dump(Clock.now(), contents=not request.exclude_resource_contents)
     return ClientStatusResponse(config=[await _config(source, dump) for source in sources])
 
 

@@ -7,7 +7,7 @@ server when the stream begins. What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -26,6 +26,7 @@ from .bootstrap import Bootstrap, Node, ServerConfig
 from .credentials import secure_network
 from .dataerrors import data_errors
 from .delta import Delta
+from .line import Line
 from .load_servers import LoadServers
 from .load_stream import LoadStream, TakeLoads
 from .names import authority_of, canonical, check_type
@@ -112,6 +113,12 @@ class XdsClient:
     def resources(self) -> Iterable[Resource]:
         """All that is watched, and what is known of it."""
         return chain.from_iterable(authority.resources for authority in self._authorities.values())
+
+    @property
+    def lines(self) -> Iterator[Line]:
+        """The ways to all servers that are asked or reported to."""
+        yield from (stream.line for stream in self._streams.values())
+        yield from (stream.line for stream in self._load_streams.values())
 
     def watch(self, type: ResourceType, name: str, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.

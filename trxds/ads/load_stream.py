@@ -22,6 +22,7 @@ from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
 
 from .bootstrap import Node, ServerConfig
+from .line import Line
 from .request import introduce
 from .talk import Talk
 
@@ -43,7 +44,8 @@ class LoadStream:
         self.server = server
         self._node = node
         self._take = take
-        self._talk = Talk("LRS", server, network, PATH)
+        self.line = Line(self.kind, server.uri)
+        self._talk = Talk("LRS", server, network, PATH, self.line)
         self._backoff = Backoff(random)
         self._orders: Mailbox[ReportingOrder] = Mailbox()
         self._reported_at = -math.inf

@@ -24,6 +24,7 @@ from trxds.resources.types import ParseContext
 from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
 
+from .line import Line
 from .protocol import Conversation
 from .resource import Changes, Resource
 from .response import Reading, known_type
@@ -57,7 +58,8 @@ class AdsStream:
         self._conversation = conversation
         self._watches = watches
         self._review = review
-        self._talk = Talk("ADS", self.server, network, conversation.dialect.path)
+        self.line = Line(self.kind, self.server.uri)
+        self._talk = Talk("ADS", self.server, network, conversation.dialect.path, self.line)
         self._context = context
         self._backoff = Backoff(random)
         self._to_say: Mailbox[None] = Mailbox()  # wakes who writes

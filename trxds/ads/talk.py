@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import trio
 
+from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Headers
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
@@ -16,6 +17,7 @@ from trxds.wire.stream import ClientStream
 from .authorization import authorization
 from .bootstrap import ServerConfig
 from .keepalive import keep_alive
+from .line import Line
 
 CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
@@ -29,9 +31,16 @@ class Talk:
     server: ServerConfig
     network: Network
     path: str
+    line: Line
 
     async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
         """Connect, and `converse` over a stream until that returns; the value is why it ended."""
+        self.line.become(Connectivity.CONNECTING, trio.current_time())
+        reason = await self._hold(converse)
+        self.line.become(Connectivity.TRANSIENT_FAILURE, trio.current_time(), reason)
+        return reason
+
+    async def _hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
         try:
             with trio.fail_after(CONNECT_WITHIN):
                 tokens = await authorization(self.server)
@@ -42,12 +51,16 @@ class Talk:
             cause = connect_error(error)
             return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
         reason = "cancelled"
-        async with trio.open_nursery() as nursery:
-            connection = Connection(transport, peer=self.server.address, options=WireOptions())
-            nursery.start_soon(connection.run, name=f"{self.what.lower()}/{self.server.uri}/connection")
-            nursery.start_soon(keep_alive, connection, name=f"{self.what.lower()}/{self.server.uri}/keepalive")
-            reason = await self._converse_over(connection, tokens, converse)
-            nursery.cancel_scope.cancel(reason=f"the {self.what} stream ended")
+        connection = Connection(transport, peer=self.server.address, options=WireOptions())
+        self.line.traffic.begin(connection)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.run, name=f"{self.what.lower()}/{self.server.uri}/connection")
+                nursery.start_soon(keep_alive, connection, name=f"{self.what.lower()}/{self.server.uri}/keepalive")
+                reason = await self._converse_over(connection, tokens, converse)
+                nursery.cancel_scope.cancel(reason=f"the {self.what} stream ended")
+        finally:
+            self.line.traffic.end(connection)
         return reason
 
     async def _converse_over(
@@ -60,6 +73,7 @@ class Talk:
         if stream is None:
             cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
             return f"{cause}; check server_uri in the bootstrap"
+        self.line.become(Connectivity.READY, trio.current_time())
         try:
             await converse(stream)
         finally:

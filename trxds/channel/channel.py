@@ -48,6 +48,10 @@ class Session(Caller):
 class Channel(Caller):
     """A way to a service. Made by `open_channel`; usable from any task while that block is open."""
 
+    def __init__(self, state: ChannelState, pool: Pool) -> None:
+        super().__init__(state)
+        self._pool = pool
+
     @property
     def target(self) -> str:
         """What the channel was opened to."""
@@ -76,11 +80,13 @@ class Channel(Caller):
         """
         pairs = md.check(metadata)
         rpc = Rpc(self._state, checked_path(method), pairs, None, False, None)
+        self._state.explaining += 1
         try:
             plane = await self._state.other_than(None)
             assert self._state.tree is not None
             return explain(plane.selector, self._state.tree, method, pairs, trio.current_time())
         finally:
+            self._state.explaining -= 1
             rpc.finish()
 
     def __repr__(self) -> str:
@@ -131,7 +137,7 @@ async def open_channel(
     if xds is None:
         services["ads"] = shared._client.run
     async with beside(f"the channel to {target}", services, state.close):
-        yield Channel(state)
+        yield Channel(state, pool)
     if state.crash is not None:
         raise state.ending()
 

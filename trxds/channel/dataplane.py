@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
 import trio
 
-from trxds.config.select import Selector
+from trxds.config.select import ErrorSelector, Selector
+from trxds.ground.calls import Calls
+from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import RpcError, Status, StatusCode, TrxdsInternalError
-from trxds.lb.explain import Explained
 from trxds.lb.pick import Picker
 
 if TYPE_CHECKING:
     from trxds.ads.client import XdsClient
+    from trxds.lb.node import Node
 
     from .rpc import Rpc
 
@@ -39,9 +42,12 @@ class ChannelState:
         self.max_receive_size = max_receive_size
         self.random = random
         self.plane: DataPlane | None = None
-        self.tree: Explained | None = None  # its root, for who asks why
+        self.tree: Node | None = None  # its root, for who asks why
         self.client: XdsClient | None = None  # for who asks what it knows
         self.rpcs: set[Rpc] = set()
+        self.calls_begun = self.calls_succeeded = 0
+        self.last_call = -math.inf  # when it began, on Trio's clock
+        self.explaining = 0  # of `rpcs`: they ask for an explanation and are no calls
         self.closed = False
         self.crash: BaseException | None = None
         self._changed = trio.lowlevel.ParkingLot()
@@ -57,6 +63,21 @@ class ChannelState:
                 raise self.ending()
             await self._changed.park()
         return self.plane
+
+    @property
+    def calls(self) -> Calls:
+        """What came of all calls of this channel; each is counted once, with all its attempts."""
+        failed = self.calls_begun - self.calls_succeeded - (len(self.rpcs) - self.explaining)
+        return Calls(self.calls_begun, self.calls_succeeded, failed, self.last_call)
+
+    @property
+    def connectivity(self) -> Connectivity | None:
+        """What a call would find; None once the channel is closed."""
+        if self.closed:
+            return None
+        if self.plane is None or self.tree is None:
+            return Connectivity.CONNECTING
+        return Connectivity.TRANSIENT_FAILURE if isinstance(self.plane.selector, ErrorSelector) else self.tree.state
 
     def close(self, crash: BaseException | None = None) -> None:
         """End every call, in whatever nursery it runs. Plain and idempotent."""

@@ -182,6 +182,8 @@ class Rpc:
         """
         self._only = only
         if self._args is None:
+            self._state.calls_begun += 1
+            self._state.last_call = self._started
             await trio.lowlevel.checkpoint_if_cancelled()
             if self._deadline <= self._started:
                 raise self._error(self._too_late())
@@ -400,6 +402,8 @@ class Rpc:
         """Let go of everything: stream, cluster, trackers, and the session's gate."""
         if self.stream is not None:
             self.stream.cancel()
+            if self.stream.status is not None and self.stream.status.code is StatusCode.OK:
+                self._state.calls_succeeded += 1
         self._end_attempt()
         self._release()
         self._state.rpcs.discard(self)

@@ -97,6 +97,11 @@ class Node:
         self._stepped = -math.inf
         self._wake_at = math.inf
 
+    @property
+    def state(self) -> Connectivity:
+        """What it reported last."""
+        return self._last.state if self._last is not None else Connectivity.CONNECTING
+
     async def run(self) -> None:
         """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
         try:

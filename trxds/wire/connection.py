@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from collections import OrderedDict
 from collections.abc import Callable
 
 import trio
 
-from trxds.ground.status import Status, unavailable
+from trxds.ground.calls import Calls
+from trxds.ground.status import Status, StatusCode, unavailable
 
 from .engine import Engine
 from .events import GoAwayReceived, HeadersReceived, code_name
@@ -36,8 +38,15 @@ class Connection(Link[ClientStream]):
         """Why it takes no new streams; None while it does."""
         self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
         self._fixed = FixedFields(self._scheme)
-        self._waiting: deque[ClientStream] = deque()
+        # In order, and any of them may leave at any time: a list would have to be searched for it.
+        self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self._last_opened = 0
+        self._opened_at = -math.inf
+        self._calls_failed = 0
+        self.streams_broken = 0
+        """Those that ended otherwise than by the server's last word."""
+        self.goaway: int | None = None
+        """The code with which the server said GOAWAY."""
         self._last_taken = 0  # the last stream whose headers were handed to the transport
         self._settled = trio.Event()
         self._ready = False
@@ -50,6 +59,13 @@ class Connection(Link[ClientStream]):
     def stream_count(self) -> int:
         """Streams that are not over, those in the queue included."""
         return len(self.streams) + len(self._waiting)
+
+    @property
+    def calls(self) -> Calls:
+        """Those that left the queue."""
+        opened = (self._last_opened + 1) // 2
+        succeeded = opened - len(self.streams) - self._calls_failed
+        return Calls(opened, succeeded, self._calls_failed, self._opened_at)
 
     async def wait_ready(self) -> bool:
         """Wait for the server's SETTINGS; False if the connection was over first."""
@@ -67,32 +83,41 @@ class Connection(Link[ClientStream]):
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
-        self._waiting.append(stream)
-        self._open_waiting()
+        if self._waiting or not self._may_open():
+            self._waiting[stream] = None
+            self._open_waiting()
+        else:
+            self._open(stream)
         self._writer.look()
         return stream
 
     def _open_waiting(self) -> None:
         while self._waiting and self._may_open():
-            stream = self._waiting.popleft()
-            request = stream.request
-            self._last_opened = self.engine.open_stream(
-                self._fixed(request.path, request.authority), request.metadata, request.timeout(trio.current_time())
-            )
-            self.streams[self._last_opened] = stream
-            stream.begin(self._last_opened)
+            self._open(self._waiting.popitem(last=False)[0])
+
+    def _open(self, stream: ClientStream) -> None:
+        request = stream.request
+        now = self._opened_at = trio.current_time()
+        self._last_opened = self.engine.open_stream(
+            self._fixed(request.path, request.authority), request.metadata, request.timeout(now)
+        )
+        self.streams[self._last_opened] = stream
+        stream.begin(self._last_opened)
 
     def _may_open(self) -> bool:
         if self.engine.exhausted:
             self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
+            return False
         return len(self.streams) < self.engine.peer_max_streams and self.engine.unsent < self.options.unsent_bound
 
     def forget(self, stream: ClientStream) -> None:
         """The stream is over: its place goes to the next in the queue."""
         if stream.id:
             self.streams.pop(stream.id, None)
-        elif stream in self._waiting:
-            self._waiting.remove(stream)
+            if stream.status is not None and stream.status.code is not StatusCode.OK:
+                self._calls_failed += 1
+        else:
+            self._waiting.pop(stream, None)
         if self.over is not None:
             return
         self._open_waiting()
@@ -118,6 +143,7 @@ class Connection(Link[ClientStream]):
         self._open_waiting()
 
     def _goaway(self, event: GoAwayReceived) -> None:
+        self.goaway = event.code
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
         self._leave(status)
@@ -128,7 +154,7 @@ class Connection(Link[ClientStream]):
     def _leave(self, status: Status) -> None:
         """Nothing more can be opened here, not even what is in the queue."""
         self._drain(status)
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, OrderedDict()
         for stream in waiting:
             stream.fail(status, refused=True)
 

@@ -67,8 +67,14 @@ class Link(ABC, Generic[S]):
         self._scope = trio.CancelScope()
         self._writer = Seat()
         self._reader = Seat()
+        self.messages_sent = self.messages_received = self.pings_sent = 0
         self.last_read = 0.0
         """When a byte last came, on Trio's clock."""
+
+    @property
+    def stream(self) -> trio.abc.Stream:
+        """What it stands on, for who asks for addresses and certificates."""
+        return self._transport.stream
 
     # -- the two tasks
 
@@ -205,6 +211,7 @@ class Link(ABC, Generic[S]):
     def ping(self) -> None:
         """Ask the peer for a sign of life, which `last_read` will show. Plain."""
         if self.over is None:
+            self.pings_sent += 1
             self.engine.ping(b"alive?  ")
             self._writer.look()
 

@@ -87,6 +87,8 @@ class MessageStream(ABC):
         else:
             self._rest, self._later = frame_large(message)
         self._ending = end
+        if self.id:  # otherwise it counts when the stream opens
+            self._link.messages_sent += 1
         self._link.push(self)
         return True
 
@@ -94,6 +96,7 @@ class MessageStream(ABC):
         """Hand over all that an attempt before has said, at once; what is sent later waits for it."""
         if self.sending and messages:
             self._rest = memoryview(b"".join(map(frame, messages)))
+            self._link.messages_sent += len(messages)
             self._link.push(self)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
@@ -140,6 +143,7 @@ class MessageStream(ABC):
         """The next message if it has come whole. Never a checkpoint."""
         message = self._arrived.take()
         if message is not None:
+            self._link.messages_received += 1
             self._give_back()
         return message
 

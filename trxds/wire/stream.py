@@ -82,6 +82,8 @@ class ClientStream(MessageStream):
     def begin(self, stream_id: int) -> None:
         """The connection sent the headers."""
         self.id = stream_id
+        if self._rest:
+            self._link.messages_sent += 1
         if self._rest or self._ending:
             self._link.push(self)
         self._sender.look()
@@ -164,10 +166,10 @@ class ClientStream(MessageStream):
             status = Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
         else:
             status = reset_status(code)
-        self._finish(status, refused=code == ErrorCode.REFUSED_STREAM)
+        self._break(status, refused=code == ErrorCode.REFUSED_STREAM)
 
     def fail(self, status: Status, *, refused: bool = False) -> None:
-        self._finish(status, refused=refused)
+        self._break(status, refused=refused)
 
     # -- the end
 
@@ -181,7 +183,13 @@ class ClientStream(MessageStream):
     def _abort(self, status: Status, code: int = ErrorCode.CANCEL) -> None:
         if self.id:
             self._link.reset(self.id, code)
-        self._finish(status)
+        self._break(status)
+
+    def _break(self, status: Status, *, refused: bool = False) -> None:
+        """It ends otherwise than by the server's last word."""
+        if self.status is None and self.id:
+            self._link.streams_broken += 1
+        self._finish(status, refused=refused)
 
     def _finish(self, status: Status, trailing: Metadata = EMPTY, *, refused: bool = False) -> None:
         if self.status is not None:

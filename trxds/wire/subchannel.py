@@ -8,6 +8,7 @@ begin another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -22,6 +23,7 @@ from .connection import Connection
 from .options import WireOptions
 from .request import Request
 from .stream import ClientStream
+from .traffic import Traffic
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
 
@@ -51,6 +53,8 @@ class Subchannel:
         self.address = address
         self.state = Connectivity.IDLE
         self.error: Status | None = None
+        self.changed_at = -math.inf  # when it came to its state, on Trio's clock
+        self.traffic = Traffic()
         self._network = network
         self._options = options
         self._backoff = backoff
@@ -59,7 +63,7 @@ class Subchannel:
         self._changed = changed
         self._connection: Connection | None = None  # while READY
         self._scope = trio.CancelScope()  # of the attempt and the backoff after it
-        self._retired = False
+        self.retired = False
 
     def __repr__(self) -> str:
         streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
@@ -67,7 +71,7 @@ class Subchannel:
 
     def request_connection(self) -> None:
         """Connect if IDLE; otherwise nothing."""
-        if self.state is Connectivity.IDLE and not self._retired:
+        if self.state is Connectivity.IDLE and not self.retired:
             self._scope = trio.CancelScope()
             self._become(Connectivity.CONNECTING)
             self._start(self)
@@ -91,7 +95,7 @@ class Subchannel:
 
     def retire(self) -> None:
         """Nobody wants this host any more: no new streams, and the end when the last has ended."""
-        self._retired = True
+        self.retired = True
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.on_draining = None
@@ -121,6 +125,7 @@ class Subchannel:
             return transport
         connection = Connection(transport, peer=self.address, options=self._options)
         self._connections.add(connection)
+        self.traffic.begin(connection)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run, name=f"connection/{self.address}")
@@ -131,6 +136,7 @@ class Subchannel:
                     nursery.cancel_scope.cancel(reason=failure.message)
         finally:
             self._connections.discard(connection)
+            self.traffic.end(connection)
         return failure
 
     async def _connect(self, deadline: float) -> trio.abc.Stream | Status:
@@ -163,4 +169,5 @@ class Subchannel:
 
     def _become(self, state: Connectivity) -> None:
         self.state = state
+        self.changed_at = trio.current_time()
         self._changed(self)

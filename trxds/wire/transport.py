@@ -17,27 +17,27 @@ READ_SIZE = 64 * 1024
 class Transport:
     """A stream of any kind. It is owned by its connection, which closes it."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("stream",)
 
     at_once = False
     """Whether `send_nowait` has a chance."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
+        self.stream = stream
 
     async def receive(self) -> bytes:
         """What has come; nothing at the end."""
-        return bytes(await self._stream.receive_some(READ_SIZE))
+        return bytes(await self.stream.receive_some(READ_SIZE))
 
     async def send_all(self, data: bytes | memoryview) -> None:
-        await self._stream.send_all(data)
+        await self.stream.send_all(data)
 
     def send_nowait(self, data: bytes) -> int:
         """How much of it went out at once. An error shows when the rest is sent."""
         return 0
 
     async def close(self) -> None:
-        await trio.aclose_forcefully(self._stream)
+        await trio.aclose_forcefully(self.stream)
 
 
 class SocketTransport(Transport):

@@ -1,0 +1,98 @@
+"""The seven methods of Channelz. Of servers this program has nothing to tell: it is asked as a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+from trxds.ads.line import Line
+from trxds.channel.channel import Channel
+from trxds.ground.status import StatusCode
+from trxds.serving.call import Call, Handler, unary
+from trxds.wire.connection import Connection
+from trxds.wire.subchannel import Subchannel
+
+from ..clock import Clock
+from . import protos
+from .numbers import Numbers
+from .told import Telling
+
+SERVICE = "/grpc.channelz.v1.Channelz"
+PAGE = 100  # channels in an answer, unless fewer are asked for
+
+
+class Channelz:
+    """`top` gives the channels that there are now."""
+
+    def __init__(self, top: Callable[[], Iterable[Channel | Line]]) -> None:
+        self._top = top
+        self._numbers = Numbers()
+
+    async def get_top_channels(self, request: Any, call: Call) -> Any:
+        _check_page(request, call)
+        by_number = {self._numbers.of(channel): channel for channel in self._top()}
+        rest = sorted(number for number in by_number if number >= request.start_channel_id)
+        page = rest[: min(request.max_results or PAGE, PAGE)]
+        channels = [await self._telling.channel(by_number[number]) for number in page]
+        return _reply("GetTopChannels", channel=channels, end=len(page) == len(rest))
+
+    async def get_channel(self, request: Any, call: Call) -> Any:
+        channel = self._numbers.find(request.channel_id)
+        if not isinstance(channel, Channel | Line):
+            _unknown("channel", request.channel_id, call)
+        return _reply("GetChannel", channel=await self._telling.channel(channel))
+
+    async def get_subchannel(self, request: Any, call: Call) -> Any:
+        subchannel = self._numbers.find(request.subchannel_id)
+        if not isinstance(subchannel, Subchannel):
+            _unknown("subchannel", request.subchannel_id, call)
+        return _reply("GetSubchannel", subchannel=self._telling.subchannel(subchannel))
+
+    async def get_socket(self, request: Any, call: Call) -> Any:
+        connection = self._numbers.find(request.socket_id)
+        if not isinstance(connection, Connection) or connection.over is not None:
+            _unknown("socket", request.socket_id, call)
+        return _reply("GetSocket", socket=self._telling.socket(connection))
+
+    async def get_servers(self, request: Any, call: Call) -> Any:
+        _check_page(request, call)
+        return _reply("GetServers", end=True)
+
+    async def get_server(self, request: Any, call: Call) -> Any:
+        call.abort(StatusCode.NOT_FOUND, f"no server {request.server_id}: this program is asked as a client only")
+
+    @property
+    def _telling(self) -> Telling:
+        return Telling(self._numbers, Clock.now())
+
+
+def handlers(top: Callable[[], Iterable[Channel | Line]]) -> Mapping[str, Handler]:
+    """The service; its numbers are good for as long as it is served."""
+    channelz = Channelz(top)
+    return {
+        f"{SERVICE}/{method}": unary(
+            answer, protos.message(f"{method}Request").FromString, protos.message(f"{method}Response").SerializeToString
+        )
+        for method, answer in {
+            "GetTopChannels": channelz.get_top_channels,
+            "GetServers": channelz.get_servers,
+            "GetServer": channelz.get_server,
+            "GetServerSockets": channelz.get_server,
+            "GetChannel": channelz.get_channel,
+            "GetSubchannel": channelz.get_subchannel,
+            "GetSocket": channelz.get_socket,
+        }.items()
+    }
+
+
+def _reply(method: str, **fields: Any) -> Any:
+    return protos.message(f"{method}Response")(**fields)
+
+
+def _unknown(kind: str, number: int, call: Call) -> NoReturn:
+    call.abort(StatusCode.NOT_FOUND, f"no {kind} {number}, or no more; begin anew with the top channels")
+
+
+def _check_page(request: Any, call: Call) -> None:
+    if request.max_results < 0:
+        call.abort(StatusCode.INVALID_ARGUMENT, f"max_results is {request.max_results}; 0 leaves it to us")

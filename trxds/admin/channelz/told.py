@@ -1,0 +1,103 @@
+"""Channels, lines to the control plane, subchannels and sockets as messages, and how they refer to each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from trxds.ads.line import Line
+from trxds.channel.channel import Channel
+from trxds.ground.calls import Calls
+from trxds.ground.connectivity import Connectivity
+from trxds.wire.connection import Connection
+from trxds.wire.subchannel import Subchannel
+from trxds.wire.traffic import Traffic
+
+from ..clock import Clock
+from . import protos
+from .numbers import Numbers
+from .sockets import fill_socket
+
+_STATES = {
+    Connectivity.IDLE: 1,
+    Connectivity.CONNECTING: 2,
+    Connectivity.READY: 3,
+    Connectivity.TRANSIENT_FAILURE: 4,
+    None: 5,  # SHUTDOWN
+}
+_INFO, _WARNING = 1, 2
+_AT_ONCE = 1000  # references between two checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """How things become messages, at one moment."""
+
+    numbers: Numbers
+    clock: Clock
+
+    async def channel(self, channel: Channel | Line) -> Any:
+        message = protos.message("Channel")()
+        if isinstance(channel, Channel):
+            await self._fill_channel(message, channel)
+        else:
+            self._fill_line(message, channel)
+        return message
+
+    async def _fill_channel(self, message: Any, channel: Channel) -> None:
+        state = channel._state
+        message.ref.channel_id, message.ref.name = self.numbers.of(channel), channel.target
+        self._fill(message.data, channel.target, state.connectivity, state.calls)
+        for number, subchannel in enumerate(tuple(channel._pool.subchannels.values()), 1):
+            self._refer(message.subchannel_ref.add(), subchannel)
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+
+    def _fill_line(self, message: Any, line: Line) -> None:
+        message.ref.channel_id, message.ref.name = self.numbers.of(line), f"{line.kind}/{line.uri}"
+        self._fill(message.data, line.uri, line.state, line.traffic.calls)
+        self._fill_trace(message.data, line.state, line.error, line.changed_at)
+        self._fill_sockets(message, line.traffic)
+
+    def subchannel(self, subchannel: Subchannel) -> Any:
+        message = protos.message("Subchannel")()
+        self._refer(message.ref, subchannel)
+        state = None if subchannel.retired else subchannel.state
+        self._fill(message.data, subchannel.address, state, subchannel.traffic.calls)
+        error = subchannel.error.message if subchannel.error is not None else ""
+        self._fill_trace(message.data, state, error, subchannel.changed_at)
+        self._fill_sockets(message, subchannel.traffic)
+        return message
+
+    def socket(self, connection: Connection) -> Any:
+        message = protos.message("Socket")()
+        message.ref.socket_id, message.ref.name = self.numbers.of(connection), connection.peer
+        fill_socket(message, connection, self.clock)
+        return message
+
+    def _refer(self, ref: Any, subchannel: Subchannel) -> None:
+        ref.subchannel_id, ref.name = self.numbers.of(subchannel), subchannel.address
+
+    def _fill_sockets(self, message: Any, traffic: Traffic) -> None:
+        for connection in traffic.connections:
+            message.socket_ref.add(socket_id=self.numbers.of(connection), name=connection.peer)
+
+    def _fill(self, data: Any, target: str, state: Connectivity | None, calls: Calls) -> None:
+        data.state.state = _STATES[state]
+        data.target = target
+        data.calls_started, data.calls_succeeded, data.calls_failed = calls.started, calls.succeeded, calls.failed
+        self.clock.stamp(data.last_call_started_timestamp, calls.last_started)
+
+    def _fill_trace(self, data: Any, state: Connectivity | None, error: str, changed_at: float) -> None:
+        """The one event that is remembered: how it came to its state."""
+        if changed_at == -math.inf:
+            return
+        name = state.value if state is not None else "SHUTDOWN"
+        failed = state is Connectivity.TRANSIENT_FAILURE
+        data.trace.num_events_logged = 1
+        event = data.trace.events.add(severity=_WARNING if failed else _INFO)
+        event.description = f"{name}: {error}" if error and state is not Connectivity.READY else name
+        self.clock.stamp(event.timestamp, changed_at)
