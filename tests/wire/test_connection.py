@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import h2.events
 import pytest
 import trio
@@ -349,6 +351,27 @@ async def test_a_call_cancelled_in_the_queue_sends_nothing(wire, request_, autoj
     event = await server.next(h2.events.RequestReceived)
     assert dict(event.headers)[":path"] == "/s/3"
     assert first.status == OK and not await second.wait_open() and third.opened
+
+
+async def test_leaving_a_long_queue_does_not_search_it(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    streams = [connection.open_stream(request_()) for _ in range(30_000)]
+    began = time.process_time()
+    for stream in reversed(streams):
+        stream.cancel()
+    assert connection.stream_count == 0
+    assert time.process_time() - began < 3  # to search it takes fifteen
+
+
+async def test_a_connection_whose_identifiers_are_used_up_refuses_and_drains(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    connection.engine._next_id = 2**31 - 1
+    last, queued = connection.open_stream(request_()), connection.open_stream(request_())
+    await server.answer(await server.request(), b"the last")
+    assert await last.receive_only() == b"the last"
+    assert not await queued.wait_open() and queued.refused
+    assert "all its stream identifiers" in queued.status.message
+    assert connection.open_stream(request_()) is None
 
 
 # -- goodbyes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import h2.events
+import pytest
 import trio
 from h2.settings import SettingCodes
 from hypothesis import given, settings
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.ground.status import OK, StatusCode
-from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve, unary
+from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve, server_streaming, unary
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.request import Request
+from trxds.wire.stream import ClientStream
 
 HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 SMALL = WireOptions(stream_window=10_000, connection_window=65_535, max_frame=16_384, unsent_bound=5_000)
@@ -314,6 +316,43 @@ async def unary_calls(connection: Connection, sizes: list[int], number: int) -> 
         assert stream is not None
         stream.send_nowait(bytes([number]) * size, end=True)
         assert await stream.receive_only() == bytes([number]) * size
+
+
+@pytest.mark.parametrize("lean", [True, False])
+async def test_one_slow_stream_of_a_thousand_holds_up_none_and_loses_nothing(lean: bool, autojump_clock) -> None:
+    message, slow_count = bytes(1000), 500
+
+    async def count(request: bytes, call: Call):
+        for _ in range(int(request)):
+            yield message
+
+    # As much for a stream as for the connection: what the slow one holds would be everybody's window.
+    options = WireOptions(stream_window=65_535, connection_window=65_535, lean=lean)
+    network = MemoryNetwork()
+    async with (
+        serve({"/s/Count": server_streaming(count)}, network=network, address="server:1"),
+        trio.open_nursery() as nursery,
+    ):
+        connection = Connection(await network.connect("server:1"), peer="server:1", options=options)
+        nursery.start_soon(connection.run)
+        await connection.wait_ready()
+        slow = connection.open_stream(Request("/s/Count", "s", message=b"%d" % slow_count))
+        received: list[int] = []
+
+        async def read_all(stream: ClientStream) -> None:
+            messages = 0
+            while await stream.receive() is not None:
+                messages += 1
+            received.append(messages)
+
+        async with trio.open_nursery() as readers:
+            for _ in range(999):
+                readers.start_soon(read_all, connection.open_stream(Request("/s/Count", "s", message=b"3")))
+        assert received == [3] * 999
+        assert slow.status is None and slow._arrived.buffered <= 65_535
+        await read_all(slow)
+        assert received[-1] == slow_count
+        connection.retire()
 
 
 # -- one read brings news of a stream and its end: h2 knows the end before we handle the news
