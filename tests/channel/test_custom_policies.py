@@ -1,13 +1,14 @@
 """Policies of the user's own, through the public API (A52)."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import pytest
 import trio
-from support.mesh import Mesh, ask, spread
+from support.mesh import PLANE, Mesh, ask, spread
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import RpcError, StatusCode
+from trxds import RpcError, StatusCode, open_xds_client
 from trxds.policies import (
     CONNECTING,
     Complete,
@@ -127,10 +128,19 @@ async def test_udpas_typed_struct_is_the_same(autojump_clock):
             await ask(channel)
 
 
-async def test_the_name_of_a_built_in_policy_is_taken():
+@pytest.mark.parametrize("name", ["round_robin", "xds_override_host_experimental"])
+async def test_the_name_of_a_built_in_policy_is_taken(name):
     async with Mesh.run(0) as mesh:
-        with pytest.raises(ValueError, match="'round_robin'"):
-            await mesh.channel(policies={"round_robin": PolicyType(ToLowest)}).__aenter__()
+        with pytest.raises(ValueError, match=f"'{name}' of its own; choose another name"):
+            await mesh.channel(policies={name: PolicyType(ToLowest)}).__aenter__()
+        with pytest.raises(ValueError, match=f"'{name}' of its own; choose another name"):
+            await open_xds_client(bootstrap=xds.bootstrap(PLANE), policies={name: PolicyType(ToLowest)}).__aenter__()
+
+
+async def test_a_class_where_a_policy_type_belongs_is_named():
+    async with Mesh.run(0) as mesh:
+        with pytest.raises(TypeError, match=r"is a PolicyType, as in PolicyType\(MyPolicy\)"):
+            await mesh.channel(policies={NAME: ToLowest}).__aenter__()
 
 
 # -- what it raises
@@ -212,6 +222,37 @@ async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy
             await trio.sleep(2)
             assert await ask(channel) == mesh.hosts[0]
             assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"state": "READY"},
+        {"picker": None},
+        {"children": {"one": "round_robin"}},
+        {"hosts": None},
+        {"hosts": "10.0.0.1:80"},
+        {"connect": None},
+        {"wake_at": math.nan},
+        {"tasks": {"one": None}},
+        {"ejected": [1]},
+        {"resolve_again": None},
+    ],
+    ids=lambda nonsense: next(iter(nonsense)),
+)
+async def test_a_decision_that_cannot_be_carried_out_fails_its_rpcs_and_names_the_field(
+    nonsense, autojump_clock, caplog
+):
+    class Nonsense(ToLowest):
+        def decide(self, inputs, now):
+            return replace(super().decide(inputs, now), **nonsense)
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Nonsense)}) as channel:
+            with pytest.raises(RpcError, match="raised an exception, see the log"):
+                await ask(channel)
+    assert f"Decision.{next(iter(nonsense))} is " in caplog.text
 
 
 # -- explaining

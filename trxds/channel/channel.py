@@ -20,7 +20,7 @@ from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
 from trxds.config.resolver import Downstream, Resolver
 from trxds.ground import metadata as md
 from trxds.ground.channels import Mailbox
-from trxds.lb.custom import PolicyType
+from trxds.lb.custom import PolicyType, checked
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
@@ -163,7 +163,7 @@ def _services(
 
     downstream = Downstream(configure, state.publish, partial(make_chain, Shared(random)), pool, limits)
     resolver = Resolver(xds._client, network.resolve, names.listener, names.authority, downstream, random)
-    custom = {name: kind.make for name, kind in xds._policies.items()}
+    custom = {name: checked(kind.make) for name, kind in xds._policies.items()}
     tree = Tree(
         Registry({**custom, OverrideHostConfig.policy: OverrideHost}),
         pool,

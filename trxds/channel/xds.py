@@ -14,10 +14,12 @@ import trio
 from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
+from trxds.config.policies import OverrideHostConfig
 from trxds.ground.status import TrxdsInternalError
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits
 from trxds.lb.load_counts import LoadCounts
+from trxds.lb.registry import BUILT_IN
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 
@@ -30,6 +32,7 @@ class Xds:
     """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
 
     def __init__(self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType]) -> None:
+        _check_names(policies)
         self._settings = settings
         self._policies = policies
         self._limits = Limits()  # circuit breakers count for all channels of a client
@@ -65,13 +68,22 @@ async def open_xds_client(
     breakers go by. The arguments are those of `open_channel`. Channels that are open when the block is
     left keep the configuration they have; what they still wait for fails.
 
-    Raises `BootstrapError` for a bad bootstrap before anything runs.
+    Raises `ValueError` for a policy's name that is taken, and `BootstrapError` for a bad bootstrap, before
+    anything runs.
     """
     xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {})
     async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
         yield xds
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
+
+
+def _check_names(policies: Mapping[str, PolicyType]) -> None:
+    for name, kind in policies.items():
+        if name in BUILT_IN or name == OverrideHostConfig.policy:
+            raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
+        if not isinstance(kind, PolicyType):
+            raise TypeError(f"policies[{name!r}] is a PolicyType, as in PolicyType(MyPolicy), not {kind!r}")
 
 
 def load_settings(bootstrap: BootstrapSource) -> Bootstrap:

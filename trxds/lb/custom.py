@@ -1,12 +1,17 @@
-"""A user's own policy: how the channel makes it and reads its configuration (A52)."""
+"""A user's own policy: how the channel makes it and reads its configuration (A52), and what it may decide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from .policy import PolicyFactory
+from trxds.ground.connectivity import Connectivity
+
+from .explain import Explains, Said
+from .pick import PickArgs
+from .policy import Decision, Inputs, Policy, PolicyFactory, Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +25,70 @@ class PolicyType:
 
     make: PolicyFactory
     parse: Callable[[Mapping[str, Any]], Any] = dict
+
+
+def checked(make: PolicyFactory) -> PolicyFactory:
+    """What it makes is the user's, so what that decides is looked at before the node goes by it."""
+
+    def made(surroundings: Surroundings) -> Policy:
+        policy = make(surroundings)
+        return _Explaining(policy) if isinstance(policy, Explains) else _Checked(policy)
+
+    return made
+
+
+class _Checked:
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        decision = self._policy.decide(inputs, now)
+        check(decision)
+        return decision  # type: ignore[no-any-return]
+
+
+class _Explaining(_Checked):
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        return self._policy.explain(inputs, call)  # type: ignore[no-any-return]
+
+
+def check(decision: object) -> None:
+    """`TypeError` or `ValueError` for what a node cannot carry out; it would find out half-way."""
+    if type(decision) is not Decision:
+        raise TypeError(f"a policy decides by a Decision, not by {decision!r}")
+    for field, wanted, good in (
+        ("state", "a Connectivity", isinstance(decision.state, Connectivity)),
+        ("picker", "an object with a method `pick`", callable(getattr(decision.picker, "pick", None))),
+        ("children", "configurations, by the children's names", _are_configs(decision.children)),
+        ("keep", "children's names", _are_texts(decision.keep)),
+        ("hosts", "addresses", _are_texts(decision.hosts)),
+        ("connect", "addresses", _are_texts(decision.connect)),
+        ("wake_at", "a time on Trio's clock", _is_time(decision.wake_at)),
+        ("tasks", "async functions, by the tasks' names", _are_functions(decision.tasks)),
+        ("ejected", "addresses, or None", decision.ejected is None or _are_texts(decision.ejected)),
+        ("resolve_again", "a name", isinstance(decision.resolve_again, str)),
+    ):
+        if not good:
+            raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it has to be {wanted}")
+
+
+def _are_texts(values: object) -> bool:
+    return (
+        isinstance(values, Iterable) and not isinstance(values, str) and all(isinstance(each, str) for each in values)
+    )
+
+
+def _are_configs(values: object) -> bool:
+    return _are_named(values) and all(isinstance(getattr(each, "policy", None), str) for each in values.values())
+
+
+def _are_functions(values: object) -> bool:
+    return _are_named(values) and all(map(callable, values.values()))
+
+
+def _are_named(values: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(values, Mapping) and all(isinstance(name, str) for name in values)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not math.isnan(value)

@@ -39,9 +39,6 @@ class Registry:
     """The policies that one channel knows."""
 
     def __init__(self, more: Mapping[str, PolicyFactory] | None = None) -> None:
-        taken = sorted(BUILT_IN.keys() & (more or {}).keys())
-        if taken:
-            raise ValueError(f"trxds has a load balancing policy {taken[0]!r} of its own; choose another name")
         self._factories = {**BUILT_IN, **(more or {})}
 
     def make(self, name: str, surroundings: Surroundings) -> Policy:
