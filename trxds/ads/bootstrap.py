@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trxds.ground.place import Place, Problem, kind_of
 from trxds.ground.status import BootstrapError
 from trxds.wire.certificates import CertificateFiles
 from trxds.wire.credentials import INSECURE
@@ -24,7 +25,6 @@ from .credentials import (
     certificate_provider,
     channel_credentials,
 )
-from .place import Place, Problem, kind_of
 
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"

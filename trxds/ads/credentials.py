@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TypeAlias
 
+from trxds.ground.place import Place
 from trxds.wire.certificates import REFRESH_INTERVAL, CertificateFiles
 from trxds.wire.connect import Network
 from trxds.wire.credentials import INSECURE, Insecure, Tls
 from trxds.wire.tls import host_of, secured
-
-from .place import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
 from trxds.ads.names import authority_of, parse_target
-from trxds.ads.place import Problem
+from trxds.ground.place import Problem
 from trxds.wire.connect import Network
 
 from .ask import Answer, ask

@@ -15,7 +15,7 @@ from trxds.ads.authorization import read_token
 from trxds.ads.bootstrap import dial_address
 from trxds.ads.credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
 from trxds.ads.names import authority_of
-from trxds.ads.place import Place, Problem
+from trxds.ground.place import Place, Problem
 from trxds.wire.certificates import CertificateFiles, client_context
 
 _SERVER_LIST = "xds_servers"

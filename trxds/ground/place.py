@@ -1,4 +1,4 @@
-"""A place in the bootstrap: its value, its name for people, and what is wrong with it.
+"""A place in a JSON document that people write: its value, its name for them, and what is wrong with it.
 
 Reading goes on after a problem, so that all of them are told at once. Whoever has the text can
 find a problem's line by its `steps`.
