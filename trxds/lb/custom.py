@@ -73,9 +73,8 @@ def check(decision: object) -> None:
 
 
 def _are_texts(values: object) -> bool:
-    return (
-        isinstance(values, Iterable) and not isinstance(values, str) and all(isinstance(each, str) for each in values)
-    )
+    # One text is an iterable of texts too, and never what was meant.
+    return isinstance(values, Iterable) and not isinstance(values, str) and {str}.issuperset(map(type, values))
 
 
 def _are_configs(values: object) -> bool:
