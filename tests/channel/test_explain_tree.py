@@ -12,6 +12,7 @@ from trxds import RpcError, StatusCode
 from trxds.config.steps import Drops, Fails, ToHost, Waits
 from trxds.testing import resources as xds
 
+PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
 REFUSED = "10.9.9.9:1"  # nobody listens there
 EJECTION = {
     "interval": "1s",
@@ -68,6 +69,20 @@ async def test_a_session_on_its_host(autojump_clock):
         assert line(told, "xds_override_host") == f"{host} is HEALTHY, READY; the session's first host that is READY"
         assert isinstance(told.outcome, ToHost)
         assert told.host == host == (await answer(channel, f"{host};cart")).host
+
+
+async def test_a_cluster_that_stands_in_the_route_twice_is_told_with_the_filters_of_the_entry_drawn(autojump_clock):
+    def entry(weight, cookie):
+        state = {"session_state": xds.stateful_session(cookie)["typed_config"]["session_state"]}
+        override = {"@type": PER_ROUTE, "stateful_session": state}
+        return {"name": "cart", "weight": weight, "typed_per_filter_config": {"stateful_session": override}}
+
+    async with Mesh.run(1) as mesh:
+        clusters = [entry(1, "never-drawn"), entry(10**9, "drawn")]
+        mesh.route({"match": {"prefix": ""}, "route": {"weighted_clusters": {"clusters": clusters}}})
+        async with mesh.channel() as channel:
+            told = await explained(channel)
+            assert [step.carrier for step in told.sessions] == ["cookie 'drawn'"]
 
 
 async def test_a_host_that_the_cluster_does_not_have(autojump_clock):

@@ -21,6 +21,6 @@ def explain(selector: Selector, tree: Explained, path: str, metadata: Metadata, 
         return told
     route = selector.routes.bound(told.chosen.number)
     call = PickArgs(path, metadata, route, told.chosen.cluster, hash=told.chosen.hash, now=now)
-    cluster = next(each for each in route.clusters if each.name == call.cluster)
-    sessions = tuple(one.explain(call) for one in cluster.chain if isinstance(one, StatefulSession))
+    chain = route.clusters[told.chosen.entry].chain
+    sessions = tuple(one.explain(call) for one in chain if isinstance(one, StatefulSession))
     return replace(told, sessions=sessions, steps=tuple(tree.explain(call)))
