@@ -38,4 +38,6 @@ class Retries:
         return int(pushback) / 1000 if waits else None
 
     def _fresh(self) -> Backoff:
-        return Backoff(self._random, self._policy.base_interval, 2, 0.2, self._policy.max_interval)
+        policy = self._policy
+        first = min(policy.base_interval, policy.max_interval)  # a service config may have them so (A6)
+        return Backoff(self._random, first, policy.multiplier, 0.2, policy.max_interval)

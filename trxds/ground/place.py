@@ -6,6 +6,7 @@ find a problem's line by its `steps`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+_TOO_MANY = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +66,50 @@ class Place:
     def object(self) -> Mapping[str, Any]:
         return self.value if isinstance(self.value, Mapping) else self._instead({}, "an object")
 
+    def has_object(self) -> bool:
+        """Whether there is an object; anything else but nothing is a problem."""
+        self.object()
+        return isinstance(self.value, Mapping)
+
     def text(self, default: str = "") -> str:
         return self.value if isinstance(self.value, str) else self._instead(default, "a string")
 
+    def boolean(self, default: bool) -> bool:
+        return self.value if isinstance(self.value, bool) else self._instead(default, "true or false")
+
+    def number(self, default: float) -> float:
+        """A number, in a string perhaps, as protobuf allows it in JSON."""
+        value = self.value
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            return float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return value
+        return self._instead(default, "a number")
+
+    def whole(self, default: int) -> int:
+        """A whole number from 0 on that fits into 32 bits."""
+        number = self.number(default)
+        if number != int(number) or not 0 <= number < _TOO_MANY:
+            self.wrong(f"is {self.value!r}; write a whole number from 0 to {_TOO_MANY - 1}")
+            return default
+        return int(number)
+
     def seconds(self, default: float) -> float:
-        """A duration as protobuf writes it in JSON: "600s", "0.5s"; more than nothing."""
-        if isinstance(self.value, str):
-            match = _DURATION.fullmatch(self.value)
-            if match is None or not float(match[1]):
-                self.wrong(f'is {self.value!r}; write seconds such as "600s"')
-            return float(match[1]) if match is not None else default
-        return self._instead(default, 'a string such as "600s"')
+        """A duration that is more than nothing."""
+        seconds = self.duration(default)
+        if not seconds:
+            self.wrong(f'is {self.value!r}; write seconds such as "600s"')
+        return seconds
+
+    def duration(self, default: float) -> float:
+        """A duration as protobuf writes it in JSON, in seconds: "600s", "0.5s", "0s"."""
+        if not isinstance(self.value, str):
+            return self._instead(default, 'a string such as "600s"')
+        match = _DURATION.fullmatch(self.value)
+        if match is None:
+            self.wrong(f'is {self.value!r}; write seconds such as "600s"')
+            return default
+        return float(match[1])
 
     def _at(self, suffix: str, step: str | int, value: Any) -> Place:
         return Place(value, self._problems, self.path + suffix, (*self.steps, step))

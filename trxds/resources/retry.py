@@ -1,4 +1,4 @@
-"""When and how often a route retries (A44)."""
+"""When and how often a failed call is tried again (A6), and what a route says of it (A44)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _LEAST_INTERVAL = 0.001
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`max_attempts` counts the first one too; the intervals are seconds."""
+    """`max_attempts` counts the first one too; the intervals are seconds, each `multiplier` times the one before."""
 
     codes: frozenset[StatusCode]
     max_attempts: int = 2
     base_interval: float = DEFAULT_BASE_INTERVAL
     max_interval: float = DEFAULT_MAX_INTERVAL
+    multiplier: float = 2.0
 
 
 def retry_policy(parent: Any, problems: Problems) -> RetryPolicy | None:

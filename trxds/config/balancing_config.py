@@ -1,0 +1,141 @@
+"""The load balancing policy that a service config asks for (A24): the first of its list that we know.
+
+What comes out is the same value as from a cluster's resource (`resources/lb_policy.py`), so that both are
+balanced alike. The limits and defaults are those of the policies' gRFCs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from trxds.ground.place import Place
+from trxds.resources.custom_policy import CustomPolicy, ParseSettings
+from trxds.resources.lb_policy import RandomSubsetting
+from trxds.resources.leaf_policy import (
+    CHOICE_COUNT,
+    LARGEST_RING,
+    MIN_RING_SIZE,
+    MOST_CHOICES,
+    SHORTEST_UPDATE,
+    ClientSideWeightedRoundRobin,
+    LbPolicyConfig,
+    LeastRequest,
+    PickFirst,
+    RingHash,
+    RoundRobin,
+)
+
+Policies: TypeAlias = Mapping[str, ParseSettings]
+
+_DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": PickFirst(), "round_robin": RoundRobin()})
+_MOST_NESTED = 16
+
+
+def lb_policy(top: Place, policies: Policies) -> LbPolicyConfig | None:
+    """`loadBalancingConfig`, or else the older `loadBalancingPolicy`, which is a name and nothing more."""
+    place = top.member("loadBalancingConfig")
+    if place.value is not None:
+        return _first_known(place, policies, 0)
+    older = top.member("loadBalancingPolicy")
+    name = older.text().lower()
+    if name and name not in _DEPRECATED:
+        older.wrong(f"is {name!r}, and policies by name alone are pick_first and round_robin; use loadBalancingConfig")
+    return _DEPRECATED.get(name)
+
+
+def _first_known(place: Place, policies: Policies, depth: int) -> LbPolicyConfig | None:
+    if depth >= _MOST_NESTED:
+        place.wrong(f"is nested more than {_MOST_NESTED} deep")
+        return None
+    found: list[str] = []
+    for item in place.items('needs at least one policy; write for example [{"round_robin": {}}]'):
+        members = item.members()
+        if len(members) != 1:
+            item.wrong(f"has {len(members)} members; write one, the policy's name with its settings")
+            return None
+        for name, settings in members.items():
+            found.append(name)
+            if name in policies:
+                return _custom(name, settings, policies[name])
+            if name in _KNOWN:
+                settings.object()
+                return _KNOWN[name](settings)
+            if name == "random_subsetting_experimental":
+                return _random_subsetting(settings, policies, depth)
+    if found:
+        known = ", ".join(sorted([*_KNOWN, "random_subsetting_experimental", *policies]))
+        place.wrong(f"names no policy that is known here: {', '.join(found)}; known are {known}")
+    return None
+
+
+def _custom(name: str, settings: Place, parse: ParseSettings) -> CustomPolicy | None:
+    try:
+        return CustomPolicy(name, parse(settings.object()))
+    except Exception as error:  # the user's code, which may raise what it likes: a problem of this config
+        settings.wrong(f"{type(error).__name__}: {error}")
+        return None
+
+
+def _random_subsetting(place: Place, policies: Policies, depth: int) -> RandomSubsetting | None:
+    size = place.member("subsetSize")
+    count = size.whole(0)
+    if count < 1:
+        size.wrong("must be at least 1")
+    child = _first_known(place.member("childPolicy"), policies, depth + 1)
+    return RandomSubsetting(count, child) if child is not None else None
+
+
+def _round_robin(place: Place) -> RoundRobin:
+    return RoundRobin()
+
+
+def _pick_first(place: Place) -> PickFirst:
+    return PickFirst(place.member("shuffleAddressList").boolean(False))
+
+
+def _ring_hash(place: Place) -> RingHash:
+    smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
+    least, most = smallest.whole(MIN_RING_SIZE), largest.whole(LARGEST_RING)
+    for size, at in ((least, smallest), (most, largest)):
+        if not 1 <= size <= LARGEST_RING:
+            at.wrong(f"must be in the range 1 to {LARGEST_RING}")
+    if least > most:
+        smallest.wrong("must not be more than maxRingSize")
+    return RingHash(least, most)
+
+
+def _least_request(place: Place) -> LeastRequest:
+    choices = place.member("choiceCount")
+    count = choices.whole(CHOICE_COUNT)
+    if count < CHOICE_COUNT:
+        choices.wrong(f"must be at least {CHOICE_COUNT}")
+    return LeastRequest(min(count, MOST_CHOICES))
+
+
+def _weighted_round_robin(place: Place) -> ClientSideWeightedRoundRobin:
+    penalty = place.member("errorUtilizationPenalty")
+    factor = penalty.number(1.0)
+    if factor < 0:
+        penalty.wrong("must not be less than 0")
+    out_of_band = place.member("enableOobLoadReport").boolean(False)
+    period = place.member("oobReportingPeriod").duration(10.0)
+    return ClientSideWeightedRoundRobin(
+        place.member("blackoutPeriod").duration(10.0),
+        place.member("weightExpirationPeriod").duration(180.0),
+        max(place.member("weightUpdatePeriod").duration(1.0), SHORTEST_UPDATE),
+        factor,
+        period if out_of_band else None,
+    )
+
+
+_KNOWN: Mapping[str, Callable[[Place], LbPolicyConfig]] = MappingProxyType(
+    {
+        "round_robin": _round_robin,
+        "pick_first": _pick_first,
+        "ring_hash_experimental": _ring_hash,
+        "least_request_experimental": _least_request,
+        "weighted_round_robin": _weighted_round_robin,
+    }
+)

@@ -1,0 +1,131 @@
+"""The service config: how the calls of a target are to be made where no control plane says so.
+
+It is gRPC's own JSON form (doc/service_config.md, A6, A24), so that a file which other clients read can be
+given to this one. All its problems are told at once, each with its place; what is unknown is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from trxds.ground.place import Place, Problem, kind_of
+from trxds.resources.custom_policy import ParseSettings
+from trxds.resources.leaf_policy import LbPolicyConfig
+
+from .balancing_config import lb_policy
+from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
+
+MethodName: TypeAlias = tuple[str, str]
+"""Service and method; an empty method stands for all of the service, an empty service for all there are."""
+
+_DEFAULT = ("", "")
+_MOST_TOKENS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """When retries stop (A6): a failure takes one of `max_tokens`, and any other answer gives `ratio` of one back.
+
+    With half of them or less nothing is retried or hedged.
+    """
+
+    max_tokens: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceConfig:
+    """`lb_policy` is what `config/balance.py` makes a policy of the tree of; None where the config names none."""
+
+    methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
+    throttling: Throttling | None = None
+    lb_policy: LbPolicyConfig | None = None
+
+    def method(self, path: str) -> MethodConfig:
+        """What holds for `/package.Service/Method`: the most specific entry, and that one entirely."""
+        service, _, name = path[1:].rpartition("/")
+        for key in ((service, name), (service, ""), _DEFAULT):
+            found = self.methods.get(key)
+            if found is not None:
+                return found
+        return NO_METHOD_CONFIG
+
+
+EMPTY_SERVICE_CONFIG = ServiceConfig()
+
+
+def parse_service_config(
+    document: str | Mapping[str, Any], policies: Mapping[str, ParseSettings] | None = None
+) -> ServiceConfig:
+    """The service config in a JSON text or a mapping of the same shape.
+
+    `policies` are load balancing policies of the user's own, by name: what reads the settings of each.
+    `ValueError` lists every problem, each as `place: what is wrong; what to write`.
+    """
+    config, problems = examine(_json(document) if isinstance(document, str) else document, policies or {})
+    if problems:
+        raise ValueError("\n".join(f"service config: {problem}" for problem in problems))
+    return config
+
+
+def examine(document: Any, policies: Mapping[str, ParseSettings]) -> tuple[ServiceConfig, list[Problem]]:
+    """What the document says, as far as it can be read, and all that is wrong with it."""
+    problems: list[Problem] = []
+    return _service_config(Place(document, problems), policies), problems
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error
+
+
+def _service_config(top: Place, policies: Mapping[str, ParseSettings]) -> ServiceConfig:
+    if not isinstance(top.value, Mapping):
+        top.wrong(f'is {kind_of(top.value)}; write an object, with "methodConfig" for example')
+        return EMPTY_SERVICE_CONFIG
+    throttling = top.member("retryThrottling")
+    return ServiceConfig(
+        _methods(top.member("methodConfig")),
+        _throttling(throttling) if throttling.has_object() else None,
+        lb_policy(top, policies),
+    )
+
+
+def _methods(place: Place) -> dict[MethodName, MethodConfig]:
+    methods: dict[MethodName, MethodConfig] = {}
+    for item in place.items():
+        item.object()
+        config = method_config(item)
+        # An entry without names is for nobody; it is read for its mistakes.
+        for name in item.member("name").items():
+            key = _name(name)
+            if key in methods:
+                name.wrong("is the name of another entry already; give each name once")
+            methods.setdefault(key, config)
+    return methods
+
+
+def _name(place: Place) -> MethodName:
+    place.object()
+    service, method = place.member("service").text(), place.member("method").text()
+    if method and not service:
+        place.wrong("has a method and no service; write both, or neither for the default of all methods")
+    return service, method
+
+
+def _throttling(place: Place) -> Throttling:
+    most, ratio = place.member("maxTokens"), place.member("tokenRatio")
+    tokens = most.number(0.0)
+    if not 0 < tokens <= _MOST_TOKENS:
+        most.wrong(f"must be more than 0 and at most {_MOST_TOKENS}")
+    # Three decimals count, and no more (A6).
+    returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
+    if returned <= 0:
+        ratio.wrong("must be at least 0.001; write for example 0.1")
+    return Throttling(tokens, returned)
