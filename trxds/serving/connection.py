@@ -41,7 +41,7 @@ class ServerConnection(Link[Call]):
         """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""
         self.draining = True
         self.engine.goaway(code, debug, last_stream_id)
-        self._writer.look()
+        self._write_soon()
         self._close_when_drained()
 
     def drop(self) -> None:
@@ -51,7 +51,7 @@ class ServerConnection(Link[Call]):
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
         """Send headers or trailers, behind what the stream has sent."""
         self._h2.send_headers(stream_id, headers, end=end)
-        self._writer.look()
+        self._write_soon()
 
     def forget(self, call: Call) -> None:
         """The call is over."""

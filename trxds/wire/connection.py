@@ -26,13 +26,16 @@ class Connection(Link[ClientStream]):
     """One connection to `peer`, over a transport that stands. It owns the transport.
 
     It takes new streams until the server says GOAWAY, `retire()` or `close()` is called, or the
-    transport is lost; `on_draining` is called at that moment, before any stream is refused.
+    transport is lost; `on_draining` is called at that moment, before any stream is refused. `on_ready`
+    is called once, when the server's SETTINGS have come: before that it may be anything that accepts
+    connections. It is not called if the same read brought the end (a GOAWAY, say).
     """
 
     def __init__(self, transport: trio.abc.Stream, *, peer: str, options: WireOptions | None = None) -> None:
         options = options or WireOptions()
         super().__init__(transport, _engine(options), peer=peer, options=options)
         self.answers = Answers(peer)
+        self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
@@ -48,7 +51,7 @@ class Connection(Link[ClientStream]):
         self.goaway: int | None = None
         """The code with which the server said GOAWAY."""
         self._last_taken = 0  # the last stream whose headers were handed to the transport
-        self._settled = trio.Event()
+        self._settled: trio.Event | None = None  # made for the first who waits
         self._ready = False
 
     def __repr__(self) -> str:
@@ -69,6 +72,9 @@ class Connection(Link[ClientStream]):
 
     async def wait_ready(self) -> bool:
         """Wait for the server's SETTINGS; False if the connection was over first."""
+        if self._settled is None:
+            self._settled = trio.Event()
+            self._settle()
         await self._settled.wait()
         return self._ready and self.over is None
 
@@ -88,7 +94,7 @@ class Connection(Link[ClientStream]):
             self._open_waiting()
         else:
             self._open(stream)
-        self._writer.look()
+        self._write_soon()
         return stream
 
     def _open_waiting(self) -> None:
@@ -121,7 +127,7 @@ class Connection(Link[ClientStream]):
         if self.over is not None:
             return
         self._open_waiting()
-        self._writer.look()
+        self._write_soon()
         self._close_when_drained()
 
     def _taken(self) -> None:
@@ -137,10 +143,20 @@ class Connection(Link[ClientStream]):
             stream.accept_headers(event)
 
     def _settings(self) -> None:
-        self._ready = True
-        self._settled.set()
+        if not self._ready:
+            self._ready = True
+            self._settle()
+            self._afterwards = self._tell_ready
         super()._settings()
         self._open_waiting()
+
+    def _settle(self) -> None:
+        if self._settled is not None and (self._ready or self.over is not None):
+            self._settled.set()
+
+    def _tell_ready(self) -> None:
+        if self.on_ready is not None and self.error is None:
+            self.on_ready()
 
     def _goaway(self, event: GoAwayReceived) -> None:
         self.goaway = event.code
@@ -184,7 +200,7 @@ class Connection(Link[ClientStream]):
             self.close(self.error)
 
     def _ended(self, status: Status) -> None:
-        self._settled.set()
+        self._settle()
         self._leave(status)
         for stream in tuple(self.streams.values()):
             stream.fail(status, refused=stream.id > self._last_taken)

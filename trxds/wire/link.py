@@ -2,7 +2,8 @@
 
 Everybody appends to the engine's buffer by plain functions, and the writer takes everything that is
 pending in one go, in the scheduler's next pass: what fifty callers have said in this one is one write. A
-caller that is alone has nobody to wait for: `_flush` offers its bytes to the socket at once. No task
+caller that is alone has nobody to wait for: `_flush` offers its bytes to the socket at once. So an idle
+connection is one task, its reader; the writer begins when something has to wait for the first time. No task
 but the writer waits for the socket, so one that is cancelled leaves no half frame behind. Streams
 whose message did not fit stand in line, and are served in turn, a little each, whenever window or
 buffer has room.
@@ -13,8 +14,11 @@ nobody reads never holds up the others; its own window holds up itself.
 
 from __future__ import annotations
 
+import contextvars
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar, assert_never
 
 import trio
@@ -65,11 +69,15 @@ class Link(ABC, Generic[S]):
         self._unwritten: bytes | memoryview = b""  # taken from the engine; only the writer may wait with it
         self._line: deque[S] = deque()
         self._scope = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None  # while a writer can begin
+        self._context = contextvars.Context()
+        self._has_writer = False
         self._writer = Seat()
         self._reader = Seat()
         self.messages_sent = self.messages_received = self.pings_sent = 0
         self.last_read = 0.0
         """When a byte last came, on Trio's clock."""
+        self._afterwards: Callable[[], None] | None = None  # what is left to do when all events of a read are handled
 
     @property
     def stream(self) -> trio.abc.Stream:
@@ -82,10 +90,14 @@ class Link(ABC, Generic[S]):
         """Read and write until the connection is over, for whichever reason; `over` tells."""
         try:
             with self._scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._read, name=f"wire/reader/{self.peer}")
-                    await self._write()
-                    nursery.cancel_scope.cancel()
+                # A writer that an RPC is the first to need must not inherit that RPC's context.
+                self._context = contextvars.copy_context()
+                async with trio.open_nursery() as self._nursery:
+                    try:
+                        self._wrote()
+                        await self._read()
+                    finally:
+                        self._nursery = None
         finally:
             self._end(unavailable(f"{self.peer}: the connection was shut down"))
             await self._transport.close()
@@ -100,7 +112,8 @@ class Link(ABC, Generic[S]):
                     return self._lost(error)
                 self._unwritten = b""
             else:
-                await self._writer.wait(self._something_to_write)
+                await self._writer.wait(self._writer_is_due)
+        self._scope.cancel()
 
     def _flush(self) -> None:
         """Offer what is pending to the transport; what that does not take at once is the writer's."""
@@ -111,14 +124,24 @@ class Link(ABC, Generic[S]):
         self._reader.look()
         sent = self._transport.send_nowait(data)
         self._unwritten = memoryview(data)[sent:] if sent < len(data) else b""
-        self._writer.look()
+        self._write_soon()
 
     def _wrote(self) -> None:
         """The caller's step has appended all that it has to say."""
-        if self._transport.at_once and len(self.streams) == 1 and self.over is None:
+        if self._transport.at_once and len(self.streams) < 2 and self.over is None:
             self._flush()
         else:
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        """What is pending goes out in the scheduler's next pass."""
+        if not self._something_to_write():
+            return
+        if self._has_writer:
             self._writer.look()
+        elif self._nursery is not None:
+            self._has_writer = True
+            self._context.run(partial(self._nursery.start_soon, self._write, name=f"wire/writer/{self.peer}"))
 
     def _taken(self) -> None:
         """What was pending is on its way, so there is room."""
@@ -135,14 +158,20 @@ class Link(ABC, Generic[S]):
             self.last_read = trio.current_time()
             for event in self.engine.receive(data):
                 self._handle(event)
-            self._writer.look()
+            self._wrote()
+            if self._afterwards is not None:
+                afterwards, self._afterwards = self._afterwards, None
+                afterwards()
             if self.engine.control_unsent > self.options.control_limit:
                 return self._flooded()
             if self.engine.control_unsent > self.options.control_bound:
                 await self._reader.wait(self._control_taken)
 
     def _something_to_write(self) -> bool:
-        return self.engine.unsent > 0 or len(self._unwritten) > 0 or self.over is not None
+        return self.engine.unsent > 0 or len(self._unwritten) > 0
+
+    def _writer_is_due(self) -> bool:
+        return self.engine.unsent > 0 or self.over is not None
 
     def _control_taken(self) -> bool:
         return self.engine.control_unsent <= self.options.control_bound or self.over is not None
@@ -213,7 +242,7 @@ class Link(ABC, Generic[S]):
         if self.over is None:
             self.pings_sent += 1
             self.engine.ping(b"alive?  ")
-            self._writer.look()
+            self._write_soon()
 
     # -- what streams ask for
 
@@ -253,13 +282,13 @@ class Link(ABC, Generic[S]):
     def credit(self, stream_id: int, size: int) -> None:
         """Give a stream's window back to the peer."""
         self.engine.credit(stream_id, size)
-        self._writer.look()
+        self._write_soon()
 
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream at once; on a connection that is over, every stream has ended."""
         if self.over is None:
             self.engine.reset(stream_id, code)
-            self._writer.look()
+            self._write_soon()
 
     # -- the end
 
@@ -275,10 +304,11 @@ class Link(ABC, Generic[S]):
         self.over = status
         self._line.clear()
         self._ended(status)
-        self._writer.look()
-        self._reader.look()
         if flush:
+            self._flush()
+        if flush and self._something_to_write():
             self._scope.deadline = trio.current_time() + self.options.flush_timeout
+            self._write_soon()  # and the writer ends it
         else:
             self._scope.cancel()
 

@@ -110,53 +110,52 @@ class Subchannel:
         """Connect, and be a connection until its end; after a failure wait for the backoff's."""
         now = trio.current_time()
         retry_at = now + self._backoff.next()
+        failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
+        if failure is None or self.retired:
+            return
+        self.error, self._scope = failure, trio.CancelScope()
+        self._become(Connectivity.TRANSIENT_FAILURE)
         with self._scope:
-            failure = await self._connect_and_serve(max(retry_at, now + MIN_CONNECT_TIME))
-            if failure is not None:
-                self.error = failure
-                self._become(Connectivity.TRANSIENT_FAILURE)
-                await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
-                self._become(Connectivity.IDLE)
+            await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
+            self._become(Connectivity.IDLE)
 
-    async def _connect_and_serve(self, deadline: float) -> Status | None:
-        """Returns when the connection is over; why there was none, or None."""
-        transport = await self._connect(deadline)
-        if isinstance(transport, Status):
-            return transport
+    async def _attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
+        """Returns when it is over: why there was no connection, or None. Once READY it has no `deadline` any more."""
+        scope.deadline = deadline
+        missed = f"{self.address}: cannot connect: no answer in time"
+        with scope:
+            transport = await self._connect()
+            if isinstance(transport, Status):
+                return transport
+            missed = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
+            return await self._serve(transport, scope)
+        return unavailable(missed)
+
+    async def _connect(self) -> trio.abc.Stream | Status:
+        try:
+            return await self._network.connect(self.address)
+        except OSError as error:
+            return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
+
+    async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
+        """This task is the connection's reader."""
         connection = Connection(transport, peer=self.address, options=self._options)
+        connection.on_ready = partial(self._become_ready, connection, scope)
         self._connections.add(connection)
         self.traffic.begin(connection)
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(connection.run, name=f"connection/{self.address}")
-                failure = await self._greet(connection, deadline)
-                if failure is None:
-                    self._become_ready(connection)
-                else:
-                    nursery.cancel_scope.cancel(reason=failure.message)
+            await connection.run()
         finally:
             self._connections.discard(connection)
             self.traffic.end(connection)
-        return failure
+        # Without having been READY it is a failed attempt, even if SETTINGS came (with a GOAWAY,
+        # say), so that the next one waits for the backoff.
+        return None if connection.on_draining is not None else connection.error
 
-    async def _connect(self, deadline: float) -> trio.abc.Stream | Status:
-        try:
-            with trio.move_on_at(deadline):
-                return await self._network.connect(self.address)
-        except OSError as error:
-            return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
-        return unavailable(f"{self.address}: cannot connect: no answer in time")
-
-    async def _greet(self, connection: Connection, deadline: float) -> Status | None:
-        """Wait for the server's SETTINGS: before that it may be anything that accepts connections."""
-        with trio.move_on_at(deadline):
-            await connection.wait_ready()
-            # An error by now (a GOAWAY with the SETTINGS, say) counts as a failed attempt, so that
-            # the next one waits for the backoff.
-            return connection.error
-        return unavailable(f"{self.address}: connected, but no HTTP/2 SETTINGS came in time")
-
-    def _become_ready(self, connection: Connection) -> None:
+    def _become_ready(self, connection: Connection, scope: trio.CancelScope) -> None:
+        if self.retired:
+            return
+        scope.deadline = math.inf
         self._backoff.reset()
         self._connection = connection
         connection.on_draining = partial(self._leave, connection)
