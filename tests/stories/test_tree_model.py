@@ -4,13 +4,16 @@
 - No RPC reaches a host that is not in the endpoints in force, or, while a change settles, in those before.
 - No lease and no connection outlives its reasons.
 - When the channel is left, no task is.
+
+The cluster is an EDS cluster, or an aggregate of two: then a host is usable in the leaf in use only (A75), and the model
+says which one that is only where there is no doubt.
 """
 
 from dataclasses import dataclass
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.mesh import METHOD, Mesh
 from support.tasks import all_tasks
@@ -21,6 +24,7 @@ from trxds.testing import resources as xds
 
 HOSTS = 5
 STATUSES = ["UNKNOWN", "HEALTHY", "DRAINING"]
+BALANCED = ["UNKNOWN", "HEALTHY"]
 IDLE_TIMEOUT = 60.0
 SETTLED = 150.0  # seconds: longer than any backoff
 PAUSES = [0.0, 0.3, 3.0, SETTLED]  # after a change; the shorter ones let the next one overlap it
@@ -34,33 +38,44 @@ class Place:
     priority: int
     zone: str
     health: str
+    leaf: str = "cart"
 
 
-PLACES = st.none() | st.builds(
-    Place, st.integers(0, 1), st.sampled_from("ab"), st.sampled_from([*STATUSES, "UNHEALTHY", "HEALTHY"])
-)
+HEALTH = st.sampled_from([*STATUSES, "UNHEALTHY", "HEALTHY"])
 PAUSED = st.sampled_from(PAUSES)
-CHANGES = st.one_of(
-    st.tuples(st.just("endpoints"), st.lists(PLACES, min_size=HOSTS, max_size=HOSTS), PAUSED),
-    st.tuples(st.just("fall"), st.integers(0, HOSTS - 1), PAUSED),
-    st.tuples(st.just("rise"), st.integers(0, HOSTS - 1), PAUSED),
-    st.tuples(st.just("sleep"), st.sampled_from([0.1, 7.0, 100.0]), PAUSED),
-)
+LEAVES = ["first", "second"]
+
+
+def changes(*leaves):
+    """What may happen to hosts that are in one of these clusters, or nowhere."""
+    places = st.none() | st.builds(Place, st.integers(0, 1), st.sampled_from("ab"), HEALTH, st.sampled_from(leaves))
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("endpoints"), st.lists(places, min_size=HOSTS, max_size=HOSTS), PAUSED),
+            st.tuples(st.just("fall"), st.integers(0, HOSTS - 1), PAUSED),
+            st.tuples(st.just("rise"), st.integers(0, HOSTS - 1), PAUSED),
+            st.tuples(st.just("sleep"), st.sampled_from([0.1, 7.0, 100.0]), PAUSED),
+        ),
+        max_size=8,
+    )
 
 
 class Model:
-    """The mesh as it should be, beside the mesh as it is."""
+    """The mesh as it should be, beside the mesh as it is. `leaves` are the clusters with hosts, the preferred first."""
 
-    def __init__(self, mesh):
+    def __init__(self, mesh, leaves):
         self.mesh = mesh
-        self.places = dict.fromkeys(mesh.hosts, Place(0, "a", "HEALTHY"))
+        self.leaves = leaves
+        self.places = dict.fromkeys(mesh.hosts, Place(0, "a", "HEALTHY", leaves[0]))
         self.down = set()
+        self.push()
         self.settled()
 
     def settled(self):
         """Nothing that was before now matters any more."""
         self.recent = [self.places]
         self.shaken = set(self.down)  # down now or a moment ago
+        self.steady = set(self.down)  # down all the time
 
     def apply(self, change, value):
         if change == "endpoints":
@@ -75,17 +90,22 @@ class Model:
             self.mesh.network.cut(host)
         elif change == "rise":
             self.down.discard(self.mesh.hosts[value])
+            self.steady.discard(self.mesh.hosts[value])
             self.mesh.network.restore(self.mesh.hosts[value])
 
     def push(self):
+        for leaf in self.leaves:
+            self.push_leaf(leaf)
+
+    def push_leaf(self, leaf):
         """Priorities have to be without gaps, so the lowest one in use is called 0."""
-        placed = {host: place for host, place in self.places.items() if place}
+        placed = {host: place for host, place in self.places.items() if place and place.leaf == leaf}
         ranks = sorted({place.priority for place in placed.values()})
         groups = {}
         for host, place in placed.items():
             groups.setdefault((ranks.index(place.priority), place.zone), {})[host] = place.health
         self.mesh.endpoints(
-            "cart",
+            leaf,
             *(
                 xds.locality(*health, zone=zone, priority=priority, health=health)
                 for (priority, zone), health in groups.items()
@@ -94,7 +114,21 @@ class Model:
 
     def usable(self, host):
         """Before and after whatever is still settling."""
-        return host not in self.shaken and all(_health(places, host) in STATUSES for places in self.recent)
+        leaf = self.leaf_in_use
+        return host not in self.shaken and all(
+            _health(places, host) in STATUSES and places[host].leaf == leaf for places in self.recent
+        )
+
+    @property
+    def leaf_in_use(self):
+        """The first that has a host for everybody; None where that is in doubt."""
+        for leaf in self.leaves:
+            balanced = [_balanced(places, leaf) for places in self.recent]
+            if leaf == self.leaves[-1] or all(hosts - self.shaken for hosts in balanced):
+                return leaf
+            if any(hosts - self.steady for hosts in balanced):
+                return None
+        raise AssertionError("there is a last one")
 
     @property
     def listed(self):
@@ -114,10 +148,18 @@ def _health(places, host):
     return place.health if place else None
 
 
-async def play(changes):
+def _balanced(places, leaf):
+    """The hosts of the leaf that its child policy sees."""
+    return {host for host, place in places.items() if place and place.leaf == leaf and place.health in BALANCED}
+
+
+async def play(changes, leaves=("cart",)):
     async with Mesh.run(HOSTS) as mesh:
-        mesh.cluster("cart", override_statuses=STATUSES, idle_timeout=IDLE_TIMEOUT)
-        model = Model(mesh)
+        for leaf in leaves:
+            mesh.cluster(leaf, override_statuses=STATUSES, idle_timeout=IDLE_TIMEOUT)
+        if "cart" not in leaves:
+            mesh.plane.put(xds.aggregate("cart", *leaves))
+        model = Model(mesh, leaves)
         before = len(list(all_tasks()))
         async with mesh.channel() as channel:
             sessions = [await begin(channel) for _ in range(3)]
@@ -186,10 +228,23 @@ def check_leases(model, channel):
     assert open_to <= wanted - model.down
 
 
-@given(st.lists(CHANGES, max_size=8))
+@given(changes("cart"))
 @settings(max_examples=60, deadline=None)
 def test_whatever_changes_sessions_stay_and_nothing_is_left(changes):
     trio.run(play, changes, clock=MockClock(autojump_threshold=0))
+
+
+def over_two_leaves():
+    """Two hosts in the first, three in the second."""
+    return [Place(0, "a", "HEALTHY", leaf) for leaf in ("first", "first", "second", "second", "second")]
+
+
+@example([("endpoints", over_two_leaves(), SETTLED), ("fall", 0, 3.0), ("fall", 1, SETTLED), ("sleep", 7.0, 0.0)])
+@example([("endpoints", over_two_leaves(), 0.0), ("fall", 0, 0.0), ("fall", 1, SETTLED), ("rise", 1, SETTLED)])
+@given(changes(*LEAVES))
+@settings(max_examples=60, deadline=None)
+def test_in_an_aggregate_they_stay_as_long_as_its_leaf_is_in_use(changes):
+    trio.run(play, changes, LEAVES, clock=MockClock(autojump_threshold=0))
 
 
 def test_the_model_would_notice_a_session_that_moves(monkeypatch):
