@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from trxds.generate.protoc import generate
+from trxds.generate.stubs import Options
 from trxds.testing import Call, ManagementServer, resources, serve
 
 ROOT = Path(__file__).parent.parent
@@ -58,13 +60,26 @@ async def documented_world() -> AsyncIterator[dict[str, str]]:
         yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(resources.bootstrap(address))}
 
 
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `trxds generate` makes of the .proto files that documents show; the first line has the name."""
+    folder = tmp_path_factory.mktemp("generated")
+    for document in DOCUMENTS:
+        for language, text in BLOCK.findall(document.read_text("utf-8")):
+            if language == "proto":
+                name = text.partition("\n")[0].removeprefix("// ")
+                (folder / name).write_text(text, "utf-8")
+                generate([name], folder, [str(folder)], Options(sync=True))
+    return folder
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_program_of_the_documents_runs(program: str) -> None:
+async def test_a_program_of_the_documents_runs(program: str, generated: Path) -> None:
     async with documented_world() as environ:
         with trio.fail_after(30):
             done = await trio.run_process(
                 [sys.executable, "-W", "error", "-c", program],
-                env={**environ, "PYTHONPATH": str(ROOT)},
+                env={**environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(generated)))},
                 capture_stdout=True,
                 capture_stderr=True,
                 check=False,

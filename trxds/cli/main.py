@@ -11,6 +11,9 @@ import trio
 from rich.console import Console
 
 import trxds
+from trxds.generate.protoc import GenerateError
+from trxds.generate.protoc import generate as generate_stubs
+from trxds.generate.stubs import Options
 from trxds.ground.status import BootstrapError
 from trxds.wire.connect import TcpNetwork, connect_error
 
@@ -156,3 +159,26 @@ def cookie(value: str, as_json: bool) -> None:
         click.echo(f"{value!r} is no session cookie: neither base64 of addresses, nor Envoy's form", err=True)
         sys.exit(1)
     click.echo(json.dumps(plain(read), indent=1) if as_json else "\n".join(as_lines(read)))
+
+
+@main.command()
+@click.argument("protos", nargs=-1, required=True)
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write to.")
+@click.option(
+    "-I", "--proto-path", "includes", multiple=True, help="Where protos and imports are looked for. [default: .]"
+)
+@click.option("--relative", is_flag=True, help="Relative imports among what is generated: for a package.")
+@click.option("--sync", is_flag=True, help="Also stubs for threads, _trxds_sync.py.")
+def generate(protos: tuple[str, ...], out: Path, includes: tuple[str, ...], relative: bool, sync: bool) -> None:
+    """Write Python for PROTOS: messages (_pb2.py, _pb2.pyi) and typed stubs of their services (_trxds.py).
+
+    Needs the extra `trxds[generate]`, which brings protoc. Writes nothing if protoc has anything against a proto.
+    """
+    try:
+        done = generate_stubs(protos, out, includes, Options(relative, sync))
+    except (GenerateError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for path in done.written:
+        click.echo(path)
+    for path in done.unreadable:
+        click.echo(f"{path} is left out: a name in it is a keyword of Python, so protoc's text is none", err=True)

@@ -1,0 +1,71 @@
+"""`trxds generate`: what it writes, and what it says when it cannot."""
+
+import pytest
+from click.testing import CliRunner
+
+from trxds.cli.main import main
+
+GOOD = """
+syntax = "proto3";
+service Greeter { rpc SayHello(Hello) returns (Hello); }
+message Hello { string name = 1; }
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "greeter.proto").write_text(GOOD, "utf-8")
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["generate", *arguments])
+
+
+def test_it_writes_messages_and_stubs_and_says_where(here):
+    done = run("greeter.proto", "--out", "made")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == ["made/greeter_pb2.py", "made/greeter_pb2.pyi", "made/greeter_trxds.py"]
+    assert "class GreeterStub:" in (here / "made" / "greeter_trxds.py").read_text("utf-8")
+
+
+def test_stubs_for_threads_are_written_if_asked_for(here):
+    assert "made/greeter_trxds_sync.py" in run("greeter.proto", "--out", "made", "--sync").stdout.splitlines()
+
+
+def test_a_proto_without_services_has_messages_only(here):
+    (here / "plain.proto").write_text('syntax = "proto3";\nmessage M {}\n', "utf-8")
+    assert run("plain.proto", "--out", ".").stdout.splitlines() == ["plain_pb2.py", "plain_pb2.pyi"]
+
+
+def test_a_bad_proto_is_told_by_line_and_nothing_is_written(here):
+    (here / "bad.proto").write_text('syntax = "proto3";\nmessage M { strin name = 1; }\n', "utf-8")
+    done = run("greeter.proto", "bad.proto", "--out", "made")
+    assert done.exit_code == 1
+    assert 'bad.proto:2:13: "strin" is not defined.' in done.stderr
+    assert not (here / "made").exists()
+
+
+def test_a_missing_import_is_named(here):
+    (here / "lost.proto").write_text('syntax = "proto3";\nimport "nowhere.proto";\n', "utf-8")
+    assert "nowhere.proto: File not found." in run("lost.proto", "--out", "made").stderr
+
+
+def test_without_the_extra_it_says_what_to_install(here, monkeypatch):
+    monkeypatch.setattr("trxds.generate.protoc.find_spec", lambda name: None)
+    done = run("greeter.proto", "--out", "made")
+    assert (done.exit_code, "pip install 'trxds[generate]'" in done.stderr) == (1, True)
+
+
+def test_stubs_of_protoc_that_are_not_python_are_left_out_and_named(here):
+    (here / "odd.proto").write_text('syntax = "proto3";\nmessage class {}\n', "utf-8")
+    done = run("odd.proto", "--out", "made")
+    assert done.stdout.splitlines() == ["made/odd_pb2.py"]
+    assert "made/odd_pb2.pyi is left out" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_said(here):
+    (here / "file").write_text("", "utf-8")
+    done = run("greeter.proto", "--out", "file/made")
+    assert (done.exit_code, "file/made" in done.stderr) == (1, True)

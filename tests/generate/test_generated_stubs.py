@@ -1,0 +1,144 @@
+"""The stubs that are generated: their text, and what type checkers say about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# A type checker finds an error in each line that ends with "wrong", and in no other.
+PROGRAM = """\
+from typing import assert_type
+
+import trxds
+import trxds.sync
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import Message
+
+from nopackage_trxds import FirstStub, SecondStub
+from other import types_pb2 as other
+from shop.v1.cart_pb2 import Item
+from shop.v1.cart_trxds import CartStub
+from shop.v1.cart_trxds_sync import CartStub as Blocking
+from shop.v1.types_pb2 import Size
+
+
+async def right(channel: trxds.Channel, session: trxds.Session) -> None:
+    cart = CartStub(channel)
+    assert_type(await cart.Add(Item(sku="a"), timeout=2, metadata=[("user", "7")]), Item)
+    async with cart.List.open(Empty(), wait_for_ready=True) as lines:
+        assert_type(lines, trxds.Replies[Item.Line])
+        assert_type([line async for line in lines], list[Item.Line])
+    assert_type(await cart.Fill([Item()]), other.Item)
+    async with cart.Talk.open() as call:
+        assert_type(await call.send(Item()), bool)
+        assert_type(await call.receive(), Item.Line.Note | None)
+    assert_type(await CartStub(session).import_(Item()), Size)
+    assert_type(await FirstStub(channel).Get(other.Item()), other.Item)
+    message: Message = await SecondStub(channel).Get(Item())
+
+
+def right_in_threads(channel: trxds.sync.Channel, session: trxds.sync.Session) -> None:
+    assert_type(Blocking(channel).Add(Item(sku="a"), timeout=2), Item)
+    assert_type(Blocking(channel).Add.future(Item()).result(), Item)
+    with Blocking(session).List.open(Empty()) as lines:
+        assert_type(list(lines), list[Item.Line])
+    assert_type(Blocking(session).Fill([Item()]), other.Item)
+    with Blocking(session).Talk.open() as call:
+        assert_type(call.send(Item()), bool)
+        assert_type(call.receive(), Item.Line.Note | None)
+
+
+async def not_right(channel: trxds.Channel, blocking: trxds.sync.Channel) -> None:
+    cart = CartStub(channel)
+    await cart.Add(other.Item())  # wrong
+    await cart.Add(Item(), tiemout=2)  # wrong
+    await cart.List(Empty())  # wrong
+    await cart.Fill(Item())  # wrong
+    async with cart.List.open(Empty()) as lines:
+        await lines.send(Item())  # wrong
+    CartStub(blocking)  # wrong
+    Blocking(blocking).List.future(Empty())  # wrong
+"""
+WRONG = [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("wrong")]
+
+
+@pytest.mark.parametrize(
+    "golden, made",
+    [
+        ("cart_trxds.txt", "plain/shop/v1/cart_trxds.py"),
+        ("cart_trxds_sync.txt", "plain/shop/v1/cart_trxds_sync.py"),
+        ("cart_trxds_relative.txt", "package/made/shop/v1/cart_trxds.py"),
+        ("nopackage_trxds.txt", "plain/nopackage_trxds.py"),
+    ],
+)
+def test_the_text_is_the_expected_one(golden, made, plain, package):
+    """After a change on purpose: TRXDS_GOLDEN=write makes the files anew, to be read in the diff."""
+    which, _, path = made.partition("/")
+    text = ({"plain": plain, "package": package}[which] / path).read_text("utf-8")
+    if os.environ.get("TRXDS_GOLDEN") == "write":
+        (GOLDEN / golden).write_text(text, "utf-8")
+    assert text == (GOLDEN / golden).read_text("utf-8")
+
+
+def test_mypy_knows_the_types_and_has_nothing_against_the_stubs(plain, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", str(program)],
+        check=False,
+        env=os.environ | {"MYPYPATH": str(plain)},
+        cwd=plain,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    found = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert done.stderr == ""
+    assert sorted({line.rpartition("/")[2].partition(": error:")[0] for line in found}) == [
+        f"program.py:{number}" for number in WRONG
+    ], done.stdout
+
+
+def test_mypy_has_nothing_against_relative_imports(package, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", "-p", "made"],
+        check=False,
+        cwd=package,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_pyright_knows_the_types_and_has_nothing_against_the_stubs(plain, tmp_path):
+    if (missing := "pyright" if find_spec("pyright") is None else "node" if shutil.which("node") is None else "") and (
+        os.environ.get("CI") is None
+    ):
+        pytest.skip(f"{missing} is missing, so pyright was not asked; CI does not let that pass")
+    assert not missing
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, "utf-8")
+    settings = {"include": [str(program), str(plain)], "extraPaths": [str(plain), *sys.path], "strict": [str(plain)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    told = json.loads(done.stdout)["generalDiagnostics"]
+    errors = [each for each in told if each["severity"] == "error"]
+    lines = {each["range"]["start"]["line"] + 1 for each in errors if Path(each["file"]) == program}
+    assert [each["message"] for each in errors if "_trxds" in each["file"]] == []
+    assert sorted(lines) == WRONG, done.stdout

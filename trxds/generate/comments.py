@@ -1,0 +1,52 @@
+"""What a .proto says about its services and methods, as docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+# The way to a thing in a file's descriptor, by field numbers and indices.
+Path: TypeAlias = tuple[int, ...]
+SERVICE = FileDescriptorProto.SERVICE_FIELD_NUMBER
+METHOD = 2  # of a ServiceDescriptorProto
+
+_QUOTE = '\\"'
+
+
+def comments_of(file: FileDescriptorProto) -> Mapping[Path, str]:
+    """The comment in front of each thing, or else the one behind it."""
+    found = {}
+    for location in file.source_code_info.location:
+        text = location.leading_comments or location.trailing_comments
+        if text.strip():
+            found[tuple(location.path)] = text
+    return found
+
+
+def docstring(text: str, indent: str) -> str:
+    """`text` between triple quotes, with the line's indent and end; empty for no text."""
+    lines = _lines(text)
+    if not lines:
+        return ""
+    if len(lines) == 1:
+        line = lines[0].removesuffix('"')
+        return f'{indent}"""{line}{_QUOTE if line != lines[0] else ""}"""\n'
+    rest = "".join(f"{indent}{line}\n" if line else "\n" for line in lines[1:])
+    return f'{indent}"""{lines[0]}\n{rest}{indent}"""\n'
+
+
+def _lines(text: str) -> list[str]:
+    lines = [_escaped(line.removeprefix(" ").rstrip()) for line in text.strip("\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    while lines and not lines[0]:
+        lines.pop(0)
+    return lines
+
+
+def _escaped(line: str) -> str:
+    """Nothing in a comment may end the docstring or be an escape in it."""
+    line = line.replace("\\", "\\\\").replace('"""', _QUOTE * 3)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in line.replace("\t", "    "))

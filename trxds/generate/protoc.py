@@ -1,0 +1,99 @@
+"""`trxds generate`: protoc for the messages, and our stubs beside them.
+
+protoc comes with grpcio-tools. It runs in a process of its own, because trxds never imports grpc, and nothing
+is written before everything has been made.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from .names import module_of, path_of
+from .rewrite import with_relative_imports
+from .stubs import Options, stubs_of
+
+
+class GenerateError(Exception):
+    """Nothing was written, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What was written, and of protoc's files those that were not, for no type checker could read them."""
+
+    written: tuple[Path, ...]
+    unreadable: tuple[Path, ...]
+
+
+def generate(protos: Sequence[str], out: Path, includes: Sequence[str], options: Options) -> Generated:
+    """Write `_pb2.py`, `_pb2.pyi` and stubs of `protos` below `out`.
+
+    `includes` are the folders in which protos and what they import are looked for; without any, the current one.
+    Raises `GenerateError`, also for what protoc has against the protos, and `OSError`.
+    """
+    if find_spec("grpc_tools") is None:
+        raise GenerateError("protoc is missing; it comes with grpcio-tools: pip install 'trxds[generate]'")
+    texts = _texts(protos, includes, options)
+    unreadable = [path for path, text in texts.items() if path.endswith(".pyi") and not _readable(text)]
+    for path in unreadable:
+        texts.pop(path)
+    for path, text in texts.items():
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        (out / path).write_text(text, "utf-8")
+    return Generated(tuple(out / path for path in sorted(texts)), tuple(out / path for path in unreadable))
+
+
+def _texts(protos: Sequence[str], includes: Sequence[str], options: Options) -> dict[str, str]:
+    """All that is to be written, by path."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        _run_protoc(protos, includes, folder)
+        files = FileDescriptorSet.FromString((folder / "descriptors").read_bytes()).file
+        made = folder / "made"
+        messages = {path.relative_to(made).as_posix(): path.read_text("utf-8") for path in made.rglob("*_pb2.py*")}
+    # protoc knows its files by the shortest way from an include; it made messages for those it was asked for.
+    wanted = {file.name for file in files if path_of(module_of(file.name, "_pb2")) in messages}
+    if options.relative:
+        messages = _relative(messages, frozenset(module_of(name, "_pb2") for name in wanted))
+    return messages | stubs_of(files, wanted, options)
+
+
+def _run_protoc(protos: Sequence[str], includes: Sequence[str], folder: Path) -> None:
+    made = folder / "made"
+    made.mkdir()
+    command = [
+        *(sys.executable, "-m", "grpc_tools.protoc"),
+        *(f"-I{include}" for include in includes or (".",)),
+        *(f"--python_out={made}", f"--pyi_out={made}"),
+        *(f"--descriptor_set_out={folder / 'descriptors'}", "--include_imports", "--include_source_info"),
+        *protos,
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise GenerateError(done.stderr.strip() or f"protoc ended with {done.returncode} and said nothing")
+    if done.stderr:
+        print(done.stderr, end="", file=sys.stderr)  # its warnings
+
+
+def _relative(messages: Mapping[str, str], beside: frozenset[str]) -> dict[str, str]:
+    return {
+        path: with_relative_imports(text, path.rpartition(".")[0].replace("/", "."), beside)
+        for path, text in messages.items()
+    }
+
+
+def _readable(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True

@@ -1,0 +1,38 @@
+"""protoc's modules import one another from the top; beside one another in a package, they cannot.
+
+protoc has no option for it, so the import statements are rewritten, each a line of its own and of a fixed form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from .names import relative
+
+_IMPORT = re.compile(r"^import (\w+_pb2)(?= as |$)", re.MULTILINE)
+_FROM_PACKAGE = re.compile(r"^from ([\w.]+) import (\w+_pb2)(?= as |$)", re.MULTILINE)
+_FROM_MODULE = re.compile(r"^from ([\w.]+_pb2) import ", re.MULTILINE)  # of `import public`
+_CALL = re.compile(r"\bimportlib\.import_module\('([\w.]+_pb2)'\)")  # a keyword in the path
+
+
+def with_relative_imports(text: str, module: str, beside: Collection[str]) -> str:
+    """The text of `module`, with relative imports of the modules that are `beside` it."""
+
+    def dotted(name: str) -> str:
+        package, last = relative(name, module)
+        return package + last if package.endswith(".") else f"{package}.{last}"
+
+    def imported(found: re.Match[str]) -> str:
+        name = ".".join(found.groups())
+        return "from {} import {}".format(*relative(name, module)) if name in beside else found[0]
+
+    def from_module(found: re.Match[str]) -> str:
+        return f"from {dotted(found[1])} import " if found[1] in beside else found[0]
+
+    def called(found: re.Match[str]) -> str:
+        return f"importlib.import_module('{dotted(found[1])}', __package__)" if found[1] in beside else found[0]
+
+    text = _FROM_MODULE.sub(from_module, text)
+    text = _FROM_PACKAGE.sub(imported, text)
+    return _CALL.sub(called, _IMPORT.sub(imported, text))
