@@ -5,8 +5,8 @@
 - No lease and no connection outlives its reasons.
 - When the channel is left, no task is.
 
-The cluster is an EDS cluster, or an aggregate of two. Then a host is usable in the leaf in use only (A75), and the model
-says which one that is only where there is no doubt.
+The cluster is an EDS cluster, or an aggregate of two. Then a host is usable in the leaf in use only (A75), and the
+model says which one that is only where there is no doubt.
 """
 
 from dataclasses import dataclass
