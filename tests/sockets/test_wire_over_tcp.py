@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from contextvars import ContextVar
 from pathlib import Path
 from random import Random
 
 import pytest
 import trio
+from support.tasks import all_tasks, task_names
 
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
@@ -160,3 +162,40 @@ async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name
     port = listener.socket.getsockname()[1]
     async with listener, await TcpNetwork().connect(f"{host}:{port}") as stream:
         assert stream.socket.getpeername()[1] == port
+
+
+async def ask(connection: Connection) -> None:
+    """A unary call, whose message leaves with its headers."""
+    await connection.open_stream(Request("/s/Echo", "s", message=b"x")).receive_only()
+
+
+def writers(server) -> int:
+    return task_names().count(f"wire/writer/{server.address}")
+
+
+async def test_calls_one_at_a_time_need_no_writer(connection, server) -> None:
+    for _ in range(3):
+        await ask(connection)
+    assert writers(server) == 0
+
+
+async def test_calls_at_once_have_one_writer(connection, server) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(ask, connection)
+    assert writers(server) == 1
+
+
+async def test_a_writer_does_not_inherit_the_context_of_who_needed_it_first(connection, server) -> None:
+    span: ContextVar[str] = ContextVar("span", default="none")
+    span.set("of an RPC")
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(ask, connection)
+    (writer,) = (task for task in all_tasks() if task.name == f"wire/writer/{server.address}")
+    assert span not in writer.context
+
+
+async def test_what_the_socket_does_not_take_is_the_writers(connection, server) -> None:
+    assert await hello(connection, bytes(MANY // 4)) == bytes(MANY // 4)
+    assert writers(server) == 1
