@@ -22,6 +22,7 @@ from trxds.policies import (
 from trxds.testing import resources as xds
 
 NAME = "my.pkg.Policy"
+SUBSETTING = "type.googleapis.com/envoy.extensions.load_balancing_policies.random_subsetting.v3.RandomSubsetting"
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,20 @@ async def test_udpas_typed_struct_is_the_same(autojump_clock):
         mesh.plane.put(cluster)
         async with mesh.channel(policies={NAME: PolicyType(ToLowest)}) as channel:
             await ask(channel)
+
+
+async def test_a_subset_may_be_balanced_by_it(autojump_clock):
+    async with Mesh.run(4) as mesh:
+        its = xds.custom_policy(NAME)["load_balancing_policy"]
+        subset = {"@type": SUBSETTING, "subset_size": 2, "child_policy": its}
+        policies = {"policies": [{"typed_extension_config": {"name": "subset", "typed_config": subset}}]}
+        mesh.plane.put(xds.cluster("cart") | {"load_balancing_policy": policies})
+        async with mesh.channel(policies={NAME: PolicyType(ToLowest)}) as channel:
+            await ask(channel)
+            await wait_all_tasks_blocked()
+            connected = [host for host in mesh.hosts if mesh.servers[host].connections]
+            assert len(connected) == 2
+            assert await ask(channel) == min(connected)
 
 
 @pytest.mark.parametrize("name", ["round_robin", "xds_override_host_experimental"])

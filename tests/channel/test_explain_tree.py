@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, StatusCode
 from trxds.config.steps import Drops, Fails, ToHost, Waits
+from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
 PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
@@ -83,6 +84,24 @@ async def test_a_cluster_that_stands_in_the_route_twice_is_told_with_the_filters
         async with mesh.channel() as channel:
             told = await explained(channel)
             assert [step.carrier for step in told.sessions] == ["cookie 'drawn'"]
+
+
+class NeverReady:
+    def __init__(self, surroundings):
+        pass
+
+    def decide(self, inputs, now):
+        return Decision(Connectivity.CONNECTING, QUEUEING)
+
+
+async def test_while_policies_switch_the_one_that_still_picks_is_told(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel(policies={"test.NeverReady": PolicyType(NeverReady)}) as channel:
+        await settled(channel)
+        mesh.plane.put(xds.cluster("cart") | xds.custom_policy("test.NeverReady"))
+        await trio.sleep(1)
+        told = await explained(channel)
+        assert told.steps[-1].policy == "round_robin"
+        assert told.host == mesh.hosts[0] == (await answer(channel)).host
 
 
 async def test_a_host_that_the_cluster_does_not_have(autojump_clock):
