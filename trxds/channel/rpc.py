@@ -10,29 +10,25 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from trxds.config.select import Selection
-from trxds.ground import metadata as md
 from trxds.ground.lifetime import Hold
 from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import OK, RpcError, Status, StatusCode
-from trxds.lb.pick import Complete, Drop, Fail, PickArgs, PickResult, Queue, Tracker
-from trxds.wire.request import Request
-from trxds.wire.subchannel import Subchannel
+from trxds.ground.status import RpcError, Status, StatusCode
+from trxds.lb.pick import PickArgs
 
-from .dataplane import ChannelState, DataPlane
+from .attempt import Attempt
+from .dataplane import ChannelState
 from .filter import Respond, Wait
 from .retry import Retries
-from .trackers import tell_began, tell_ended
 
 if TYPE_CHECKING:
     from trxds.affinity.session import SessionCookies
-    from trxds.wire.stream import ClientStream
 
 _log = logging.getLogger("trxds.channel")
 
@@ -42,33 +38,10 @@ T = TypeVar("T")
 _GRACE = 0.1
 
 
-class Rpc:
+class Rpc(Attempt):
     """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
 
-    __slots__ = (
-        "_abandoned",
-        "_args",
-        "_committed",
-        "_deadline",
-        "_first",
-        "_hold",
-        "_only",
-        "_refusals",
-        "_responds",
-        "_retries",
-        "_scopes",
-        "_session",
-        "_started",
-        "_state",
-        "_trackers",
-        "_wait_for_ready",
-        "_waiting_for",
-        "initial",
-        "metadata",
-        "path",
-        "stream",
-        "trailing",
-    )
+    __slots__ = ("_committed", "_first", "_hold", "_refusals", "_responds", "_retries", "_session")
 
     def __init__(
         self,
@@ -79,67 +52,19 @@ class Rpc:
         wait_for_ready: bool,
         session: SessionCookies | None,
     ) -> None:
-        if state.closed:
-            raise trio.ClosedResourceError(f"the channel to {state.target} is closed")
-        self.path = path
-        self.metadata = metadata
-        self.initial: Metadata | None = None
-        self.trailing = EMPTY
-        self.stream: ClientStream | None = None
-        self._state = state
-        self._wait_for_ready = wait_for_ready
-        self._started = trio.current_time()
+        super().__init__(state, path, metadata, wait_for_ready)
         self._deadline = _deadline(self._started, timeout)
         # After all that may raise: who claims to be the first has to finish, or the session waits for ever.
         self._session = session
         self._first = session is not None and session.claim()
-        self._waiting_for = "a configuration from the control plane"
         if self._deadline <= self._started:
             self._waiting_for = "nothing: its time was over when it began"
-        self._abandoned = False  # the channel closed before the call was over
-        self._scopes: set[trio.CancelScope] = set()
-        self._args: PickArgs | None = None
         self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
         self._responds: list[Respond] = []
-        self._only: bytes | None = None
         self._committed = False
         self._refusals = 0
         self._retries: Retries | None = None
-        self._trackers: tuple[Tracker, ...] = ()
         state.rpcs.add(self)
-
-    # -- the call's time
-
-    async def on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step that waits for the stream or the data plane: those end with the channel by themselves.
-
-        So a call without a deadline needs no cancel scope, which costs as much as its routing.
-        """
-        if self._deadline < math.inf:
-            return await self.within(step)
-        result = await step()
-        if self._abandoned:
-            raise self._state.ending()
-        return result
-
-    async def within(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step that may wait for anything: until it is done, the deadline, or the channel's end."""
-        if self._state.closed:
-            raise self._state.ending()
-        with trio.CancelScope(deadline=self._deadline) as scope:
-            self._scopes.add(scope)
-            try:
-                return await step()
-            finally:
-                self._scopes.discard(scope)
-        if self._state.closed:
-            raise self._state.ending()
-        raise self._error(self._too_late())
-
-    def _too_late(self) -> Status:
-        after = trio.current_time() - self._started
-        message = f"{self.path}: not done after {after:.3g} s, waiting for {self._waiting_for}"
-        return Status(StatusCode.DEADLINE_EXCEEDED, message)
 
     def _shorten(self, limit: float) -> None:
         """The route allows that many seconds from the call's start; never longer than the caller does."""
@@ -148,14 +73,6 @@ class Rpc:
         self._deadline = self._started + limit
         for scope in self._scopes:
             scope.deadline = self._deadline
-
-    def abandon(self) -> None:
-        """The channel has closed."""
-        self._abandoned = True
-        for scope in self._scopes:
-            scope.cancel(reason="the channel has closed")
-        if self.stream is not None:
-            self.stream.cancel()
 
     # -- one unary call
 
@@ -208,9 +125,6 @@ class Rpc:
             self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
             plane = await self._other_plane(plane)
 
-    async def _other_plane(self, plane: DataPlane | None) -> DataPlane:
-        return await self.on_stream(partial(self._state.other_than, plane))
-
     async def _filter(self, selection: Selection) -> Status | None:
         # The table keeps every cluster of the route alive while a filter may still choose (A60).
         self._hold = selection.table.lifetime.hold()
@@ -238,70 +152,6 @@ class Rpc:
         table.release()
         self._args = args
         return None
-
-    async def _pick(self) -> Status | None:
-        args = self._args
-        assert args is not None
-        while True:
-            plane = self._state.plane
-            assert plane is not None
-            args.now = trio.current_time()
-            match self._picked(plane, args):
-                case Complete(host, trackers):
-                    if await self._open_on(cast(Subchannel, host), trackers):
-                        return None
-                case Fail(status):
-                    if not self._wait_for_ready:
-                        if await self._backed_off(status, EMPTY):
-                            continue
-                        return status
-                    self._waiting_for = f"a host of cluster {args.cluster}: {status.message}"
-                case Drop(status):
-                    return status
-                case Queue():
-                    self._waiting_for = f"a host of cluster {args.cluster} to connect"
-            # Also when the host refused the stream: its subchannel has posted its new state, so a
-            # successor is certain, and picking from the same picker again would freeze the loop.
-            await self._other_plane(plane)
-
-    def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult:
-        try:
-            return plane.picker.pick(args)
-        except Exception:
-            # A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception.
-            _log.exception("a picker raised; the RPC to %s fails", self.path)
-            return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
-
-    async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
-        stream = host.open_stream(self._request())
-        if stream is None:
-            return False
-        self.stream = stream
-        if not stream.opened:
-            self._waiting_for = "one of the streams that the host allows"
-            if not await self.on_stream(stream.wait_open):
-                return False
-        self._waiting_for = "the response"
-        self._trackers = trackers
-        tell_began(trackers, self.path)
-        return True
-
-    def _request(self) -> Request:
-        return Request(
-            self.path,
-            self._state.authority,
-            self._headers(),
-            min(self._deadline, trio.current_effective_deadline()),
-            self._on_headers,
-            self._state.max_receive_size,
-            self._only,
-        )
-
-    def _headers(self) -> md.Headers:
-        headers = md.encode(self.metadata)
-        if self._retries is not None and self._retries.made:
-            headers.append((b"grpc-previous-rpc-attempts", b"%d" % self._retries.made))
-        return headers
 
     # -- the response
 
@@ -349,6 +199,7 @@ class Rpc:
         if delay is None:
             return False
         self._end_attempt()
+        self._previous += 1
         self._waiting_for = f"the next attempt, after {status}"
         await self.within(partial(trio.sleep, delay))
         return True
@@ -381,17 +232,7 @@ class Rpc:
             await trio.sleep_until(scope + _GRACE)
         return self._error(status)
 
-    def _error(self, status: Status) -> RpcError:
-        return RpcError(status, self.initial, self.trailing, self.stream.peer if self.stream is not None else "")
-
     # -- the end
-
-    def _end_attempt(self) -> None:
-        trackers, self._trackers = self._trackers, ()
-        if not trackers or self.stream is None:
-            return
-        status = self.stream.status or OK
-        tell_ended(trackers, self.path, status, self.stream.trailing_metadata, trio.current_time())
 
     def _release(self) -> None:
         hold, self._hold = self._hold, None

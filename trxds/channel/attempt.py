@@ -1,0 +1,206 @@
+"""One attempt of a call: it waits within its time, picks a host, and opens a stream there.
+
+There is no checkpoint between the pick and the opening of the stream. Most calls have one attempt and are
+it themselves (`rpc.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import trio
+
+from trxds.ground import metadata as md
+from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.status import OK, RpcError, Status, StatusCode
+from trxds.lb.pick import Complete, Drop, Fail, PickArgs, PickResult, Queue, Tracker
+from trxds.wire.request import Request
+from trxds.wire.subchannel import Subchannel
+
+from .dataplane import ChannelState, DataPlane
+from .trackers import tell_began, tell_ended
+
+if TYPE_CHECKING:
+    from trxds.wire.stream import ClientStream
+
+_log = logging.getLogger("trxds.channel")
+
+T = TypeVar("T")
+
+
+class Attempt(ABC):
+    """`stream` is where the attempt is under way; `initial` and `trailing` are what the caller is shown of it."""
+
+    __slots__ = (
+        "_abandoned",
+        "_args",
+        "_deadline",
+        "_only",
+        "_previous",
+        "_scopes",
+        "_started",
+        "_state",
+        "_trackers",
+        "_wait_for_ready",
+        "_waiting_for",
+        "initial",
+        "metadata",
+        "path",
+        "stream",
+        "trailing",
+    )
+
+    def __init__(self, state: ChannelState, path: str, metadata: Metadata, wait_for_ready: bool) -> None:
+        if state.closed:
+            raise trio.ClosedResourceError(f"the channel to {state.target} is closed")
+        self.path = path
+        self.metadata = metadata
+        self.initial: Metadata | None = None
+        self.trailing = EMPTY
+        self.stream: ClientStream | None = None
+        self._state = state
+        self._wait_for_ready = wait_for_ready
+        self._started = trio.current_time()
+        self._deadline = math.inf
+        self._waiting_for = "a configuration from the control plane"
+        self._abandoned = False  # the channel closed before the call was over
+        self._scopes: set[trio.CancelScope] = set()
+        self._args: PickArgs | None = None
+        self._only: bytes | None = None
+        self._previous = 0  # attempts that the server may have seen
+        self._trackers: tuple[Tracker, ...] = ()
+
+    # -- its time
+
+    async def on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step that waits for the stream or the data plane: those end with the channel by themselves.
+
+        So a call without a deadline needs no cancel scope, which costs as much as its routing.
+        """
+        if self._deadline < math.inf:
+            return await self.within(step)
+        result = await step()
+        if self._abandoned:
+            raise self._state.ending()
+        return result
+
+    async def within(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step that may wait for anything: until it is done, the deadline, or the channel's end."""
+        if self._state.closed:
+            raise self._state.ending()
+        with trio.CancelScope(deadline=self._deadline) as scope:
+            self._scopes.add(scope)
+            try:
+                return await step()
+            finally:
+                self._scopes.discard(scope)
+        if self._state.closed:
+            raise self._state.ending()
+        raise self._error(self._too_late())
+
+    def _too_late(self) -> Status:
+        after = trio.current_time() - self._started
+        message = f"{self.path}: not done after {after:.3g} s, waiting for {self._waiting_for}"
+        return Status(StatusCode.DEADLINE_EXCEEDED, message)
+
+    def abandon(self) -> None:
+        """The channel has closed."""
+        self._abandoned = True
+        for scope in self._scopes:
+            scope.cancel(reason="the channel has closed")
+        if self.stream is not None:
+            self.stream.cancel()
+
+    # -- a host and a stream
+
+    async def _pick(self) -> Status | None:
+        args = self._args
+        assert args is not None
+        while True:
+            plane = self._state.plane
+            assert plane is not None
+            args.now = trio.current_time()
+            match self._picked(plane, args):
+                case Complete(host, trackers):
+                    if await self._open_on(cast(Subchannel, host), trackers):
+                        return None
+                case Fail(status):
+                    if not self._wait_for_ready:
+                        if await self._backed_off(status, EMPTY):
+                            continue
+                        return status
+                    self._waiting_for = f"a host of cluster {args.cluster}: {status.message}"
+                case Drop(status):
+                    return status
+                case Queue():
+                    self._waiting_for = f"a host of cluster {args.cluster} to connect"
+            # Also when the host refused the stream: its subchannel has posted its new state, so a
+            # successor is certain, and picking from the same picker again would freeze the loop.
+            await self._other_plane(plane)
+
+    def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult:
+        try:
+            return plane.picker.pick(args)
+        except Exception:
+            # A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception.
+            _log.exception("a picker raised; the RPC to %s fails", self.path)
+            return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
+
+    async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
+        stream = host.open_stream(self._request())
+        if stream is None:
+            return False
+        self.stream = stream
+        if not stream.opened:
+            self._waiting_for = "one of the streams that the host allows"
+            if not await self.on_stream(stream.wait_open):
+                return False
+        self._waiting_for = "the response"
+        self._trackers = trackers
+        tell_began(trackers, self.path)
+        return True
+
+    def _request(self) -> Request:
+        return Request(
+            self.path,
+            self._state.authority,
+            self._headers(),
+            min(self._deadline, trio.current_effective_deadline()),
+            self._on_headers,
+            self._state.max_receive_size,
+            self._only,
+        )
+
+    def _headers(self) -> md.Headers:
+        headers = md.encode(self.metadata)
+        if self._previous:
+            headers.append((b"grpc-previous-rpc-attempts", b"%d" % self._previous))
+        return headers
+
+    async def _other_plane(self, plane: DataPlane | None) -> DataPlane:
+        return await self.on_stream(partial(self._state.other_than, plane))
+
+    @abstractmethod
+    async def _backed_off(self, status: Status, trailing: Metadata) -> bool:
+        """The attempt failed: whether there is to be another, once it is time for it."""
+
+    @abstractmethod
+    def _on_headers(self) -> None:
+        """The connection's reader: the response has begun."""
+
+    # -- the end
+
+    def _error(self, status: Status) -> RpcError:
+        return RpcError(status, self.initial, self.trailing, self.stream.peer if self.stream is not None else "")
+
+    def _end_attempt(self) -> None:
+        trackers, self._trackers = self._trackers, ()
+        if not trackers or self.stream is None:
+            return
+        status = self.stream.status or OK
+        tell_ended(trackers, self.path, status, self.stream.trailing_metadata, trio.current_time())
