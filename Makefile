@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+FUZZ_READY := $(VENV)/.fuzz
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test lint bench conformance clean
+.PHONY: demo test lint bench fuzz conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -20,6 +21,10 @@ lint: $(READY)
 
 bench: $(READY)
 	$(VENV)/bin/python tests/bench/run.py
+
+# Every parser for its share of a minute of all cores.
+fuzz: $(FUZZ_READY)
+	cd tests && ../$(VENV)/bin/python -m fuzz.run
 
 ifneq ($(wildcard $(CONFORMANCE)/run.py),)
 conformance: $(READY)
@@ -36,5 +41,9 @@ $(READY): pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+$(FUZZ_READY): $(READY)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis

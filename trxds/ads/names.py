@@ -49,8 +49,8 @@ def canonical(name: str) -> str:
     """
     if not name.startswith(_XDSTP) or "?" not in name:
         return name
-    path, _, rest = name.partition("?")
-    query, mark, fragment = rest.partition("#")
+    uri, mark, fragment = name.partition("#")  # in which a "?" is like any other character
+    path, _, query = uri.partition("?")
     parameters = {each.partition("=")[0]: each for each in query.split("&") if each}
     return path + "?" * bool(parameters) + "&".join(parameters[key] for key in sorted(parameters)) + mark + fragment
 
@@ -69,7 +69,7 @@ def check_type(name: str, type: str) -> str | None:
 
 def _parts(name: str) -> list[str]:
     """Authority, type, and the rest of an xdstp name; as many of them as there are."""
-    return name.removeprefix(_XDSTP).removeprefix("//").partition("?")[0].split("/", 2)
+    return name.removeprefix(_XDSTP).removeprefix("//").partition("#")[0].partition("?")[0].split("/", 2)
 
 
 def _split(target: str) -> tuple[str, str]:

@@ -1,0 +1,7 @@
+"""All of them, by name."""
+
+from __future__ import annotations
+
+from . import config_targets, wire_targets
+
+TARGETS = {target.name: target for target in (*wire_targets.TARGETS, *config_targets.TARGETS)}

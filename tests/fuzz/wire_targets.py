@@ -1,0 +1,177 @@
+"""Bytes from a server: frames, header blocks, messages, and the fields around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import hpack
+
+from trxds.ground.metadata import decode, decode_message, decode_timeout, encode_message, encode_timeout
+from trxds.ground.status import Status
+from trxds.resources.orca import chosen_metrics, load_report
+from trxds.resources.protos import OrcaLoadReport
+from trxds.wire import frames
+from trxds.wire.engine import Engine
+from trxds.wire.events import Broken, DataReceived, Event, HeadersReceived
+from trxds.wire.frames import Violation
+from trxds.wire.framing import Deframer, frame
+from trxds.wire.header_blocks import BlockDecoder, list_size
+from trxds.wire.http2 import H2Engine
+from trxds.wire.lean import LeanEngine
+from trxds.wire.options import WireOptions
+from trxds.wire.response import headers_problem, reset_status, trailers_status
+
+from .target import Target
+
+OPTIONS = WireOptions(stream_window=1000, connection_window=65_535, max_frame=16_384, max_header_list=2000)
+REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
+ANSWER = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+TRAILERS = [(b"grpc-status", b"5"), (b"grpc-message", b"no%20cart"), (b"x-bin", b"AAE")]
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    """In pieces, whose sizes the data itself decides: they are part of what is looked for."""
+    while data:
+        size = 1 + data[0] % 64
+        yield data[:size]
+        data = data[size:]
+
+
+_A_FEW_FIELDS = b":status=200\ncontent-type=application/grpc\ngrpc-status=0\nx-bin=AAE,AA=="
+
+
+# -- HTTP/2
+
+
+def _client(make: Callable[[], Engine]) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        whole, cut = _events(make(), [data]), _events(make(), _cut(data))
+        assert _told(whole) == _told(cut), "what bytes mean depends on how they are cut"
+
+    return run
+
+
+def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event]:
+    """What an engine with three streams makes of it, until it is broken; what it must keep is bounded."""
+    for _ in range(3):
+        engine.open_stream(REQUEST, [], [])
+    engine.take_outgoing()
+    events: list[Event] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        events += engine.receive(piece)
+        if events and isinstance(events[-1], Broken):
+            break
+    assert engine.unsent <= 300 + 4 * size, "more to say than was asked"
+    for event in events:
+        assert not isinstance(event, HeadersReceived) or list_size(event.headers) <= OPTIONS.max_header_list
+    return events
+
+
+def _told(events: list[Event]) -> list[object]:
+    """h2 says nothing of a read in which it broke, so the last word may hide those before it."""
+    if events and isinstance(events[-1], Broken):
+        return ["broken"]
+    return [event for event in events if not isinstance(event, DataReceived) or event.data or event.end]
+
+
+def _server(data: bytes) -> None:
+    engine = H2Engine(client=False, options=OPTIONS)
+    for piece in _cut(frames.PREFACE + data):
+        events = engine.receive(piece)
+        if events and isinstance(events[-1], Broken):
+            break
+
+
+def _answer() -> bytes:
+    encoder = hpack.Encoder()
+
+    def headers(fields: list[tuple[bytes, bytes]], flags: int) -> bytes:
+        block = encoder.encode(fields)
+        return frames.head(len(block), frames.HEADERS, flags, 1) + block
+
+    message = frame(b"added")
+    data = frames.head(len(message), frames.DATA, 0, 1) + message
+    return frames.settings({4: 100, 3: 1}) + headers(ANSWER, 4) + data + headers(TRAILERS, 5)
+
+
+def _dialogue() -> bytes:
+    ping = frames.head(8, frames.PING, 0, 0) + b"01234567"
+    rest = frames.long_frame(frames.WINDOW_UPDATE, 0, 9) + frames.long_frame(frames.RST_STREAM, 3, 8)
+    return _answer() + ping + rest + frames.goaway(1, 0, b"bye")
+
+
+def _block(data: bytes) -> None:
+    decoder = BlockDecoder(OPTIONS.header_list_bound)
+    for piece in _cut(data):
+        try:
+            block = decoder.decode(piece)
+        except Violation:
+            return
+        assert block.size == list_size(block.headers) <= OPTIONS.header_list_bound
+
+
+# -- messages
+
+
+def _messages(data: bytes) -> None:
+    whole, cut = Deframer(1000), Deframer(1000)
+    problem = whole.feed(data)
+    problem_cut = next(filter(None, map(cut.feed, _cut(data))), None)
+    assert (problem is None) == (problem_cut is None)
+    assert whole.buffered == len(data)
+    messages = list(iter(whole.take, None))
+    assert messages == list(iter(cut.take, None))
+    assert all(len(message) <= 1000 for message in messages)
+
+
+# -- fields
+
+
+def _fields(data: bytes) -> None:
+    """Header fields, one to a line, as they stand around messages."""
+    fields = [(name.lower(), value) for name, _, value in (line.partition(b"=") for line in data.split(b"\n"))]
+    for status in (headers_problem(fields, "peer"), trailers_status(fields, "peer")):
+        assert status is None or isinstance(status, Status)
+    for name, value in decode(fields):
+        assert isinstance(value, bytes) is name.endswith("-bin")
+
+
+def _texts(data: bytes) -> None:
+    """grpc-message and grpc-timeout, and the codes of resets."""
+    message = decode_message(data)
+    if "�" not in message:
+        assert decode_message(encode_message(message)) == message
+    seconds = decode_timeout(data)
+    if seconds:
+        again = decode_timeout(encode_timeout(seconds))
+        assert again is not None and math.isclose(again, seconds, rel_tol=1e-6)
+    reset_status(int.from_bytes(data[:4]))
+
+
+def _orca(data: bytes) -> None:
+    load_report(data)
+    for name, number in chosen_metrics(data, frozenset({"cpu_utilization", "named_metrics.*"})):
+        assert isinstance(name, str) and isinstance(number, float)
+
+
+def _a_report() -> bytes:
+    report = OrcaLoadReport(cpu_utilization=0.5, rps_fractional=3, named_metrics={"queue": 0.1})
+    return bytes(report.SerializeToString())
+
+
+_LEAN = ("trxds.wire", "hpack")
+_H2 = ("trxds.wire.http2", "h2", "hpack", "hyperframe")
+
+TARGETS = [
+    Target("engine_lean", _client(lambda: LeanEngine(OPTIONS)), [_answer(), _dialogue()], _LEAN),
+    Target("engine_h2", _client(lambda: H2Engine(client=True, options=OPTIONS)), [_answer(), _dialogue()], _H2),
+    Target("engine_h2_server", _server, [_dialogue()], _H2),
+    Target("header_blocks", _block, [hpack.Encoder().encode(ANSWER), hpack.Encoder().encode(TRAILERS, False)], _LEAN),
+    Target("messages", _messages, [frame(b"one") + frame(b"") + frame(bytes(100))], ("trxds.wire.framing",)),
+    Target("fields", _fields, [_A_FEW_FIELDS], ("trxds.wire.response", "trxds.ground")),
+    Target("texts", _texts, [b"no%20cart%e2%82%ac", b"100m", b"99999999H"], ("trxds.ground", "urllib")),
+    Target("orca", _orca, [_a_report()], ("trxds.resources.orca",)),
+]
