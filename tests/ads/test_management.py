@@ -94,6 +94,23 @@ async def test_endpoints_are_sent_as_they_change(autojump_clock: MockClock) -> N
         await client.hears_nothing()
 
 
+async def test_the_endpoints_of_a_cluster_that_changed_follow_it_once_more(autojump_clock: MockClock) -> None:
+    plane = ManagementServer()
+    plane.put(resources.cluster("a"), resources.cluster("b"), resources.endpoints("a"), resources.endpoints("b"))
+    async with connected(plane) as client:
+        await client.says(CDS)
+        assert await client.hears() == "CDS 1 n1 a,b"
+        await client.says(EDS, "a", "b")
+        assert await client.hears() == "EDS 1 n2 a,b"
+        plane.put(resources.cluster("b", idle_timeout=5))
+        assert [await client.hears(), await client.hears()] == ["CDS 2 n3 a,b", "EDS 1 n4 b"]
+        shares = resources.cluster("c")
+        shares["eds_cluster_config"]["service_name"] = "a"
+        plane.put(shares)
+        assert [await client.hears(), await client.hears()] == ["CDS 3 n5 a,b,c", "EDS 1 n6 a"]
+        await client.hears_nothing()
+
+
 async def test_a_client_that_asks_for_what_is_not_there_hears_so_of_clusters_only(autojump_clock: MockClock) -> None:
     plane = ManagementServer()
     async with connected(plane) as client:

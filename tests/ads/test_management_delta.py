@@ -52,6 +52,21 @@ def test_only_what_changed_is_sent_again() -> None:
     assert stream.sends() == ["b"]
 
 
+def test_the_endpoints_of_a_cluster_that_changed_follow_it_once_more() -> None:
+    stream = Stream("a", "b")
+    endpoints = {name: protos.from_json(resources.endpoints(name)) for name in ("a", "b")}
+    stream.asks("a", "b")
+    stream.sends()
+    stream.delta.heard("EDS", protos.DeltaDiscoveryRequest(resource_names_subscribe=["a", "b"]))
+    first = stream.delta.due("EDS", endpoints, 1, "n2")
+    assert first is not None
+    stream.put("b", idle_timeout=5)
+    assert stream.sends() == ["b"]
+    again = stream.delta.due("EDS", endpoints, 1, "n4")
+    assert again is not None
+    assert (first.names, again.names) == (("a", "b"), ("b",))
+
+
 def test_what_is_not_there_is_told_once_and_sent_when_it_comes() -> None:
     stream = Stream()
     stream.asks("a")

@@ -46,7 +46,7 @@ def stateful_session(cookie: str = "session", *, path: str = "/", ttl: float | N
         "name": "stateful_session",
         "typed_config": {
             "@type": f"{_HTTP}.stateful_session.v3.StatefulSession",
-            "session_state": {"name": "cookie", "typed_config": state},
+            "session_state": {"name": "envoy.http.stateful_session.cookie", "typed_config": state},
         },
     }
 
@@ -136,7 +136,10 @@ def logical_dns(name: str, host: str, port: int) -> Resource:
         "@type": f"{_TYPES}.config.cluster.v3.Cluster",
         "name": name,
         "type": "LOGICAL_DNS",
-        "load_assignment": {"endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"socket_address": where}}}]}]},
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"socket_address": where}}}]}],
+        },
     }
 
 

@@ -3,6 +3,9 @@
 State of the world: a Listener or Cluster response is complete, a RouteConfiguration or
 ClusterLoadAssignment response holds what is new to the stream. Delta: every response holds what is
 new to the stream, and names what is gone or was never there.
+
+A cluster that is new or has changed is followed by its endpoints even if the stream has had the same
+before: a client may warm the cluster, and wait for them with the old one in use. Envoy does, for 15 s.
 """
 
 from __future__ import annotations
@@ -77,6 +80,9 @@ class StateOfTheWorld:
             return None
         self.nonces[kind] = nonce
         sent = _contents(due)
+        if kind == "CDS":
+            before = self.sent.get(kind, {})
+            _forget(self.sent.get("EDS"), (due[name] for name in due if before.get(name) != sent[name]))
         self.sent[kind] = sent if kind in COMPLETE else {**self.sent.get(kind, {}), **sent}
         message = protos.DiscoveryResponse(
             version_info=str(version),
@@ -128,6 +134,8 @@ class Delta:
         if not new:
             return None
         sent.update((name, now[name]) for name in new)
+        if kind == "CDS":
+            _forget(self.sent.get("EDS"), new.values())
         message = protos.DeltaDiscoveryResponse(
             system_version_info=str(version),
             type_url=TYPE_URLS[kind],
@@ -147,6 +155,16 @@ class Delta:
         if "*" not in wanted:
             return wanted
         return dict.fromkeys((*entries, *(name for name in self.sent[kind] if name not in entries)))
+
+
+def _forget(endpoints: dict[str, Any] | None, clusters: Iterable[Entry | None]) -> None:
+    """Take the endpoints of these clusters for not sent."""
+    if not endpoints:
+        return
+    for entry in clusters:
+        if entry is not None and not is_error(entry):
+            cluster = protos.Cluster.FromString(entry.value)
+            endpoints.pop(cluster.eds_cluster_config.service_name or cluster.name, None)
 
 
 def is_error(entry: Entry) -> bool:
