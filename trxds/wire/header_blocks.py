@@ -99,17 +99,27 @@ class Block(NamedTuple):
 class BlockDecoder:
     """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
 
-    __slots__ = ("_decoder", "_known", "_table")
+    __slots__ = ("_begun", "_bound", "_decoder", "_known", "_table")
+
+    _decoder: Decoder
+    _table: _CountedTable
 
     def __init__(self, header_list_bound: int) -> None:
-        self._decoder = Decoder(header_list_bound)
-        self._table = self._decoder.header_table = _CountedTable()
+        self._bound = header_list_bound
         self._known: dict[bytes, Block] = {}
+        self._begun = False  # by the first block: a thousand idle hosts need no tables
+
+    def _begin(self) -> None:
+        self._decoder = Decoder(self._bound)
+        self._table = self._decoder.header_table = _CountedTable()
+        self._begun = True
 
     def decode(self, data: bytes) -> Block:
         """`Violation` if there is no sense in it; the table is then lost, and with it the connection."""
         block = self._known.get(data)
         if block is None:
+            if not self._begun:
+                self._begin()
             before = self._table.changes
             block = self._decode(data)
             if self._table.changes != before:

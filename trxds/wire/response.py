@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from trxds.ground.metadata import EMPTY, Headers, Metadata, decode, decode_message, find
+from trxds.ground.metadata import Headers, Metadata, decode, decode_message, find
 from trxds.ground.status import Status, StatusCode, from_http
 
 from .events import ErrorCode, code_name
@@ -20,8 +20,6 @@ _RESET_CODES: dict[int, StatusCode] = {
     ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
 }
 
-_UNREAD: Headers = []  # which is what no headers at all would be
-
 _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
@@ -32,11 +30,13 @@ class Answers:
 
     __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
 
+    _initial_read: tuple[Status | None, Metadata]
+    _trailers_read: tuple[Status, Metadata]
+
     def __init__(self, peer: str) -> None:
         self._peer = peer
-        self._initial = self._trailers = _UNREAD
-        self._initial_read = headers_problem(_UNREAD, peer), EMPTY
-        self._trailers_read = trailers_status(_UNREAD, peer), EMPTY
+        self._initial: Headers | None = None  # what was read last, if anything
+        self._trailers: Headers | None = None
 
     def initial(self, headers: Headers) -> tuple[Status | None, Metadata]:
         """What is wrong with them, if anything, and the metadata."""
