@@ -1,5 +1,7 @@
 """Calls that a connection did not take are begun again, and nobody notices (A6)."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 from support.mesh import Mesh, ask, bidi, method
@@ -115,6 +117,28 @@ async def test_a_refused_stream_is_begun_again_once_only(autojump_clock):
         await refusing(mesh, 2)
         with pytest.raises(RpcError, match="UNAVAILABLE"):
             await method(channel, "/shop.Cart/Refuse")(b"x")
+
+
+async def test_a_call_that_never_left_is_begun_again_as_often_as_it_takes(nursery, autojump_clock):
+    async with Mesh.run(0) as mesh:
+        host = await mesh.add_host(max_concurrent_streams=0)
+        mesh.endpoints("cart", [host])
+        (server,) = mesh.servers.values()
+        answers = []
+
+        async def call(channel):
+            answers.append(await ask(channel))
+
+        async with mesh.channel() as channel:
+            nursery.start_soon(call, channel)
+            for allowed in (0, 0, 0, 1):
+                await trio.sleep(1)
+                assert answers == []
+                server.options = replace(server.options, max_concurrent_streams=allowed)
+                server.goaway()
+            await trio.sleep(1)
+            assert answers == [host]
+            assert mesh.network.attempts[host] == 5
 
 
 async def test_a_refused_open_call_says_its_one_message_again(autojump_clock):

@@ -40,6 +40,8 @@ class Attempt(ABC):
         "_abandoned",
         "_args",
         "_deadline",
+        "_max_receive_size",
+        "_max_send_size",
         "_only",
         "_previous",
         "_scopes",
@@ -55,7 +57,7 @@ class Attempt(ABC):
         "trailing",
     )
 
-    def __init__(self, state: ChannelState, path: str, metadata: Metadata, wait_for_ready: bool) -> None:
+    def __init__(self, state: ChannelState, path: str, metadata: Metadata, wait_for_ready: bool | None) -> None:
         if state.closed:
             raise trio.ClosedResourceError(f"the channel to {state.target} is closed")
         self.path = path
@@ -67,6 +69,8 @@ class Attempt(ABC):
         self._wait_for_ready = wait_for_ready
         self._started = trio.current_time()
         self._deadline = math.inf
+        self._max_send_size = state.max_send_size
+        self._max_receive_size = state.max_receive_size
         self._waiting_for = "a configuration from the control plane"
         self._abandoned = False  # the channel closed before the call was over
         self._scopes: set[trio.CancelScope] = set()
@@ -172,7 +176,7 @@ class Attempt(ABC):
             self._headers(),
             min(self._deadline, trio.current_effective_deadline()),
             self._on_headers,
-            self._state.max_receive_size,
+            self._max_receive_size,
             self._only,
         )
 

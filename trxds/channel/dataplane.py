@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from trxds.config.select import ErrorSelector, Selector
+from trxds.config.service_config import Throttling
 from trxds.ground.calls import Calls
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.lb.pick import Picker
+
+from .throttle import Throttle
 
 if TYPE_CHECKING:
     from trxds.ads.client import XdsClient
@@ -40,7 +43,9 @@ class ChannelState:
         self.target = target
         self.authority = authority
         self.max_receive_size = max_receive_size
+        self.max_send_size: float = math.inf
         self.random = random
+        self.throttle: Throttle | None = None  # of retries and hedges
         self.plane: DataPlane | None = None
         self.tree: Node | None = None  # its root, for who asks why
         self.client: XdsClient | None = None  # for who asks what it knows
@@ -51,6 +56,10 @@ class ChannelState:
         self.closed = False
         self.crash: BaseException | None = None
         self._changed = trio.lowlevel.ParkingLot()
+
+    def throttle_by(self, rules: Throttling | None) -> None:
+        """What a service config says of retries, now or anew."""
+        self.throttle = Throttle(rules, self.throttle) if rules is not None else None
 
     def publish(self, selector: Selector, picker: Picker) -> None:
         self.plane = DataPlane(selector, picker)

@@ -27,7 +27,7 @@ class CallOptions(TypedDict, total=False):
 
     timeout: float | None
     metadata: Pairs
-    wait_for_ready: bool
+    wait_for_ready: bool | None
 
 
 class Replies(Protocol[Res_co]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 
 from trxds.ground.backoff import Backoff
@@ -9,35 +10,53 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.resources.retry import RetryPolicy
 
+from .throttle import Throttle
+
 _PUSHBACK = "grpc-retry-pushback-ms"
 _LONGEST = 10  # digits of a 32-bit number, which it is
 
 
 class Retries:
-    """The attempts of one call under its route's policy. `made` counts those that have ended."""
+    """The attempts of one call under its method's policy, from the first failure on."""
 
-    __slots__ = ("_backoff", "_policy", "_random", "made")
+    __slots__ = ("_backoff", "_made", "_policy", "_random", "_throttle")
 
-    def __init__(self, policy: RetryPolicy, random: Random) -> None:
-        self.made = 0
+    def __init__(self, policy: RetryPolicy, random: Random, throttle: Throttle | None = None) -> None:
+        self._made = 0
         self._policy = policy
         self._random = random
+        self._throttle = throttle
         self._backoff = self._fresh()
 
     def after(self, status: Status, trailing: Metadata) -> float | None:
         """Seconds until the next attempt, or None if that was the last."""
-        self.made += 1
-        if status.code not in self._policy.codes or self.made >= self._policy.max_attempts:
+        self._made += 1
+        asked, named = pushback(trailing), status.code in self._policy.codes
+        if not may_repeat(named, asked, self._throttle) or self._made >= self._policy.max_attempts:
             return None
-        pushback = trailing.first(_PUSHBACK)
-        if pushback is None:
+        if asked is None:
             return self._backoff.next()
-        # The server decides: a number of milliseconds, and anything else means never.
         self._backoff = self._fresh()
-        waits = isinstance(pushback, str) and pushback.isdecimal() and len(pushback) <= _LONGEST
-        return int(pushback) / 1000 if waits else None
+        return asked
 
     def _fresh(self) -> Backoff:
         policy = self._policy
         first = min(policy.base_interval, policy.max_interval)  # a service config may have them so (A6)
         return Backoff(self._random, first, policy.multiplier, 0.2, policy.max_interval)
+
+
+def pushback(trailing: Metadata) -> float | None:
+    """When the server wants the next attempt, in seconds: None if it does not say, `inf` for never."""
+    text = trailing.first(_PUSHBACK)
+    if text is None:
+        return None
+    # A number of milliseconds, and anything else means never.
+    waits = isinstance(text, str) and text.isdecimal() and len(text) <= _LONGEST
+    return int(text) / 1000 if waits else math.inf
+
+
+def may_repeat(named: bool, asked: float | None, throttle: Throttle | None) -> bool:
+    """Whether policy (it names the status), server and throttle allow another attempt; the throttle is told."""
+    if throttle is not None and (named or asked == math.inf):
+        throttle.failed()
+    return named and asked != math.inf and (throttle is None or throttle.allows)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from trxds.config.method_config import NO_METHOD_CONFIG, MethodConfig
 from trxds.config.select import Selection
 from trxds.ground.lifetime import Hold
 from trxds.ground.metadata import EMPTY, Metadata
@@ -41,7 +42,7 @@ _GRACE = 0.1
 class Rpc(Attempt):
     """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
 
-    __slots__ = ("_committed", "_first", "_hold", "_refusals", "_responds", "_retries", "_session")
+    __slots__ = ("_committed", "_config", "_first", "_hold", "_refusals", "_responds", "_retries", "_session")
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Rpc(Attempt):
         path: str,
         metadata: Metadata,
         timeout: float | None,
-        wait_for_ready: bool,
+        wait_for_ready: bool | None,
         session: SessionCookies | None,
     ) -> None:
         super().__init__(state, path, metadata, wait_for_ready)
@@ -62,6 +63,7 @@ class Rpc(Attempt):
         self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
         self._responds: list[Respond] = []
         self._committed = False
+        self._config = NO_METHOD_CONFIG
         self._refusals = 0
         self._retries: Retries | None = None
         state.rpcs.add(self)
@@ -125,13 +127,22 @@ class Rpc(Attempt):
             self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
             plane = await self._other_plane(plane)
 
+    def _configure(self, config: MethodConfig) -> None:
+        """Not less strict than the caller, and of two wishes the caller's (A6, doc/service_config.md)."""
+        self._config = config
+        if self._wait_for_ready is None:
+            self._wait_for_ready = config.wait_for_ready
+        if config.max_response_size is not None:
+            self._max_receive_size = min(self._max_receive_size, config.max_response_size)
+        if config.max_request_size is not None:
+            self._max_send_size = min(self._max_send_size, config.max_request_size)
+
     async def _filter(self, selection: Selection) -> Status | None:
         # The table keeps every cluster of the route alive while a filter may still choose (A60).
         self._hold = selection.table.lifetime.hold()
         self._shorten(selection.route.limit)
-        action = selection.route.route.action
-        if action is not None and action.retry_policy is not None:
-            self._retries = Retries(action.retry_policy, self._state.random)
+        if selection.route.config is not NO_METHOD_CONFIG:
+            self._configure(selection.route.config)
         args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
         for one in selection.cluster.chain:
             self._waiting_for = f"the filter {type(one).__name__}"
@@ -186,16 +197,21 @@ class Rpc(Attempt):
         assert stream is not None and stream.status is not None
         if self._committed:
             return False
-        if stream.refused and self._refusals == 0:
-            # The server certainly did not see the call: nobody has to know (A6). Once it has said so
-            # itself, the next refusal counts like any failure.
-            self._refusals += stream.opened
+        if stream.refused and (self._refusals == 0 or not stream.left):
+            # The server certainly did not see the call: nobody has to know (A6). That may be so as often
+            # as it likes if nothing had left us; once the server has said so, its next refusal is a failure.
+            self._refusals += stream.left
             self._end_attempt()
             return True
         return await self._backed_off(stream.status, stream.trailing_metadata)
 
     async def _backed_off(self, status: Status, trailing: Metadata) -> bool:
-        delay = self._retries.after(status, trailing) if self._retries is not None else None
+        policy = self._config.retry
+        if policy is None:
+            return False
+        if self._retries is None:
+            self._retries = Retries(policy, self._state.random, self._state.throttle)
+        delay = self._retries.after(status, trailing)
         if delay is None:
             return False
         self._end_attempt()
@@ -211,6 +227,8 @@ class Rpc(Attempt):
         trailing = stream.trailing_metadata
         self.trailing = self._respond(trailing) if stream.trailers_only else trailing
         self._end_attempt()
+        if self._state.throttle is not None and stream.status.ok:
+            self._state.throttle.succeeded()
         return stream.status
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:

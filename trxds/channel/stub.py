@@ -56,7 +56,7 @@ class Method(Generic[Req, Res]):
         *,
         timeout: float | None = None,
         metadata: Pairs = (),
-        wait_for_ready: bool = False,
+        wait_for_ready: bool | None = None,
     ) -> Res:
         """The server's one reply. A client-streaming method takes an iterable of requests.
 
@@ -85,7 +85,7 @@ class Method(Generic[Req, Res]):
         *,
         timeout: float | None = None,
         metadata: Pairs = (),
-        wait_for_ready: bool = False,
+        wait_for_ready: bool | None = None,
     ) -> AsyncIterator[Call[Req, Res]]:
         """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
 
@@ -105,11 +105,11 @@ class Method(Generic[Req, Res]):
         finally:
             rpc.finish()
 
-    def _rpc(self, timeout: float | None, metadata: Pairs, wait_for_ready: bool) -> Rpc:
+    def _rpc(self, timeout: float | None, metadata: Pairs, wait_for_ready: bool | None) -> Rpc:
         checked = md.check(metadata) if metadata else md.EMPTY
         return Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session)
 
-    async def _collect(self, requests: Any, timeout: float | None, metadata: Pairs, wait_for_ready: bool) -> Res:
+    async def _collect(self, requests: Any, timeout: float | None, metadata: Pairs, wait_for_ready: bool | None) -> Res:
         async with self.open(timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready) as call:
             async with aclosing(_each(requests)) as each:
                 async for request in each:

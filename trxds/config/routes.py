@@ -18,6 +18,7 @@ from trxds.resources.route import HashPolicy, Route, VirtualHost
 from .chains import Chain, Chains, FilterUse, MakeChain
 from .index import RouteIndex
 from .limits import NO_LIMIT, Limit, Limits, final_limit
+from .method_config import NO_METHOD_CONFIG, MethodConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class BoundCluster:
 class BoundRoute:
     """A route made ready for RPCs; `clusters` is empty where the action is none that gRPC knows.
 
-    `limit`: seconds an RPC may take from its start, `inf` for no limit (A31).
+    `limit`: seconds an RPC may take from its start, `inf` for no limit (A31). `config` is the rest of what
+    a service config would say of the method: from xDS it is how a failed call is tried again (A44).
     """
 
     route: Route
@@ -40,6 +42,7 @@ class BoundRoute:
     clusters: tuple[BoundCluster, ...]
     bounds: tuple[int, ...]  # running sums of the weights
     hash_policies: tuple[HashPolicy, ...] = ()
+    config: MethodConfig = NO_METHOD_CONFIG
 
     def has(self, cluster: str) -> bool:
         """May a cookie send an RPC of this route to that cluster? (A60)"""
@@ -89,6 +92,7 @@ class BoundRoutes:
             tuple(BoundCluster(cluster.name, self._chains.chain(route, cluster)) for cluster in clusters),
             tuple(accumulate(cluster.weight for cluster in clusters)),
             route.action.hash_policies,
+            MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
         )
 
     def limit(self, route: Route) -> Limit:

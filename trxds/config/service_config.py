@@ -27,7 +27,7 @@ _MOST_TOKENS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """When retries stop (A6): a failure takes one of `max_tokens`, and any other answer gives `ratio` of one back.
+    """When retries stop (A6): a failure takes one of `max_tokens`, and each success gives `ratio` of one back.
 
     With half of them or less nothing is retried or hedged.
     """

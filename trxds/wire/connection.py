@@ -14,6 +14,7 @@ from trxds.ground.status import Status, StatusCode, unavailable
 from .engine import Engine
 from .events import GoAwayReceived, HeadersReceived, code_name
 from .http2 import H2Engine
+from .keepalive import Keepalive
 from .lean import LeanEngine
 from .link import Link
 from .options import WireOptions
@@ -31,7 +32,14 @@ class Connection(Link[ClientStream]):
     connections. It is not called if the same read brought the end (a GOAWAY, say).
     """
 
-    def __init__(self, transport: trio.abc.Stream, *, peer: str, options: WireOptions | None = None) -> None:
+    def __init__(
+        self,
+        transport: trio.abc.Stream,
+        *,
+        peer: str,
+        options: WireOptions | None = None,
+        keepalive: Keepalive | None = None,
+    ) -> None:
         options = options or WireOptions()
         super().__init__(transport, _engine(options), peer=peer, options=options)
         self.answers = Answers(peer)
@@ -40,6 +48,7 @@ class Connection(Link[ClientStream]):
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
         self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
+        self._keepalive = keepalive
         self._fixed = FixedFields(self._scheme)
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
@@ -50,7 +59,7 @@ class Connection(Link[ClientStream]):
         """Those that ended otherwise than by the server's last word."""
         self.goaway: int | None = None
         """The code with which the server said GOAWAY."""
-        self._last_taken = 0  # the last stream whose headers were handed to the transport
+        self.last_taken = 0  # the last stream whose headers were handed to the transport
         self._settled: trio.Event | None = None  # made for the first who waits
         self._ready = False
 
@@ -77,6 +86,10 @@ class Connection(Link[ClientStream]):
             self._settle()
         await self._settled.wait()
         return self._ready and self.over is None
+
+    def _begin(self, nursery: trio.Nursery) -> None:
+        if self._keepalive is not None:
+            nursery.start_soon(self._keepalive.watch, self, name=f"wire/keepalive/{self.peer}")
 
     # -- streams
 
@@ -131,7 +144,7 @@ class Connection(Link[ClientStream]):
         self._close_when_drained()
 
     def _taken(self) -> None:
-        self._last_taken = self._last_opened
+        self.last_taken = self._last_opened
         super()._taken()
         self._open_waiting()
 
@@ -160,6 +173,8 @@ class Connection(Link[ClientStream]):
 
     def _goaway(self, event: GoAwayReceived) -> None:
         self.goaway = event.code
+        if self._keepalive is not None:
+            self._keepalive.heed(event, self.peer)
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
         self._leave(status)
@@ -203,7 +218,7 @@ class Connection(Link[ClientStream]):
         self._settle()
         self._leave(status)
         for stream in tuple(self.streams.values()):
-            stream.fail(status, refused=stream.id > self._last_taken)
+            stream.fail(status, refused=not stream.left)
 
 
 def _engine(options: WireOptions) -> Engine:

@@ -71,6 +71,11 @@ class ClientStream(MessageStream):
         """Whether it has left the queue for a place among the server's concurrent streams."""
         return self.id != 0
 
+    @property
+    def left(self) -> bool:
+        """Whether its headers were handed to the transport; otherwise the server cannot have seen them."""
+        return 0 < self.id <= self._link.last_taken
+
     async def wait_open(self) -> bool:
         """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
         await self._sender.wait(self._opened_or_over)

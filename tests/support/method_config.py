@@ -1,0 +1,28 @@
+"""A service config for the calls of a mesh: what a target without a control plane has, over the routes of one."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from trxds.config.routes import BoundRoutes
+from trxds.config.service_config import parse_service_config
+
+
+@asynccontextmanager
+async def configured(monkeypatch, mesh, document, **more):
+    """A channel whose routes say what `document` says of the method "/shop.Cart/Fail", and its retry throttle."""
+    config = parse_service_config(document)
+    bind = BoundRoutes._bind
+    monkeypatch.setattr(
+        BoundRoutes, "_bind", lambda self, route: replace(bind(self, route), config=config.method("/shop.Cart/Fail"))
+    )
+    async with mesh.channel(**more) as channel:
+        channel._state.throttle_by(config.throttling)
+        yield channel
+
+
+def for_all(throttling=None, **fields):
+    """The document that says this of all methods."""
+    document = {"methodConfig": [{"name": [{}], **fields}]}
+    return document if throttling is None else {**document, "retryThrottling": throttling}
