@@ -196,8 +196,13 @@ class Replies(Generic[Res]):
         return self._side.wait(self._call.headers)
 
     def __iter__(self) -> Iterator[Res]:
-        while (reply := self.receive()) is not None:
-            yield reply
+        return self
+
+    def __next__(self) -> Res:
+        reply = self.receive()
+        if reply is None:
+            raise StopIteration
+        return reply
 
     @property
     def initial_metadata(self) -> trxds.Metadata | None:
@@ -252,12 +257,14 @@ class Method(Generic[Req, Res]):
 
     def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
         """The server's one reply. The requests of a client-streaming method are taken in this thread."""
-        if self._method._client_streaming and not self._method._server_streaming:
+        self._check_one_reply()
+        if self._method._client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)
         return self._side.wait(partial(self._method, request, **options))
 
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
         """The reply of a unary method, to come; to cancel the future is to cancel the call."""
+        self._check_one_reply()
         if self._method._client_streaming:
             raise TypeError(f"{self.path} takes many requests, which a thread has to give; call it in one of yours")
         future: Future[Res] = Future()
@@ -269,6 +276,10 @@ class Method(Generic[Req, Res]):
         """A call of any kind; see `trxds.Method.open`."""
         with _Block(self._side, partial(self._method.open, request, **options)) as call:
             yield Call(self._side, call)
+
+    def _check_one_reply(self) -> None:
+        if self._method._server_streaming:
+            raise TypeError(f"{self.path} streams its replies; use `with method.open(...) as call`")
 
     def _collect(self, requests: Iterable[Req], options: CallOptions) -> Res:
         with self.open(**options) as call:

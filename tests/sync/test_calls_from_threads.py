@@ -204,6 +204,13 @@ def test_a_future_is_a_call(channel):
     assert channel.method("/shop.Cart/Echo").future(b"a").result(20) == b"a"
 
 
+def test_a_method_that_streams_its_replies_is_opened_and_not_called(channel):
+    echo = channel.method("/shop.Cart/Echo", server_streaming=True)
+    for way in (echo, echo.future):
+        with pytest.raises(TypeError, match="use `with method.open"):
+            way(b"a")
+
+
 def test_a_future_of_many_requests_is_refused(channel):
     with pytest.raises(TypeError, match=r"/shop.Cart/Sum takes many requests"):
         channel.method("/shop.Cart/Sum", client_streaming=True).future([b"1"])
