@@ -13,9 +13,10 @@ from itertools import chain, zip_longest
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, unavailable
 
-from .pick import Picker, failing
+from .pick import Complete, Picker, failing
 from .ports import Host
 
+READY = Connectivity.READY
 ATTEMPT_DELAY = 0.25  # seconds that an address is tried alone before the next one is tried too (RFC 8305, 5)
 
 
@@ -25,17 +26,33 @@ class EndpointState:
     Failed once each address has failed, and until one is READY (A62). A `lazy` endpoint is IDLE
     until it is woken, and again when its connection is lost; others connect at once.
 
-    After `look`: `ready` is the host to use, `wanted` are the addresses to lease, `connect` those
-    to ask for a connection, and at `wake_at` it wants to be looked at again.
+    After `look`: `ready` is the host to use and `complete` what a pick of it comes to; `wanted` are the
+    addresses to lease, `connect` those to ask for a connection, and at `wake_at` it wants to be looked at again.
     """
 
-    __slots__ = ("_failed", "_host", "_lazy", "_next_at", "_reached", "addresses", "connect", "error", "ready", "state")
+    complete: Complete
+
+    __slots__ = (
+        "_failed",
+        "_host",
+        "_lazy",
+        "_next_at",
+        "_reached",
+        "addresses",
+        "complete",
+        "connect",
+        "error",
+        "ready",
+        "state",
+        "wanted",
+    )
 
     def __init__(self, addresses: tuple[str, ...], *, lazy: bool = False) -> None:
         self.addresses = interleaved(addresses)
         self.ready: Host | None = None
         self.error: Status | None = None
         self.connect: tuple[str, ...] = ()
+        self.wanted: tuple[str, ...] = ()
         self._lazy = lazy
         self._host: Host | None = None  # the connected one, also while it is ejected
         self._begin_again()
@@ -44,7 +61,7 @@ class EndpointState:
         self.state = Connectivity.IDLE if self._lazy else Connectivity.CONNECTING
         self._reached = 0  # so many addresses have had their turn
         self._next_at = -math.inf  # when the next one has its
-        self._failed: set[str] = set()
+        self._failed: frozenset[str] = frozenset()  # shared while it is empty: there may be ten thousand of us
 
     def wake(self) -> None:
         """Connect, if it is IDLE."""
@@ -60,6 +77,9 @@ class EndpointState:
             other.wake()
         else:
             other._host, other.ready, other.error, other.state = self._host, self.ready, self.error, self.state
+            other.wanted = other._now_wanted()
+            if self.ready is not None:
+                other.complete = self.complete
         return other
 
     # -- looking
@@ -69,6 +89,9 @@ class EndpointState:
 
         An endpoint whose host is ejected keeps its connection and counts as failed (A50).
         """
+        host = self.ready
+        if host is not None and host.state is READY and hosts.get(host.address) is host and host.address not in ejected:
+            return READY  # as it was, and as most of ten thousand are
         if self._host is not None and not _is_ready(hosts.get(self._host.address)):
             self._host = self.ready = None
             self._begin_again()
@@ -76,14 +99,18 @@ class EndpointState:
             self._race(hosts, now)
         if self._host is not None:
             self._judge(self._host, ejected)
+        self.wanted = self._now_wanted()
         return self.state
+
+    def _now_wanted(self) -> tuple[str, ...]:
+        return self.addresses[: self._reached] if self._host is None else (self._host.address,)
 
     def _judge(self, host: Host, ejected: frozenset[str]) -> None:
         if host.address in ejected:
             self.ready, self.state = None, Connectivity.TRANSIENT_FAILURE
             self.error = unavailable(f"{host.address}: ejected by outlier detection")
         else:
-            self.ready, self.state = host, Connectivity.READY
+            self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 
     def _race(self, hosts: Mapping[str, Host], now: float) -> None:
         for address in self.addresses[: self._reached]:
@@ -93,7 +120,7 @@ class EndpointState:
             self._reached, self._next_at = self._reached + 1, now + ATTEMPT_DELAY
         if self._all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
-        self.connect = tuple(a for a in self.wanted if self._is_to_connect(a, hosts.get(a)))
+        self.connect = tuple(a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a)))
 
     def _note(self, host: Host | None) -> None:
         if host is None or self._host is not None:
@@ -101,7 +128,7 @@ class EndpointState:
         if host.state is Connectivity.READY:
             self._host = host
         elif host.state is Connectivity.TRANSIENT_FAILURE:
-            self._failed.add(host.address)
+            self._failed |= {host.address}
             self.error = host.error
 
     def _is_next_due(self, now: float) -> bool:
@@ -127,10 +154,6 @@ class EndpointState:
         """The host to use, of an endpoint that is READY."""
         assert self.ready is not None
         return self.ready
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        return self.addresses[: self._reached] if self._host is None else (self._host.address,)
 
     def wake_at(self, hosts: Mapping[str, Host], now: float) -> float:
         if self._host is not None or not 0 < self._reached < len(self.addresses):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trxds.ground.channels import Mailbox
@@ -18,13 +18,18 @@ class Leases:
         self._picked: dict[str, Lease] = {}
         self._hosts = hosts
         self._mailbox = mailbox
+        self._wanted: tuple[str, ...] = ()  # at the last `lease_exactly`
+        self._leased: Mapping[str, Host] = {}  # by that
 
-    def hosts(self) -> dict[str, Host]:
+    def hosts(self) -> Mapping[str, Host]:
         """What a decision may look at."""
-        return {address: lease.subchannel for address, lease in self.decided.items()}
+        return self._leased
 
-    def lease_exactly(self, wanted: Iterable[str]) -> bool:
+    def lease_exactly(self, wanted: tuple[str, ...]) -> bool:
         """Take what is missing and let go of what is not wanted; True if there are new ones."""
+        if wanted == self._wanted:
+            return False  # ten thousand hosts of which one has news
+        self._wanted = wanted
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.decided]
         for address in new:
@@ -32,6 +37,7 @@ class Leases:
         if len(self.decided) > len(addresses):
             for address in self.decided.keys() - addresses.keys():
                 self.decided.pop(address).release()
+        self._leased = {address: lease.subchannel for address, lease in self.decided.items()}
         return bool(new)
 
     def connect(self, addresses: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ among endpoints and leave the addresses of each one to pick_first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 from trxds.ground.connectivity import Connectivity
@@ -40,9 +41,9 @@ class ConnectedEndpoints:
         return Decision(
             state,
             self._picker(state),
-            hosts=tuple(address for endpoint in states for address in endpoint.wanted),
-            connect=tuple(address for endpoint in states for address in endpoint.connect),
-            wake_at=soonest(states, inputs.hosts, now),
+            hosts=tuple(chain.from_iterable([endpoint.wanted for endpoint in states])),
+            connect=tuple(chain.from_iterable([endpoint.connect for endpoint in states])),
+            wake_at=soonest([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
     def explain(self, inputs: Inputs, which: Callable[[Mapping[Key, EndpointState]], tuple[Key, str]]) -> Said:

@@ -37,7 +37,7 @@ class RoundRobin:
         if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.
             self._ready, self._turn = keys, count(self._random.randrange(len(keys)))
-        return Rotation(tuple(Complete(endpoint.host) for endpoint in ready.values()), self._turn)
+        return Rotation(tuple([endpoint.complete for endpoint in ready.values()]), self._turn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ _ORDER = (Connectivity.READY, Connectivity.CONNECTING, Connectivity.IDLE)
 
 def aggregate(states: Iterable[Connectivity]) -> Connectivity:
     """The best of them, by gRPC's order."""
-    present = set(states)
+    present = list(states)  # which is searched by identity; the hash of an Enum is a call
     for state in _ORDER:
         if state in present:
             return state
