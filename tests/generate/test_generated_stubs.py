@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -120,23 +119,27 @@ def test_mypy_has_nothing_against_relative_imports(package, tmp_path):
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
-def test_pyright_knows_the_types_and_has_nothing_against_the_stubs(plain, tmp_path):
-    if (missing := "pyright" if find_spec("pyright") is None else "node" if shutil.which("node") is None else "") and (
-        os.environ.get("CI") is None
-    ):
-        pytest.skip(f"{missing} is missing, so pyright was not asked; CI does not let that pass")
-    assert not missing
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, "utf-8")
-    settings = {"include": [str(program), str(plain)], "extraPaths": [str(plain), *sys.path], "strict": [str(plain)]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)],
+def run_pyright(*arguments):
+    # The package from PyPI brings a small part; node has to be there, and fetches the rest the first time.
+    return subprocess.run(
+        [sys.executable, "-m", "pyright", *arguments],
         check=False,
+        env=os.environ | {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
         capture_output=True,
         text=True,
         timeout=100,
     )
+
+
+def test_pyright_knows_the_types_and_has_nothing_against_the_stubs(plain, tmp_path):
+    there = shutil.which("node") and run_pyright("--version").returncode == 0
+    if not there and os.environ.get("CI") is None:
+        pytest.skip("pyright or node is missing, so pyright was not asked; CI does not let that pass")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, "utf-8")
+    settings = {"include": [str(program), str(plain)], "extraPaths": [str(plain), *sys.path], "strict": [str(plain)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+    done = run_pyright("--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path))
     told = json.loads(done.stdout)["generalDiagnostics"]
     errors = [each for each in told if each["severity"] == "error"]
     lines = {each["range"]["start"]["line"] + 1 for each in errors if Path(each["file"]) == program}

@@ -207,7 +207,7 @@ def test_a_future_is_a_call(channel):
 def test_a_method_that_streams_its_replies_is_opened_and_not_called(channel):
     echo = channel.method("/shop.Cart/Echo", server_streaming=True)
     for way in (echo, echo.future):
-        with pytest.raises(TypeError, match="use `with method.open"):
+        with pytest.raises(TypeError, match=r"use `with method\.open"):
             way(b"a")
 
 
