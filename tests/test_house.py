@@ -31,7 +31,6 @@ SHELLS = frozenset(
     {
         "ads/authorization.py",
         "ads/client.py",
-        "ads/keepalive.py",
         "ads/load_stream.py",
         "ads/stream.py",
         "ads/talk.py",
@@ -48,6 +47,7 @@ SHELLS = frozenset(
         "sync.py",
         "wire/connect.py",
         "wire/connection.py",
+        "wire/keepalive.py",
         "wire/link.py",
         "wire/message_stream.py",
         "wire/pool.py",

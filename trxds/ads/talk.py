@@ -11,15 +11,16 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Headers
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
+from trxds.wire.keepalive import Keepalive
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
 from .authorization import authorization
 from .bootstrap import ServerConfig
-from .keepalive import keep_alive
 from .line import Line
 
 CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
+QUIET = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
 
@@ -51,12 +52,12 @@ class Talk:
             cause = connect_error(error)
             return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
         reason = "cancelled"
-        connection = Connection(transport, peer=self.server.address, options=WireOptions())
+        asking = Keepalive(QUIET, without_calls=True)
+        connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=asking)
         self.line.traffic.begin(connection)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run, name=f"{self.what.lower()}/{self.server.uri}/connection")
-                nursery.start_soon(keep_alive, connection, name=f"{self.what.lower()}/{self.server.uri}/keepalive")
                 reason = await self._converse_over(connection, tokens, converse)
                 nursery.cancel_scope.cancel(reason=f"the {self.what} stream ended")
         finally:

@@ -26,6 +26,8 @@ from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.credentials import INSECURE
+from trxds.wire.keepalive import ANSWER_WITHIN, keepalive
+from trxds.wire.options import MAX_METADATA_SIZE, WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
@@ -100,6 +102,10 @@ async def open_channel(
     bootstrap: BootstrapSource = None,
     xds: Xds | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
+    max_metadata_size: int = MAX_METADATA_SIZE,
+    keepalive_time: float | None = None,
+    keepalive_timeout: float = ANSWER_WITHIN,
+    keepalive_without_calls: bool = False,
     early_route_timeouts: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
@@ -110,10 +116,16 @@ async def open_channel(
     `bootstrap` is a path or the document itself; otherwise the environment variables
     GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
     to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
-    `max_receive_size` bounds a received message, in bytes. `early_route_timeouts` takes a route's
-    time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the first draft of A31 has
-    it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`, `trxds.tls(...)`, or
-    `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
+    `max_receive_size` bounds a received message, in bytes, and `max_metadata_size` a response's headers or its
+    trailers, by HTTP/2's count (32 bytes for each field beside name and value); what is larger ends its call
+    with RESOURCE_EXHAUSTED. After `keepalive_time` seconds (at least 10) without a byte a host that has calls is asked
+    for a sign of life (A8), with `keepalive_without_calls` one that has none too; if it gives none within
+    `keepalive_timeout` seconds, the connection is closed and its calls are UNAVAILABLE. None asks never: choose
+    what your servers allow.
+
+    `early_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
+    first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
+    `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
     balancing policies of your own, by the type name with which a cluster asks for them (A52). `network`
     replaces TCP, for tests.
 
@@ -132,7 +144,10 @@ async def open_channel(
     names = parse_target(target, shared._settings)
     state = ChannelState(target, names.authority, max_receive_size, random)
     limits = early_limit if early_route_timeouts else final_limit
-    pool = make_pool(network, credentials, names.authority, shared._settings.certificate_providers, random)
+    asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
+    options = WireOptions(max_header_list=max_metadata_size)
+    providers = shared._settings.certificate_providers
+    pool = make_pool(network, credentials, names.authority, providers, random, options, asking)
     services = _services(shared, names, state, network, pool, limits)
     if xds is None:
         services["ads"] = shared._client.run

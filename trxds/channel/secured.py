@@ -11,6 +11,7 @@ from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.wire.certificates import CertificateFiles
 from trxds.wire.connect import Network
+from trxds.wire.keepalive import Keepalive
 from trxds.wire.options import WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.tls import TlsNetwork, contexts, secured
@@ -24,13 +25,15 @@ def make_pool(
     authority: str,
     providers: Mapping[str, CertificateFiles],
     random: Random,
+    options: WireOptions,
+    keepalive: Keepalive | None,
 ) -> Pool:
     """`authority` is the name that hosts prove where no other is said."""
     name = _host(authority)
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
-        return Pool(secured(network, credentials.fallback, name), WireOptions(), random, by_cluster.of)
-    return Pool(secured(network, credentials, name), WireOptions(), random)
+        return Pool(secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive)
+    return Pool(secured(network, credentials, name), options, random, None, keepalive)
 
 
 def _host(authority: str) -> str:

@@ -94,6 +94,7 @@ class Link(ABC, Generic[S]):
                 self._context = contextvars.copy_context()
                 async with trio.open_nursery() as self._nursery:
                     try:
+                        self._begin(self._nursery)
                         self._wrote()
                         await self._read()
                     finally:
@@ -101,6 +102,9 @@ class Link(ABC, Generic[S]):
         finally:
             self._end(unavailable(f"{self.peer}: the connection was shut down"))
             await self._transport.close()
+
+    def _begin(self, nursery: trio.Nursery) -> None:
+        """Start what runs beside reader and writer; it ends with them."""
 
     async def _write(self) -> None:
         while self.engine.unsent or self._unwritten or self.over is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_METADATA_SIZE = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
@@ -18,7 +20,7 @@ class WireOptions:
     """At least 65,535, with which every HTTP/2 connection begins."""
 
     max_frame: int = 64 * 1024
-    max_header_list: int = 64 * 1024
+    max_header_list: int = MAX_METADATA_SIZE
     """What the peer is told, and what a call may be sent at a time: larger headers end the call."""
 
     max_concurrent_streams: int | None = None
@@ -38,6 +40,10 @@ class WireOptions:
 
     flush_timeout: float = 1.0
     """How long the last frames (a GOAWAY, say) may take to leave when we close."""
+
+    def __post_init__(self) -> None:
+        if self.max_header_list < 1:
+            raise ValueError(f"max_metadata_size is {self.max_header_list!r} bytes; it must be above 0")
 
     @property
     def header_list_bound(self) -> int:

@@ -22,6 +22,7 @@ from trxds.ground.status import Status, StatusCode
 
 from .connect import Network
 from .connection import Connection
+from .keepalive import Keepalive
 from .options import WireOptions
 from .subchannel import Subchannel
 
@@ -44,11 +45,13 @@ class Pool:
         options: WireOptions,
         random: Random,
         secured: Callable[[Hashable], Network] | None = None,
+        keepalive: Keepalive | None = None,
     ) -> None:
         self.subchannels: dict[Key, Subchannel] = {}
         self._network = network
         self._secured = secured
         self._options = options
+        self._keepalive = keepalive
         self._random = random
         self._leases: dict[Key, Counter[Mailbox[Any]]] = {}
         self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
@@ -134,6 +137,7 @@ class Pool:
             self._network if security is None or self._secured is None else self._secured(security),
             self._options,
             Backoff(self._random),
+            keepalive=self._keepalive,
             connections=self._connections,
             start=self._start,
             changed=partial(self._post, key),

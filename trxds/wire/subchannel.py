@@ -20,6 +20,7 @@ from trxds.ground.status import Status, unavailable
 
 from .connect import Network, connect_error
 from .connection import Connection
+from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
 from .stream import ClientStream
@@ -46,6 +47,7 @@ class Subchannel:
         options: WireOptions,
         backoff: Backoff,
         *,
+        keepalive: Keepalive | None,
         connections: set[Connection],
         start: Callable[[Subchannel], None],
         changed: Callable[[Subchannel], None],
@@ -57,6 +59,7 @@ class Subchannel:
         self.traffic = Traffic()
         self._network = network
         self._options = options
+        self._keepalive = keepalive
         self._backoff = backoff
         self._connections = connections
         self._start = start
@@ -139,7 +142,7 @@ class Subchannel:
 
     async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
         """This task is the connection's reader."""
-        connection = Connection(transport, peer=self.address, options=self._options)
+        connection = Connection(transport, peer=self.address, options=self._options, keepalive=self._keepalive)
         connection.on_ready = partial(self._become_ready, connection, scope)
         self._connections.add(connection)
         self.traffic.begin(connection)

@@ -1,0 +1,77 @@
+"""Signs of life on a connection that is quiet (A8).
+
+A peer that vanished without a word (a host that lost power, a NAT that forgot) cannot be told from one that
+has nothing to say, unless it is asked. Whoever asks too often is taken for abusive, though: a server
+then says GOAWAY with "too_many_pings", and from then on we ask half as often.
+
+Nothing is done per frame: the connection notes when it last read, and that is looked at when a time is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from trxds.ground.status import unavailable
+
+from .events import ErrorCode, GoAwayReceived
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+FLOOR = 10.0
+"""Seconds: nobody asks more often (A8)."""
+
+ANSWER_WITHIN = 20.0
+"""Seconds, by default."""
+
+_log = logging.getLogger(__name__)
+
+
+class Keepalive:
+    """How the connections of one channel ask. They share it, for a complaint of one server holds for all.
+
+    After `time` seconds without a byte the peer is asked by PING; if nothing at all comes within `timeout`
+    seconds, the connection is closed. Without calls nobody is asked, unless `without_calls`.
+    """
+
+    def __init__(self, time: float, timeout: float = ANSWER_WITHIN, *, without_calls: bool = False) -> None:
+        if not time > 0 or not 0 < timeout < math.inf:
+            raise ValueError(f"keepalive of {time!r} and {timeout!r} s: both times must be above 0")
+        self.time = max(time, FLOOR)
+        self._timeout = timeout
+        self._without_calls = without_calls
+
+    async def watch(self, connection: Connection) -> None:
+        """Ask whenever the connection is quiet; return when it was closed because nothing came."""
+        heard = trio.current_time()
+        while True:
+            await trio.sleep_until(heard + self.time)
+            if connection.last_read > heard:
+                heard = connection.last_read
+            elif not self._without_calls and not connection.stream_count:
+                heard = trio.current_time()  # a call that begins meanwhile is looked after from then on
+            elif not await self._answers(connection):
+                text = f"{connection.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
+                return connection.close(unavailable(text))
+
+    async def _answers(self, connection: Connection) -> bool:
+        asked = trio.current_time()
+        connection.ping()
+        await trio.sleep(self._timeout)
+        return connection.last_read >= asked
+
+    def heed(self, event: GoAwayReceived, peer: str) -> None:
+        """Ask half as often from now on, if that is what the peer complains of."""
+        if event.code == ErrorCode.ENHANCE_YOUR_CALM and event.debug == b"too_many_pings":
+            self.time *= 2
+            text = "%s says too_many_pings: keepalive asks after %g s from now on; raise keepalive_time"
+            _log.warning(text, peer, self.time)
+
+
+def keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
+    """As a channel's options say: no `time`, no keepalive."""
+    return Keepalive(time, timeout, without_calls=without_calls) if time is not None else None
