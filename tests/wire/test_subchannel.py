@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 import trio
+from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.channels import Mailbox
@@ -299,7 +300,7 @@ async def test_retiring_ends_an_attempt_and_a_backoff(network, pool, states, aut
     await refused.until(FAILURE)
     refused.lease.release()
     await wait_all_tasks_blocked()
-    assert [task.name for task in pool._nursery.child_tasks] == []
+    assert [name for name in task_names() if name.startswith("subchannel/")] == []
 
 
 async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, pool, states, autojump_clock) -> None:
@@ -317,6 +318,20 @@ async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, p
         assert pool.find(ADDRESS) is states.host
         pool.end_change()
         assert pool.find(ADDRESS) is None
+
+
+async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(network, pool, autojump_clock) -> None:
+    hosts = [pool.lease(f"10.0.{n // 250}.{n % 250}:443", Mailbox()).subchannel for n in range(1000)]
+    await wait_all_tasks_blocked()
+    for host in hosts:
+        host.request_connection()
+    most = before = 0
+    for _ in range(100):
+        await trio.lowlevel.checkpoint()
+        started = sum(name.startswith("subchannel/") for name in task_names())
+        most, before = max(most, started - before), started
+    assert before == 1000
+    assert most <= 128, "two slices in one pass of ours"
 
 
 async def test_a_host_may_be_asked_to_connect_before_the_pool_runs(network, nursery, autojump_clock) -> None:

@@ -7,9 +7,8 @@ hosts before another takes them; between `begin_change` and `end_change` the poo
 
 from __future__ import annotations
 
-import contextvars
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, TypeAlias
@@ -30,6 +29,8 @@ Key: TypeAlias = tuple[str, Hashable]
 """An address, and what the user of the host asks of the connection: None for nothing in particular."""
 
 CLOSED = Status(StatusCode.CANCELLED, "channel closed")
+
+_STARTS_A_SLICE = 64  # of hosts, at 30 µs each
 
 
 class Pool:
@@ -56,30 +57,37 @@ class Pool:
         self._leases: dict[Key, Counter[Mailbox[Any]]] = {}
         self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
         self._changes = 0
-        self._early: list[Subchannel] = []  # asked to connect before run() began
-        self._nursery: trio.Nursery | None = None
-        self._context = contextvars.Context()
-        self._closed = trio.Event()
+        self._asked: Mailbox[Subchannel | None] = Mailbox()  # to connect; None when we are closed
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Pool {len(self.subchannels)} subchannels, {len(self._connections)} connections>"
 
     async def run(self) -> None:
         """Until it is closed and the last connection is gone, or cancelled."""
-        # A connection begun by a pick must not inherit that RPC's context (its tracing span, say).
-        self._context = contextvars.copy_context()
         try:
-            async with trio.open_nursery() as self._nursery:
-                for subchannel in self._early:
-                    self._start(subchannel)
-                await self._closed.wait()
+            async with trio.open_nursery() as nursery:
+                while not self._closed:
+                    await self._start(await self._asked.next(), nursery)
         finally:
-            self._nursery = None
             self.close()
+
+    async def _start(self, asked: Mapping[Hashable, Subchannel | None], nursery: trio.Nursery) -> None:
+        """In slices, for ten thousand hosts may be asked for in one step.
+
+        It is our task that starts them, so a connection does not inherit the context of the pick that
+        wanted it (a tracing span, say).
+        """
+        for number, subchannel in enumerate(asked.values(), 1):
+            if subchannel is not None:
+                nursery.start_soon(subchannel.live, name=f"subchannel/{subchannel.address}")
+            if not number % _STARTS_A_SLICE:
+                await trio.lowlevel.checkpoint()
 
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and connect to nobody any more. Plain and idempotent."""
-        self._closed.set()
+        self._closed = True
+        self._asked.put("closed", None)
         for key in tuple(self.subchannels):
             self._retire(key)
         for connection in tuple(self._connections):
@@ -139,19 +147,15 @@ class Pool:
             Backoff(self._random),
             keepalive=self._keepalive,
             connections=self._connections,
-            start=self._start,
+            start=self._ask,
             changed=partial(self._post, key),
         )
-        if self._closed.is_set():
+        if self._closed:
             subchannel.retire()
         return subchannel
 
-    def _start(self, subchannel: Subchannel) -> None:
-        if self._nursery is None:
-            self._early.append(subchannel)
-        else:
-            name = f"subchannel/{subchannel.address}"
-            self._context.run(partial(self._nursery.start_soon, subchannel.live, name=name))
+    def _ask(self, subchannel: Subchannel) -> None:
+        self._asked.put(subchannel, subchannel)
 
     def _post(self, key: Key, subchannel: Subchannel) -> None:
         for mailbox in self._leases.get(key, ()):
