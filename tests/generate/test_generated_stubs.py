@@ -46,6 +46,8 @@ async def right(channel: trxds.Channel, session: trxds.Session) -> None:
 
 
 def right_in_threads(channel: trxds.sync.Channel, session: trxds.sync.Session) -> None:
+    with trxds.sync.open_channel("xds:///shop", max_receive_size=1) as opened:
+        assert_type(opened, trxds.sync.Channel)
     assert_type(Blocking(channel).Add(Item(sku="a"), timeout=2), Item)
     assert_type(Blocking(channel).Add.future(Item()).result(), Item)
     with Blocking(session).List.open(Empty()) as lines:
@@ -66,6 +68,7 @@ async def not_right(channel: trxds.Channel, blocking: trxds.sync.Channel) -> Non
         await lines.send(Item())  # wrong
     CartStub(blocking)  # wrong
     Blocking(blocking).List.future(Empty())  # wrong
+    trxds.sync.open_channel("xds:///shop", max_size=1)  # wrong
 """
 WRONG = [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("wrong")]
 
