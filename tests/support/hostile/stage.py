@@ -14,6 +14,7 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair
+from trxds.wire.keepalive import Keepalive
 from trxds.wire.options import WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.request import Request
@@ -43,11 +44,11 @@ class Outcome:
     """
 
 
-async def perform(script: Script, options: WireOptions) -> Outcome:
+async def perform(script: Script, options: WireOptions, keepalive: Keepalive | None = None) -> Outcome:
     """Play a script to calls of ours."""
     async with trio.open_nursery() as nursery:
         stage = _Stage(script, nursery)
-        pool = Pool(stage, options, Random(0))
+        pool = Pool(stage, options, Random(0), keepalive=keepalive)
         nursery.start_soon(pool.run)
         callers = _Callers(script, pool)
         tracemalloc.start()
