@@ -311,6 +311,12 @@ class TestEndpoints:
         detector.hosts = endpoints("ya")
         assert detector.at(11) == {"a"}
 
+    def test_it_is_the_same_one_in_whatever_order_it_has_its_addresses(self):
+        detector = Detector(by_failures(), (Endpoint(("a", "b")), Endpoint(("c",))))
+        detector.eject("a", 10)
+        detector.hosts = (Endpoint(("b", "a")), Endpoint(("c",)))
+        assert detector.at(11) == {"a", "b"}
+
     def test_one_that_left_comes_back_with_a_clean_one(self):
         detector = Detector(by_failures())
         detector.eject("a", 10)

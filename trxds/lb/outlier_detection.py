@@ -18,6 +18,7 @@ from trxds.resources.outlier import EjectionRules
 
 from .explain import Said
 from .outliers import Record, by_failure_percentage, by_success_rate
+from .petiole import Key, key_of
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
@@ -31,7 +32,7 @@ class OutlierDetection:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
         self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
-        self._records: dict[tuple[str, ...], Record] = {}
+        self._records: dict[Key, Record] = {}
         self._by_address: dict[str, Record] = {}  # the same, as picks look for them
         self._since: float | None = None  # when the interval began
         self._ejected: frozenset[str] = frozenset()
@@ -75,7 +76,8 @@ class OutlierDetection:
         """Whoever stays keeps its record; a new one begins with a clean one."""
         self._endpoints = endpoints
         old = self._records
-        self._records = {e.addresses: old.get(e.addresses) or Record(e.addresses) for e in endpoints}
+        keyed = zip(map(key_of, endpoints), endpoints, strict=True)
+        self._records = {key: old.get(key) or Record(endpoint.addresses) for key, endpoint in keyed}
         self._by_address.clear()
         for record in self._records.values():
             self._by_address.update(dict.fromkeys(record.addresses, record))
