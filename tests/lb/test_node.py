@@ -385,3 +385,16 @@ async def test_nothing_is_left_after_the_end():
     tree.send(Wants("leaf"))
     tree.made[0].surroundings.wish("late")
     assert tree.mailbox.put("late", None) is not None, "letters to a node that is gone are dropped, not refused"
+
+
+async def test_others_run_while_a_thousand_hosts_are_leased_and_connected(tree):
+    hosts = tuple(map(str, range(1000)))
+    tree.send(Wants("leaf", hosts=hosts, connect=hosts))
+    most = before = 0
+    while before < 1000:
+        await trio.lowlevel.checkpoint()
+        most, before = max(most, len(tree.hosts.leased) - before), len(tree.hosts.leased)
+    assert most <= 512, "two slices in one pass of ours"
+    await wait_all_tasks_blocked()
+    assert tree.generations == [1]
+    assert {tree.hosts.known[host].state for host in hosts} == {CONNECTING}

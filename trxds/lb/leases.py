@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trxds.ground.channels import Mailbox
+from trxds.resources.slices import Slices
 
 from .ports import Host, Hosts, Lease
+
+_A_SLICE = 256  # hosts, at 10 µs each
 
 
 class Leases:
@@ -25,27 +28,31 @@ class Leases:
         """What a decision may look at."""
         return self._leased
 
-    def lease_exactly(self, wanted: tuple[str, ...]) -> bool:
+    def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
         """Take what is missing and let go of what is not wanted; True if there are new ones."""
         if wanted == self._wanted:
             return False  # ten thousand hosts of which one has news
         self._wanted = wanted
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.decided]
-        for address in new:
+        for number, address in enumerate(new, 1):
             self.decided[address] = self._hosts.lease(address, self._mailbox)
+            if not number % _A_SLICE:
+                yield
         if len(self.decided) > len(addresses):
             for address in self.decided.keys() - addresses.keys():
                 self.decided.pop(address).release()
         self._leased = {address: lease.subchannel for address, lease in self.decided.items()}
         return bool(new)
 
-    def connect(self, addresses: Iterable[str]) -> None:
+    def connect(self, addresses: Iterable[str]) -> Slices[None]:
         """Those of them that are leased at all."""
-        for address in addresses:
+        for number, address in enumerate(addresses, 1):
             lease = self.decided.get(address) or self._picked.get(address)
             if lease is not None:
                 lease.subchannel.request_connection()
+            if not number % _A_SLICE:
+                yield
 
     def hold(self, address: str) -> Host:
         """For a pick: lease the address, once."""

@@ -22,6 +22,7 @@ from trxds.config.steps import Outcome, Step, Waits
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
+from trxds.resources.slices import Slices
 
 from .children import Children
 from .edge import Child, Configure
@@ -106,11 +107,13 @@ class Node:
         """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
         try:
             while not self._begun:
-                self._step(await self._letters())
+                for _ in self._step(await self._letters()):
+                    await trio.lowlevel.checkpoint()
             async with trio.open_nursery() as nursery:
                 while True:
                     self._spawn(nursery)
-                    self._step(await self._letters())
+                    for _ in self._step(await self._letters()):
+                        await trio.lowlevel.checkpoint()
         finally:
             self._mailbox.close()
             self._health.leave(self._mailbox)
@@ -143,9 +146,10 @@ class Node:
             letters |= await self._mailbox.next(calm_at)
         return letters
 
-    # -- one step: plain, so that nothing can change under it
+    # -- one step: plain, so that nothing can change under a decision
 
-    def _step(self, letters: Mapping[Hashable, Any]) -> None:
+    def _step(self, letters: Mapping[Hashable, Any]) -> Slices[None]:
+        """It yields where others may run before it goes on: between hosts, if there are thousands."""
         self._read(letters)
         if self._config is None:
             return
@@ -155,11 +159,15 @@ class Node:
         self._children.finish_switches()
         wishes, self._wishes = frozenset(self._wishes or ()), None
         decision = self._decide(wishes, now)
-        if self._leases.lease_exactly(decision.hosts):
+        if (yield from self._leases.lease_exactly(decision.hosts)):
+            if len(self._leases.decided) >= _MANY_HOSTS:
+                yield
+                now = trio.current_time()
             decision = self._decide(wishes, now)  # now that it can see them
         self._wake_at = decision.wake_at
         self._carry_out(decision, now)
         self._publish(decision)
+        yield from self._leases.connect(decision.connect)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> None:
         for sender, letter in letters.items():
@@ -231,7 +239,6 @@ class Node:
             self._shape_tasks(decision.tasks)
         if decision.resolve_again:
             self._tree.resolve_again(decision.resolve_again)
-        self._leases.connect(decision.connect)
 
     def _eject(self, ejected: frozenset[str]) -> None:
         if self._health_below is self._health:
