@@ -1,6 +1,6 @@
 """CPU per unary RPC, ours beside grpcio's and grpclib's, in one run on one machine.
 
-make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000] [--scale-rounds 3]
+make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000] [--scale-rounds 7]
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 50])
-    parser.add_argument("--scale-rounds", type=int, default=3, help="0: none")
+    parser.add_argument("--scale-rounds", type=int, default=7, help="0: none")
     options = parser.parse_args()
     print(METHOD_TEXT.format(rounds=options.rounds, count=options.count))
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} CPUs", flush=True)

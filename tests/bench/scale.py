@@ -1,6 +1,6 @@
 """What size costs, ours beside grpcio's in the same run, against the budgets of the design.
 
-make bench        or        python tests/bench/scale.py [--rounds 3] [--small]
+make bench        or        python tests/bench/scale.py [--rounds 7] [--small]
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def print_scale(rounds: int, sizes: Sizes) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--small", action="store_true", help="small numbers of everything, to see that it runs")
     options = parser.parse_args()
     print_scale(options.rounds, SMALL if options.small else Sizes())

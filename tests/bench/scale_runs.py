@@ -164,7 +164,7 @@ def clusters(at: Stage, sizes: Sizes) -> Readings:
     at.put([*mesh(at, *map(lazy, names)), *each])
     after = at.settled()
     other = xds.endpoints(names[0], xds.locality(at.host, health={at.host: "UNKNOWN"}))
-    _changes(at, [[other], [each[0]]], sizes.changes, pause=0.02)
+    _changes(at, [[other], [each[0]]], sizes.changes)
     changed = at.settled()
     return {
         "cluster cpu": (after["cpu"] - before["cpu"]) / len(names),
@@ -186,8 +186,8 @@ def deep_change(at: Stage, sizes: Sizes) -> Readings:
     return {"deep cpu": cpu, **({"deep echoes": cpu / echo} if echo else {})}
 
 
-def _changes(at: Stage, two: list[Resources], count: int, *, pause: float = 0.005) -> None:
-    """Take turns; with a pause for each, or a client would do several at once."""
+def _changes(at: Stage, two: list[Resources], count: int, *, pause: float = 0.02) -> None:
+    """Take turns; with a pause for each, or a client would do several at once (ours does a hundred a second)."""
     for turn in range(count):
         at.put(two[turn % 2])
         time.sleep(pause)
