@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -60,21 +60,26 @@ def check(decision: object) -> None:
         ("state", "a Connectivity", isinstance(decision.state, Connectivity)),
         ("picker", "an object with a method `pick`", callable(getattr(decision.picker, "pick", None))),
         ("children", "configurations, by the children's names", _are_configs(decision.children)),
-        ("keep", "children's names", _are_texts(decision.keep)),
-        ("hosts", "addresses", _are_texts(decision.hosts)),
-        ("connect", "addresses", _are_texts(decision.connect)),
+        ("keep", "a frozenset of children's names", _are_texts(decision.keep, frozenset)),
+        ("hosts", "a tuple of addresses", _are_texts(decision.hosts, tuple)),
+        ("connect", "a tuple of addresses", _are_texts(decision.connect, tuple)),
         ("wake_at", "a time on Trio's clock", _is_time(decision.wake_at)),
         ("tasks", "async functions, by the tasks' names", _are_functions(decision.tasks)),
-        ("ejected", "addresses, or None", decision.ejected is None or _are_texts(decision.ejected)),
+        ("ejected", "a frozenset of addresses, or None", _are_texts_or_none(decision.ejected)),
         ("resolve_again", "a name", isinstance(decision.resolve_again, str)),
+        ("security", "None; it is the cluster's", decision.security is None),
     ):
         if not good:
             raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it has to be {wanted}")
 
 
-def _are_texts(values: object) -> bool:
-    # One text is an iterable of texts too, and never what was meant.
-    return isinstance(values, Iterable) and not isinstance(values, str) and {str}.issuperset(map(type, values))
+def _are_texts(values: object, kind: type[tuple[object, ...] | frozenset[object]]) -> bool:
+    # No other collection: what can be changed later, or read once only, is no value to compare the next one with.
+    return isinstance(values, kind) and {str}.issuperset(map(type, values))
+
+
+def _are_texts_or_none(values: object) -> bool:
+    return values is None or _are_texts(values, frozenset)
 
 
 def _are_configs(values: object) -> bool:
