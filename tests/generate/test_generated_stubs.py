@@ -42,6 +42,7 @@ async def right(channel: trxds.Channel, session: trxds.Session) -> None:
         assert_type(await call.receive(), Item.Line.Note | None)
     assert_type(await CartStub(session).import_(Item()), Size)
     assert_type(await FirstStub(channel).Get(other.Item()), other.Item)
+    await cart.Add(Item(size={"width": 2}, lines=[{"number": 1}], others={"a": Size()}))
     message: Message = await SecondStub(channel).Get(Item())
 
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from .names import module_of, path_of
-from .rewrite import with_relative_imports
+from .rewrite import with_all_types, with_relative_imports
 from .stubs import Options, stubs_of
 
 
@@ -59,7 +59,7 @@ def _texts(protos: Sequence[str], includes: Sequence[str], options: Options) -> 
         _run_protoc(protos, includes, folder)
         files = FileDescriptorSet.FromString((folder / "descriptors").read_bytes()).file
         made = folder / "made"
-        messages = {path.relative_to(made).as_posix(): path.read_text("utf-8") for path in made.rglob("*_pb2.py*")}
+        messages = {path.relative_to(made).as_posix(): _text(path) for path in made.rglob("*_pb2.py*")}
     # protoc knows its files by the shortest way from an include; it made messages for those it was asked for.
     wanted = {file.name for file in files if path_of(module_of(file.name, "_pb2")) in messages}
     if options.relative:
@@ -82,6 +82,11 @@ def _run_protoc(protos: Sequence[str], includes: Sequence[str], folder: Path) ->
         raise GenerateError(done.stderr.strip() or f"protoc ended with {done.returncode} and said nothing")
     if done.stderr:
         print(done.stderr, end="", file=sys.stderr)  # its warnings
+
+
+def _text(path: Path) -> str:
+    text = path.read_text("utf-8")
+    return with_all_types(text) if path.suffix == ".pyi" else text
 
 
 def _relative(messages: Mapping[str, str], beside: frozenset[str]) -> dict[str, str]:

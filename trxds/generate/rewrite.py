@@ -1,6 +1,7 @@
-"""protoc's modules import one another from the top; beside one another in a package, they cannot.
+"""What protoc has no option for, done to the text of its modules, which is of a fixed form.
 
-protoc has no option for it, so the import statements are rewritten, each a line of its own and of a fixed form.
+Its modules import one another from the top; beside one another in a package, they cannot. And its .pyi leave out
+what strict type checkers want to be said.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ _IMPORT = re.compile(r"^import (\w+_pb2)(?= as |$)", re.MULTILINE)
 _FROM_PACKAGE = re.compile(r"^from ([\w.]+) import (\w+_pb2)(?= as |$)", re.MULTILINE)
 _FROM_MODULE = re.compile(r"^from ([\w.]+_pb2) import ", re.MULTILINE)  # of `import public`
 _CALL = re.compile(r"\bimportlib\.import_module\('([\w.]+_pb2)'\)")  # a keyword in the path
+
+_MAPPING = re.compile(r"\b_Mapping(?=[],])")  # a message given as a dict
+_KWARGS = re.compile(r"\*\*kwargs(?=\))")  # fields whose names are keywords
+
+
+def with_all_types(text: str) -> str:
+    """The text of a .pyi, with the types that protoc leaves open as `object`."""
+    return _KWARGS.sub("**kwargs: object", _MAPPING.sub("_Mapping[str, object]", text))
 
 
 def with_relative_imports(text: str, module: str, beside: Collection[str]) -> str:

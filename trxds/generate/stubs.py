@@ -100,7 +100,9 @@ class _Module:
             f"    def {name}(self) -> {self._room}.{kind}[{self._type(request)}, {self._type(response)}]:\n"
             f"{docstring(about, '        ')}"
             f"        return self._caller.{maker}(\n"
-            f'            "/{service}/{method.name}", {self._class(request)}, {self._class(response)}\n'
+            f'            "/{service}/{method.name}",\n'
+            f"            {self._class(request)},\n"
+            f"            {self._class(response)},\n"
             f"        )\n"
         )
 
