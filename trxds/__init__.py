@@ -10,6 +10,7 @@ Loggers are `trxds.<room>`, silent unless the program configures logging.
 import logging
 
 from trxds.channel.call import Call
+from trxds.channel.call_credentials import AuthContext, CallCredentials
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.credentials import insecure, tls, xds_credentials
 from trxds.channel.kinds import CallOptions, Replies, StreamStream, StreamUnary, UnaryStream, UnaryUnary
@@ -24,8 +25,10 @@ __version__ = "0.1.0"
 logging.getLogger("trxds").addHandler(logging.NullHandler())
 
 __all__ = [
+    "AuthContext",
     "BootstrapError",
     "Call",
+    "CallCredentials",
     "CallOptions",
     "Caller",
     "Channel",

@@ -231,9 +231,12 @@ class Replies(Generic[Res]):
 class Call(Replies[Res], Generic[Req, Res]):
     """An open call, for both sides. One thread may send while another receives."""
 
-    def send(self, request: Req) -> bool:
-        """Send one message; False if the server has ended the call with OK and reads nothing any more."""
-        return self._side.wait(partial(self._call.send, request))
+    def send(self, request: Req, *, compress: bool = True) -> bool:
+        """Send one message; False if the server has ended the call with OK and reads nothing any more.
+
+        With `compress=False` the message goes as it is, whatever the call's compression.
+        """
+        return self._side.wait(partial(self._call.send, request, compress=compress))
 
     def done_sending(self) -> None:
         """There are no more messages from this side."""

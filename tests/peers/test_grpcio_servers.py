@@ -1,19 +1,11 @@
 """The whole client, from ADS down, against real grpcio servers: all four kinds, messages of any size."""
 
-import subprocess
-import sys
-from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
-
 import pytest
 import trio
+from support.grpcio import channel_to_grpcio
 
 import trxds
-from trxds.testing import ManagementServer
-from trxds.testing import resources as xds
 
-SERVER = Path(__file__).with_name("grpcio_server.py")
 MIB = 1 << 20
 SIZES = [1, 100, 16_384, 65_535, 65_536, MIB, 8 * MIB]
 KINDS = {  # kind: (client_streaming, server_streaming)
@@ -22,34 +14,6 @@ KINDS = {  # kind: (client_streaming, server_streaming)
     "client_stream": (True, False),
     "bidi": (True, True),
 }
-
-
-@asynccontextmanager
-async def grpcio_server():
-    """The address of a grpcio server that lives as long as the block."""
-    async with trio.open_nursery() as nursery:
-        process = await nursery.start(
-            partial(trio.run_process, [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        )
-        line = b""
-        while not line.endswith(b"\n"):
-            line += await process.stdout.receive_some()
-        yield line.decode().strip()
-        await process.stdin.aclose()
-
-
-@asynccontextmanager
-async def channel_to_grpcio(**options):
-    plane = ManagementServer()
-    async with grpcio_server() as address, plane.serve() as ads:
-        plane.put(
-            xds.listener("echo", routes="r", filters=[xds.stateful_session()]),
-            xds.routes("r", xds.route("echo")),
-            xds.cluster("echo"),
-            xds.endpoints("echo", xds.locality(address)),
-        )
-        async with trxds.open_channel("xds:///echo", bootstrap=xds.bootstrap(ads), **options) as channel:
-            yield channel
 
 
 def method(channel, kind):

@@ -83,6 +83,7 @@ async def test_the_request_says_what_grpc_wants_to_hear(wire, request_) -> None:
         ":authority": "shop",
         "te": "trailers",
         "content-type": "application/grpc",
+        "grpc-accept-encoding": "identity,deflate,gzip",
         "user": "7",
     }
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trxds.ground.status import StatusCode
+from trxds.wire.compression import Compressed
 from trxds.wire.framing import PREFIX_SIZE, Deframer, frame
 
 messages_and_cuts = st.tuples(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=12))
@@ -54,9 +56,32 @@ def test_a_message_at_the_limit_is_taken() -> None:
     assert deframer.take() == b"x" * 10
 
 
-def test_a_compressed_message_is_refused() -> None:
-    problem = Deframer(10).feed(b"\1\0\0\0\1x")
-    assert problem is not None and problem.code is StatusCode.INTERNAL
+@pytest.mark.parametrize(
+    ("flag", "encoding", "reason"),
+    [
+        (1, "", "the headers name no compression"),
+        (1, "identity", "the headers name no compression"),
+        (1, "snappy", "'snappy' is unknown here; known are identity,deflate,gzip"),
+        (2, "gzip", "flag 2, which is neither 0 nor 1"),
+    ],
+)
+def test_a_compressed_message_is_refused_unless_it_can_be_read(flag: int, encoding: str, reason: str) -> None:
+    deframer = Deframer(10)
+    deframer.encoding = encoding
+    problem = deframer.feed(bytes([flag]) + b"\0\0\0\1x")
+    assert problem is not None and problem.code is StatusCode.INTERNAL and reason in problem.message
+
+
+@given(messages_and_cuts)
+def test_compressed_messages_come_out_as_such_however_they_are_cut(case: tuple[list[bytes], list[int]]) -> None:
+    messages, cuts = case
+    sent = [Compressed(each) if number % 2 else each for number, each in enumerate(messages)]
+    deframer = Deframer(100)
+    deframer.encoding = "gzip"
+    for piece in pieces(b"".join(map(frame, sent)), cuts):
+        assert deframer.feed(piece) is None
+    found = taken(deframer)
+    assert [(type(each), each) for each in found] == [(type(each), each) for each in sent]
 
 
 def test_messages_before_a_bad_one_can_be_taken() -> None:

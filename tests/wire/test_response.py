@@ -92,6 +92,6 @@ def test_answers_that_are_alike_are_read_once() -> None:
 
 def test_the_first_answer_may_be_empty() -> None:
     answers = Answers("s:1")
-    problem, metadata = answers.initial([])
-    assert problem is not None and problem.code is StatusCode.INTERNAL and metadata == ()
+    problem, metadata, encoding = answers.initial([])
+    assert problem is not None and problem.code is StatusCode.INTERNAL and (metadata, encoding) == ((), "")
     assert answers.trailers([])[0].code is StatusCode.UNKNOWN

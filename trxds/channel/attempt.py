@@ -22,6 +22,7 @@ from trxds.lb.pick import Complete, Drop, Fail, PickArgs, PickResult, Queue, Tra
 from trxds.wire.request import Request
 from trxds.wire.subchannel import Subchannel
 
+from .call_credentials import authorize, too_open
 from .dataplane import ChannelState, DataPlane
 from .trackers import tell_began, tell_ended
 
@@ -32,6 +33,8 @@ _log = logging.getLogger("trxds.channel")
 
 T = TypeVar("T")
 
+_NO_ANSWER = "the load balancing policy raised an exception, see the log"
+
 
 class Attempt(ABC):
     """`stream` is where the attempt is under way; `initial` and `trailing` are what the caller is shown of it."""
@@ -39,7 +42,10 @@ class Attempt(ABC):
     __slots__ = (
         "_abandoned",
         "_args",
+        "_authorization",
+        "_credentials",
         "_deadline",
+        "_encoding",
         "_max_receive_size",
         "_max_send_size",
         "_only",
@@ -69,8 +75,12 @@ class Attempt(ABC):
         self._wait_for_ready = wait_for_ready
         self._started = trio.current_time()
         self._deadline = math.inf
-        self._max_send_size = state.max_send_size
-        self._max_receive_size = state.max_receive_size
+        defaults = state.defaults
+        self._credentials = defaults.credentials
+        self._authorization: md.Headers | None = None  # what the credentials gave for this attempt
+        self._encoding = defaults.encoding  # of our messages; empty for none
+        self._max_send_size = defaults.max_send_size
+        self._max_receive_size = defaults.max_receive_size
         self._waiting_for = "a configuration from the control plane"
         self._abandoned = False  # the channel closed before the call was over
         self._scopes: set[trio.CancelScope] = set()
@@ -125,27 +135,44 @@ class Attempt(ABC):
     async def _pick(self) -> Status | None:
         args = self._args
         assert args is not None
+        if self._credentials and (problem := await self._authorized()) is not None:
+            return problem
         while True:
             plane = self._state.plane
             assert plane is not None
             args.now = trio.current_time()
             match self._picked(plane, args):
                 case Complete(host, trackers):
+                    if self._credentials and (problem := too_open(self._credentials, cast(Subchannel, host))):
+                        return problem
                     if await self._open_on(cast(Subchannel, host), trackers):
                         return None
                 case Fail(status):
                     if not self._wait_for_ready:
-                        if await self._backed_off(status, EMPTY):
-                            continue
-                        return status
+                        return await self._pick() if await self._backed_off(status, EMPTY) else status
                     self._waiting_for = f"a host of cluster {args.cluster}: {status.message}"
                 case Drop(status):
                     return status
                 case Queue():
                     self._waiting_for = f"a host of cluster {args.cluster} to connect"
+                case nonsense:
+                    # A user's picker that forgot its `return`; waiting for another one could take forever.
+                    _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", nonsense, self.path)
+                    return Status(StatusCode.INTERNAL, _NO_ANSWER)
             # Also when the host refused the stream: its subchannel has posted its new state, so a
             # successor is certain, and picking from the same picker again would freeze the loop.
             await self._other_plane(plane)
+
+    async def _authorized(self) -> Status | None:
+        """Each attempt has its own: a token may be of the past after a long backoff."""
+        while True:
+            self._waiting_for = "its call credentials"
+            found = await self.within(partial(authorize, self._credentials, self._state.authority, self.path))
+            if not isinstance(found, Status):
+                self._authorization = found
+                return None
+            if not await self._backed_off(found, EMPTY):
+                return found
 
     def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult:
         try:
@@ -153,7 +180,7 @@ class Attempt(ABC):
         except Exception:
             # A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception.
             _log.exception("a picker raised; the RPC to %s fails", self.path)
-            return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
+            return Drop(Status(StatusCode.INTERNAL, _NO_ANSWER))
 
     async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
         stream = host.open_stream(self._request())
@@ -182,6 +209,10 @@ class Attempt(ABC):
 
     def _headers(self) -> md.Headers:
         headers = md.encode(self.metadata)
+        if self._encoding:
+            headers.append((b"grpc-encoding", self._encoding.encode()))
+        if self._authorization:
+            headers += self._authorization
         if self._previous:
             headers.append((b"grpc-previous-rpc-attempts", b"%d" % self._previous))
         return headers

@@ -38,12 +38,16 @@ class Call(Generic[Req, Res]):
         self._done = False
         self._status: Status | None = None
 
-    async def send(self, request: Req) -> bool:
+    async def send(self, request: Req, *, compress: bool = True) -> bool:
         """Send one message; waits while the server or the socket takes no more.
 
-        False if the server has already ended the call with OK and reads nothing any more.
+        False if the server has already ended the call with OK and reads nothing any more. With
+        `compress=False` the message goes as it is, whatever the call's compression.
         """
-        payload = self._serialize(request)
+        payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
+        if isinstance(payload, Status):
+            self._stream.cancel()
+            raise await self._rpc.failure(payload)
         if self._repeating is not None:
             await self._rpc.within(self._repeating.wait)
         self._remember(payload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from trxds.lb.custom import PolicyType, checked
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
 from trxds.lb.registry import Registry
+from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.credentials import INSECURE
 from trxds.wire.keepalive import ANSWER_WITHIN, keepalive
@@ -32,8 +34,10 @@ from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .beside import beside
+from .call_credentials import CallCredentials
 from .credentials import ChannelCredentials
 from .dataplane import ChannelState
+from .defaults import CallDefaults
 from .explain import explain
 from .filters import Shared, make_chain
 from .kinds import Pairs
@@ -101,6 +105,9 @@ async def open_channel(
     *,
     bootstrap: BootstrapSource = None,
     xds: Xds | None = None,
+    compression: str = IDENTITY,
+    call_credentials: CallCredentials | None = None,
+    max_send_size: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     max_metadata_size: int = MAX_METADATA_SIZE,
     keepalive_time: float | None = None,
@@ -116,12 +123,15 @@ async def open_channel(
     `bootstrap` is a path or the document itself; otherwise the environment variables
     GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
     to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
-    `max_receive_size` bounds a received message, in bytes, and `max_metadata_size` a response's headers or its
-    trailers, by HTTP/2's count (32 bytes for each field beside name and value); what is larger ends its call
-    with RESOURCE_EXHAUSTED. After `keepalive_time` seconds (at least 10) without a byte a host that has calls is asked
-    for a sign of life (A8), with `keepalive_without_calls` one that has none too; if it gives none within
-    `keepalive_timeout` seconds, the connection is closed and its calls are UNAVAILABLE. None asks never: choose
-    what your servers allow.
+    `compression`, `gzip` or `deflate`, is that of requests whose call does not name another; replies are read in
+    either, or uncompressed, as the server likes. `call_credentials` are shown by every call.
+    `max_send_size` and `max_receive_size` bound a message, in bytes before it was compressed, and
+    `max_metadata_size` a response's headers or its trailers, by HTTP/2's count (32 bytes for each field beside
+    name and value); what is larger ends its call with RESOURCE_EXHAUSTED.
+
+    After `keepalive_time` seconds (at least 10) without a byte a host that has calls is asked for a sign of life
+    (A8), with `keepalive_without_calls` one that has none too; if it gives none within `keepalive_timeout` seconds,
+    the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
 
     `early_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
@@ -129,8 +139,9 @@ async def open_channel(
     balancing policies of your own, by the type name with which a cluster asks for them (A52). `network`
     replaces TCP, for tests.
 
-    Raises `ValueError` for a target that is none or a policy's name that is taken, and `BootstrapError`
-    for a bad bootstrap, both before anything runs. When the block is left, no task and no socket of the channel is.
+    Raises `ValueError` for a target that is none, an unknown compression or a policy's name that is taken, and
+    `BootstrapError` for a bad bootstrap, all before anything runs. When the block is left, no task and no socket of
+    the channel is.
     """
     _check_target(target)
     network, random = network or TcpNetwork(), Random()
@@ -142,7 +153,10 @@ async def open_channel(
         xds._check()
         shared = xds
     names = parse_target(target, shared._settings)
-    state = ChannelState(target, names.authority, max_receive_size, random)
+    shown = () if call_credentials is None else (call_credentials,)
+    most = math.inf if max_send_size is None else max_send_size
+    defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown)
+    state = ChannelState(target, names.authority, defaults, random)
     limits = early_limit if early_route_timeouts else final_limit
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)

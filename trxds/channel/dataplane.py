@@ -16,6 +16,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.lb.pick import Picker
 
+from .defaults import CallDefaults
 from .throttle import Throttle
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ class ChannelState:
     The data plane is one attribute: a new one is an assignment and a wake-up of whoever waits.
     """
 
-    def __init__(self, target: str, authority: str, max_receive_size: int, random: Random) -> None:
+    def __init__(self, target: str, authority: str, defaults: CallDefaults, random: Random) -> None:
         self.target = target
         self.authority = authority
-        self.max_receive_size = max_receive_size
-        self.max_send_size: float = math.inf
+        self.defaults = defaults
         self.random = random
         self.throttle: Throttle | None = None  # of retries and hedges
         self.plane: DataPlane | None = None

@@ -15,6 +15,7 @@ from trxds.ground.metadata import Metadata, Value
 from trxds.ground.status import Status
 
 from .call import Call
+from .call_credentials import CallCredentials
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -28,6 +29,8 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     metadata: Pairs
     wait_for_ready: bool | None
+    compression: str | None
+    credentials: CallCredentials | None
 
 
 class Replies(Protocol[Res_co]):

@@ -22,8 +22,10 @@ from trxds.ground.lifetime import Hold
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
+from trxds.wire.compression import compress
 
 from .attempt import Attempt
+from .call_credentials import CallCredentials
 from .dataplane import ChannelState
 from .filter import Respond, Wait
 from .retry import Retries
@@ -52,8 +54,15 @@ class Rpc(Attempt):
         timeout: float | None,
         wait_for_ready: bool | None,
         session: SessionCookies | None,
+        encoding: str | None = None,
+        credentials: CallCredentials | None = None,
     ) -> None:
+        """`encoding`, if any, takes the place of the channel's; `credentials` are shown beside the channel's."""
         super().__init__(state, path, metadata, wait_for_ready)
+        if encoding is not None:
+            self._encoding = encoding
+        if credentials is not None:
+            self._credentials = (*self._credentials, credentials)
         self._deadline = _deadline(self._started, timeout)
         # After all that may raise: who claims to be the first has to finish, or the session waits for ever.
         self._session = session
@@ -99,7 +108,6 @@ class Rpc(Attempt):
 
         If the call has but one message to say, that leaves with the headers.
         """
-        self._only = only
         if self._args is None:
             self._state.calls_begun += 1
             self._state.last_call = self._started
@@ -109,7 +117,20 @@ class Rpc(Attempt):
             problem = await self._route()
             if problem is not None:
                 return problem
+            if only is not None:
+                outgoing = self.outgoing(only) if self._encoding or len(only) > self._max_send_size else only
+                if isinstance(outgoing, Status):
+                    return outgoing
+                self._only = outgoing
         return await self._pick()
+
+    def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
+        """A message as it is sent; a status if it is too long, by what it is before it is compressed."""
+        if len(payload) > self._max_send_size:
+            limit = f"the limit of {self._max_send_size}; raise max_send_size, or the service config's"
+            text = f"{self.path}: message of {len(payload)} bytes is larger than {limit}"
+            return Status(StatusCode.RESOURCE_EXHAUSTED, text)
+        return compress(payload, self._encoding) if self._encoding and compressed else payload
 
     async def _route(self) -> Status | None:
         if self._session is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -14,8 +14,10 @@ from google.protobuf.message_factory import GetMessageClass
 from trxds.affinity.session import SessionCookies
 from trxds.ground import metadata as md
 from trxds.ground.status import RpcError, Status, StatusCode
+from trxds.wire.compression import encoding_named
 
 from .call import Call
+from .call_credentials import CallCredentials
 from .dataplane import ChannelState
 from .kinds import Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .messages import deserializer, serializer
@@ -57,19 +59,29 @@ class Method(Generic[Req, Res]):
         timeout: float | None = None,
         metadata: Pairs = (),
         wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
     ) -> Res:
         """The server's one reply. A client-streaming method takes an iterable of requests.
 
         `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
-        `wait_for_ready` waits for a host instead of failing while there is none.
-        Raises `RpcError`.
+        `wait_for_ready` waits for a host instead of failing while there is none; None leaves that to the
+        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
+        channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
         """
         if self._server_streaming:
             raise TypeError(f"{self.path} streams its replies; use `async with method.open(...) as call`")
         if self._client_streaming:
-            return await self._collect(request, timeout, metadata, wait_for_ready)
+            call = self.open(
+                timeout=timeout,
+                metadata=metadata,
+                wait_for_ready=wait_for_ready,
+                compression=compression,
+                credentials=credentials,
+            )
+            return await self._collect(call, request)
         payload = self._serialize(cast(Req, request))
-        rpc = self._rpc(timeout, metadata, wait_for_ready)
+        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
             reply = await rpc.ask(payload)
             if isinstance(reply, Status):
@@ -86,12 +98,14 @@ class Method(Generic[Req, Res]):
         timeout: float | None = None,
         metadata: Pairs = (),
         wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
     ) -> AsyncIterator[Call[Req, Res]]:
         """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
 
         Entering waits until the call has a stream; it raises `RpcError` if there is none to be had.
         """
-        rpc = self._rpc(timeout, metadata, wait_for_ready)
+        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
             problem = await rpc.open()
             if problem is not None:
@@ -105,12 +119,20 @@ class Method(Generic[Req, Res]):
         finally:
             rpc.finish()
 
-    def _rpc(self, timeout: float | None, metadata: Pairs, wait_for_ready: bool | None) -> Rpc:
+    def _rpc(
+        self,
+        timeout: float | None,
+        metadata: Pairs,
+        wait_for_ready: bool | None,
+        compression: str | None,
+        credentials: CallCredentials | None,
+    ) -> Rpc:
         checked = md.check(metadata) if metadata else md.EMPTY
-        return Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session)
+        encoding = encoding_named(compression) if compression is not None else None
+        return Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session, encoding, credentials)
 
-    async def _collect(self, requests: Any, timeout: float | None, metadata: Pairs, wait_for_ready: bool | None) -> Res:
-        async with self.open(timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready) as call:
+    async def _collect(self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any) -> Res:
+        async with opened as call:
             async with aclosing(_each(requests)) as each:
                 async for request in each:
                     if not await call.send(request):

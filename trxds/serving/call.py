@@ -28,6 +28,7 @@ from trxds.ground.metadata import (
     find,
 )
 from trxds.ground.status import OK, Status, StatusCode
+from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, known
 from trxds.wire.events import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
@@ -67,9 +68,20 @@ class Call(MessageStream):
         self.timeout = decode_timeout(timeout) if timeout is not None else None
         self.deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
         self.status: Status | None = None
+        self._accepts = (find(headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
+        self._arrived.encoding = (find(headers, b"grpc-encoding") or IDENTITY.encode()).decode("latin-1")
+        self._encoding = ""  # of our messages
         self._trailing: Metadata = EMPTY
         self._headers_sent = False
         self._scope = trio.CancelScope(deadline=self.deadline)
+
+    @property
+    def unreadable(self) -> Status | None:
+        """Why the client's messages cannot be read, if they are compressed by what nobody here knows."""
+        encoding = self._arrived.encoding
+        if encoding == IDENTITY or known(encoding):
+            return None
+        return Status(StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding!r} is unknown; use {ACCEPTED.decode()}")
 
     def __repr__(self) -> str:
         return f"<Call {self.path} from {self.peer}: {self.status or 'open'}>"
@@ -92,6 +104,10 @@ class Call(MessageStream):
         self._send_headers(check(metadata))
         await trio.lowlevel.checkpoint()
 
+    def compress_with(self, encoding: str) -> None:
+        """Compress the messages from now on, if the client reads that; before the headers are sent."""
+        self._encoding = encoding_named(encoding) if encoding in self._accepts else ""
+
     def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
         """What goes with the status."""
         self._trailing = check(metadata)
@@ -99,7 +115,7 @@ class Call(MessageStream):
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
         if not self._headers_sent and self.sending:
             self._send_headers(EMPTY)
-        return super().send_nowait(message, end=end)
+        return super().send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
 
     def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
         """End the call with that status."""
@@ -134,7 +150,8 @@ class Call(MessageStream):
     def _send_headers(self, metadata: Metadata) -> None:
         if not self._headers_sent and self.sending:
             self._headers_sent = True
-            self._link.send_headers(self.id, [*_RESPONSE, *encode(metadata)])
+            encoding = [(b"grpc-encoding", self._encoding.encode())] if self._encoding else []
+            self._link.send_headers(self.id, [*_RESPONSE, *encoding, *encode(metadata)])
 
     def _send_status(self, status: Status) -> None:
         if not self.sending:
@@ -176,7 +193,11 @@ class Call(MessageStream):
             self._link.forget(self)
 
 
-_RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+_RESPONSE: Headers = [
+    (b":status", b"200"),
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", ACCEPTED),
+]
 
 
 # -- handlers from functions; `parse` and `serialize` turn bytes into messages and back

@@ -64,6 +64,9 @@ class ServerConnection(Link[Call]):
             self.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
         elif call is None:
             call = self.streams[event.stream_id] = Call(self, event.stream_id, event.headers)
+            unreadable = call.unreadable
+            if unreadable is not None:
+                return call.refuse(unreadable)
             self._started(call)
         if call is not None and event.end:
             call.peer_ended()

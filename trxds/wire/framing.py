@@ -12,6 +12,8 @@ from collections import deque
 
 from trxds.ground.status import Status, StatusCode
 
+from .compression import ACCEPTED, IDENTITY, Compressed, known
+
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
 LARGE = 16 * 1024
@@ -22,22 +24,28 @@ _FIRST = LARGE - PREFIX_SIZE  # what goes out in one piece with the prefix
 
 
 def frame(message: bytes) -> bytes:
-    """The message as it goes into DATA frames, uncompressed."""
-    return _PREFIX.pack(0, len(message)) + message
+    """The message as it goes into DATA frames."""
+    return _PREFIX.pack(message.__class__ is Compressed, len(message)) + message
 
 
 def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
     """The same in two parts, of which only the first is a copy: what is not sent yet stays the caller's bytes."""
-    return memoryview(_PREFIX.pack(0, len(message)) + message[:_FIRST]), memoryview(message)[_FIRST:]
+    prefix = _PREFIX.pack(message.__class__ is Compressed, len(message))
+    return memoryview(prefix + message[:_FIRST]), memoryview(message)[_FIRST:]
 
 
 class Deframer:
-    """Bytes in, whole messages out; what it refuses is a `Status` for the stream to end with."""
+    """Bytes in, whole messages out; what it refuses is a `Status` for the stream to end with.
 
-    __slots__ = ("_head", "_max_size", "_missing", "_parts", "buffered", "messages")
+    A message with the compressed flag comes out `Compressed`, and only if `encoding` is one that we can read.
+    """
+
+    __slots__ = ("_compressed", "_head", "_missing", "_parts", "buffered", "encoding", "max_size", "messages")
 
     def __init__(self, max_message_size: int) -> None:
-        self._max_size = max_message_size
+        self.max_size = max_message_size
+        self.encoding = ""  # as the peer's headers say, empty if they say nothing
+        self._compressed = False  # the message that is under way
         self._head = b""  # less than a prefix
         self._parts: list[bytes | bytearray] = []  # of the message whose prefix has come
         self._missing = 0  # bytes of it still to come; 0 between messages
@@ -74,7 +82,8 @@ class Deframer:
         self._missing -= len(part)
         if self._missing:
             return b""
-        self.messages.append(b"".join(self._parts))
+        message = b"".join(self._parts)
+        self.messages.append(Compressed(message) if self._compressed else message)
         self._parts.clear()
         return data[len(part) :]
 
@@ -91,23 +100,33 @@ class Deframer:
         position = 0
         while len(data) - position >= PREFIX_SIZE:
             flag, length = _PREFIX.unpack_from(data, position)
-            if flag or length > self._max_size:
-                return self._refused(flag, length)
+            if (flag or length > self.max_size) and (problem := self._problem(flag, length)) is not None:
+                return problem
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
                 self._parts.append(data[start:])
                 self._missing = position - len(data)
+                self._compressed = flag == 1
                 return None
-            self.messages.append(data[start:position])
+            message = data[start:position]
+            self.messages.append(Compressed(message) if flag else message)
         self._head = data[position:]
         return None
 
-    def _refused(self, flag: int, length: int) -> Status:
-        if flag:
-            # No grpc-accept-encoding was sent, so the peer may not compress.
-            return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, but no compression was agreed on")
+    def _problem(self, flag: int, length: int) -> Status | None:
+        if flag > 1:
+            return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, which is neither 0 nor 1")
+        if flag and not known(self.encoding):
+            return Status(StatusCode.INTERNAL, f"message with the compressed flag, but {self._why_not()}")
+        if length <= self.max_size:
+            return None
         return Status(
             StatusCode.RESOURCE_EXHAUSTED,
-            f"received message of {length} bytes is larger than the limit of {self._max_size}; raise max_receive_size",
+            f"received message of {length} bytes is larger than the limit of {self.max_size}; raise max_receive_size",
         )
+
+    def _why_not(self) -> str:
+        if self.encoding in {"", IDENTITY}:
+            return "the headers name no compression"
+        return f"its compression {self.encoding!r} is unknown here; known are {ACCEPTED.decode()}"

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
 from trxds.ground.status import Status
 
+from .compression import Compressed, decompress
 from .events import DataReceived
 from .framing import LARGE, Deframer, frame, frame_large
 from .seat import Seat
@@ -145,7 +146,18 @@ class MessageStream(ABC):
         if message is not None:
             self._link.messages_received += 1
             self._give_back()
+            if message.__class__ is Compressed:
+                return self._decompressed(message)
         return message
+
+    def _decompressed(self, message: bytes) -> bytes | None:
+        whole = decompress(cast(Compressed, message), self._arrived.encoding, self._arrived.max_size)
+        if isinstance(whole, Status):
+            self.refuse(whole)
+            while self._arrived.take() is not None:
+                pass  # nobody shall see what comes after it
+            return None
+        return whole
 
     async def receive(self) -> bytes | None:
         """The next message; None when no more will come. Always a checkpoint."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from trxds.ground.metadata import Headers, encode_timeout
 
+from .compression import ACCEPTED
 from .engine import Fields
 
 USER_AGENT = b"grpc-python-trxds/0.1.0"
@@ -67,5 +68,6 @@ class FixedFields:
             (b":authority", authority.encode()),
             (b"te", b"trailers"),
             (b"content-type", b"application/grpc"),
+            (b"grpc-accept-encoding", ACCEPTED),
             (b"user-agent", USER_AGENT),
         )

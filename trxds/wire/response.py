@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import TypeAlias
 
 from trxds.ground.metadata import Headers, Metadata, decode, decode_message, find
 from trxds.ground.status import Status, StatusCode, from_http
@@ -25,12 +26,15 @@ _NO_GRPC = "check that a gRPC server listens there"
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
 
 
+_Initial: TypeAlias = tuple[Status | None, Metadata, str]
+
+
 class Answers:
     """Reads what one server sends around its messages; what is the same as the last time is not read again."""
 
     __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
 
-    _initial_read: tuple[Status | None, Metadata]
+    _initial_read: _Initial
     _trailers_read: tuple[Status, Metadata]
 
     def __init__(self, peer: str) -> None:
@@ -38,10 +42,11 @@ class Answers:
         self._initial: Headers | None = None  # what was read last, if anything
         self._trailers: Headers | None = None
 
-    def initial(self, headers: Headers) -> tuple[Status | None, Metadata]:
-        """What is wrong with them, if anything, and the metadata."""
+    def initial(self, headers: Headers) -> _Initial:
+        """What is wrong with them, if anything; the metadata; how messages are compressed, if they are."""
         if headers != self._initial:
-            self._initial, self._initial_read = headers, (headers_problem(headers, self._peer), decode(headers))
+            problem, encoding = headers_problem(headers, self._peer), find(headers, b"grpc-encoding") or b""
+            self._initial, self._initial_read = headers, (problem, decode(headers), encoding.decode("latin-1"))
         return self._initial_read
 
     def trailers(self, headers: Headers) -> tuple[Status, Metadata]:

@@ -147,9 +147,11 @@ class ClientStream(MessageStream):
             self._accept_initial(event.headers)
 
     def _accept_initial(self, headers: Headers) -> None:
-        problem, self.initial_metadata = self._link.answers.initial(headers)
+        problem, self.initial_metadata, encoding = self._link.answers.initial(headers)
         if problem is not None:
             return self._abort(problem)
+        if encoding:
+            self._arrived.encoding = encoding
         if self.request.on_headers is not None:
             self.request.on_headers()
         self._wake_headers()
@@ -163,7 +165,10 @@ class ClientStream(MessageStream):
         self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
 
     def refuse(self, problem: Status) -> None:
-        self._abort(problem)
+        if self.status is None:
+            self._abort(problem)
+        else:
+            self.status = problem  # it had ended the call well before anybody took the message that is none
 
     def was_reset(self, code: int) -> None:
         if code == ErrorCode.CANCEL and self.request.deadline <= trio.current_time():

@@ -24,6 +24,7 @@ from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
 from .stream import ClientStream
+from .tls import TlsNetwork
 from .traffic import Traffic
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
@@ -57,6 +58,7 @@ class Subchannel:
         self.error: Status | None = None
         self.changed_at = -math.inf  # when it came to its state, on Trio's clock
         self.traffic = Traffic()
+        self.secure = isinstance(network, TlsNetwork)
         self._network = network
         self._options = options
         self._keepalive = keepalive

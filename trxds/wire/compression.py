@@ -1,0 +1,64 @@
+"""How messages are compressed: gzip and deflate, each message by itself (gRPC's compression.md).
+
+What a peer sends may be a bomb: a thousand bytes that stand for a million. So a message is inflated only
+when somebody takes it, one at a time, and never further than the limit on its size.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from trxds.ground.status import Status, StatusCode
+
+IDENTITY = "identity"
+
+# By zlib's own numbers: deflate is zlib's format, gzip has another header around the same.
+_FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})
+
+ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
+"""What we can read, as `grpc-accept-encoding` says it."""
+
+
+class Compressed(bytes):
+    """A message as it is on the wire with the compressed flag."""
+
+    __slots__ = ()
+
+
+def encoding_named(name: str) -> str:
+    """The encoding to send with, empty for `identity`; `ValueError` for one that we cannot make."""
+    if name in _FORMATS:
+        return name
+    if name != IDENTITY:
+        raise ValueError(f"compression {name!r} is unknown; write one of {', '.join((*_FORMATS, IDENTITY))}")
+    return ""
+
+
+def known(encoding: str) -> bool:
+    """Whether messages in that encoding can be read."""
+    return encoding in _FORMATS
+
+
+def compress(message: bytes, encoding: str) -> bytes:
+    """The message compressed, or as it is if that is not longer."""
+    made = zlib.compressobj(wbits=_FORMATS[encoding])
+    short = made.compress(message) + made.flush()
+    return Compressed(short) if len(short) < len(message) else message
+
+
+def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Status:
+    """The message as it was, or what is wrong with it; takes no more memory than `max_size` and a little."""
+    inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
+    try:
+        whole = inflating.decompress(message, max_size + 1)
+    except zlib.error as error:
+        return Status(StatusCode.INTERNAL, f"received message is no {encoding}: {error}")
+    if len(whole) > max_size:
+        text = f"received message of {len(message)} bytes of {encoding} is larger than the limit of {max_size}"
+        return Status(StatusCode.RESOURCE_EXHAUSTED, f"{text} when decompressed; raise max_receive_size")
+    if not inflating.eof or inflating.unused_data:
+        what = "is cut short" if not inflating.eof else "has more behind its end"
+        return Status(StatusCode.INTERNAL, f"received message {what}, as {encoding}")
+    return whole
