@@ -57,21 +57,22 @@ class Mailbox(Generic[T]):
         if self._letters:
             await trio.lowlevel.checkpoint()
         if deadline == math.inf:  # a scope is a good part of what a step of a node costs
-            await self._arrival()
+            while not self._letters:  # what has been put in may be withdrawn by the time that we run
+                self._sit_down()
+                await trio.lowlevel.wait_task_rescheduled(self._give_up)
         else:
             with trio.CancelScope(deadline=deadline):
-                await self._arrival()
+                while not self._letters:
+                    self._sit_down()
+                    await trio.lowlevel.wait_task_rescheduled(self._give_up)
         letters, self._letters = self._letters, {}
         self._delivered += 1
         return letters
 
-    async def _arrival(self) -> None:
-        # What has been put in may be withdrawn by the time that the reader runs.
-        while not self._letters:
-            if self._reader is not None:
-                raise trio.BusyResourceError("another task reads this mailbox")
-            self._reader = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._give_up)
+    def _sit_down(self) -> None:
+        if self._reader is not None:
+            raise trio.BusyResourceError("another task reads this mailbox")
+        self._reader = trio.lowlevel.current_task()
 
     def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         self._reader = None

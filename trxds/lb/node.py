@@ -90,7 +90,7 @@ class Node:
         self._leases = Leases(tree.hosts, mailbox)
         self._health.follow(mailbox, self._leases.decided)
         self._tasks: dict[str, tuple[Task, trio.CancelScope]] = {}
-        self._begun: list[tuple[str, Callable[[], Awaitable[None]]]] = []  # by the last step, not yet tasks
+        self._begun: dict[str, Task] = {}  # by the last step, by the name of the task that each is to be
         self._policy: Policy | None = None  # made by the first decision
         self._raised = False  # in the last one
         self._decision = Decision(Connectivity.CONNECTING, QUEUEING)  # the last one
@@ -122,8 +122,8 @@ class Node:
             self._leases.release()
 
     def _spawn(self, nursery: trio.Nursery) -> None:
-        begun, self._begun = self._begun, []
-        for name, task in begun:
+        begun, self._begun = self._begun, {}
+        for name, task in begun.items():
             nursery.start_soon(task, name=name)
 
     def _letters(self) -> Awaitable[Mapping[Hashable, Any]]:
@@ -251,7 +251,7 @@ class Node:
 
     def _start(self, child: Child) -> None:
         path = f"{self.path}/{child.name}"
-        self._begun.append((f"lb/{path}", partial(self._run_child, child, path)))
+        self._begun[f"lb/{path}"] = partial(self._run_child, child, path)
 
     async def _run_child(self, child: Child, path: str) -> None:
         with child.scope:
@@ -271,7 +271,7 @@ class Node:
             scope = trio.CancelScope()
             self._tasks[name] = task, scope
             label = f"{self.path} {name}"
-            self._begun.append((f"lb/{label}", partial(_run_task, task, scope, label)))
+            self._begun[f"lb/{label}"] = partial(_run_task, task, scope, label)
 
     # -- explaining
 
