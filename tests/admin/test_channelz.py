@@ -13,6 +13,7 @@ import trxds.admin
 from trxds import RpcError, StatusCode
 from trxds.admin.channelz.numbers import Numbers
 from trxds.admin.channelz.service import PAGE
+from trxds.testing import ManagementServer, serve
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork
 
@@ -119,6 +120,37 @@ async def test_the_way_to_the_control_plane_is_a_channel_too(autojump_clock):
         told = await tool.channel("ads/")
     assert (state(told), calls(told), list(told.socket_ref)) == (FAILURE, (1, 0, 1), [])
     assert "connection closed by the peer" in told.data.trace.events[0].description
+
+
+async def test_the_stream_of_load_reports_is_a_channel_too(autojump_clock):
+    async with watched() as (mesh, channel, tool):
+        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
+        await ask(channel)
+        await wait_all_tasks_blocked()
+        told = await tool.channel("lrs/")
+    assert (told.data.target, state(told), calls(told)) == (PLANE, READY, (1, 0, 0))
+
+
+async def test_signs_of_life_to_a_quiet_control_plane_are_counted(autojump_clock):
+    async with watched() as (_, channel, tool):
+        await ask(channel)
+        await trio.sleep(1000)
+        [socket] = await tool.sockets(await tool.channel("ads/"))
+    assert socket.data.keep_alives_sent == 3
+
+
+async def test_a_control_plane_on_a_unix_socket(tmp_path):
+    plane = ManagementServer()
+    address = f"unix:{tmp_path / 'plane'}"
+    async with (
+        plane.serve(address),
+        trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(address)) as channel,
+        trxds.admin.serve(channel) as admin,
+    ):
+        await plane.wait_for_streams(1)
+        tool = Tool(TcpNetwork(), admin)
+        [socket] = await tool.sockets(await tool.channel("ads/"))
+    assert socket.remote.uds_address.filename == str(tmp_path / "plane")
 
 
 async def test_a_client_that_is_shared_is_told_of_once(autojump_clock):
@@ -346,10 +378,10 @@ async def echo(call):
 @asynccontextmanager
 async def xds_over_tcp():
     """The channel, its host's address, and the tool."""
-    plane = trxds.testing.ManagementServer()
+    plane = ManagementServer()
     with trio.fail_after(30):
         async with (
-            trxds.testing.serve(fallback=echo) as host,
+            serve(fallback=echo) as host,
             plane.serve() as ads,
             trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(ads)) as channel,
             trxds.admin.serve(channel) as address,

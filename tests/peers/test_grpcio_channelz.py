@@ -10,13 +10,21 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
+from google.protobuf import descriptor_pool, timestamp_pb2, wrappers_pb2
+from grpc_channelz.v1 import channelz_pb2
 
 import trxds
 import trxds.admin
 from trxds import RpcError
+from trxds.admin.channelz.protos import NAMES, message
 from trxds.testing import ManagementServer, serve, unary
 from trxds.testing import resources as xds
 
+WELL_KNOWN = {
+    "Timestamp": timestamp_pb2.Timestamp,
+    "Int64Value": wrappers_pb2.Int64Value,
+    "UInt32Value": wrappers_pb2.UInt32Value,
+}
 INSECURE = trxds.insecure()
 READER = Path(__file__).with_name("grpcio_channelz.py")
 
@@ -108,3 +116,35 @@ async def test_grpcio_reads_how_a_socket_is_secured():
     der = ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode())
     assert base64.b64decode(tls["remote_certificate"]) == der
     assert tls["standard_name"].startswith("TLS_")
+
+
+# -- the messages, beside the generated ones
+
+
+def real(name):
+    """The descriptor of the message of that name, which may be within another one."""
+    within = {"TcpIpAddress": "Address", "UdsAddress": "Address", "OtherAddress": "Address", "Tls": "Security"}
+    if name in WELL_KNOWN:
+        return WELL_KNOWN[name].DESCRIPTOR
+    by_name = channelz_pb2.DESCRIPTOR.message_types_by_name
+    return by_name[within[name]].nested_types_by_name[name] if name in within else by_name[name]
+
+
+def looks(field):
+    """What of it has to be the same; an enum is a number on the wire."""
+    type = field.TYPE_INT32 if field.enum_type is not None else field.type
+    return field.name, field.number, type, field.is_repeated, field.message_type and field.message_type.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_message_of_ours_is_a_part_of_the_protocols(name):
+    fields = real(name).fields_by_number
+    assert [looks(field) for field in message(name).DESCRIPTOR.fields] == [
+        looks(fields[field.number]) for field in message(name).DESCRIPTOR.fields
+    ]
+
+
+def test_the_default_pool_has_the_generated_messages_and_not_ours():
+    found = descriptor_pool.Default().FindMessageTypeByName("grpc.channelz.v1.Channel")
+    assert found is channelz_pb2.Channel.DESCRIPTOR
+    assert found is not message("Channel").DESCRIPTOR

@@ -95,6 +95,7 @@ def _add_field(message: Any, kind: str, name: str, number: int, repeated: bool) 
         field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
 
 
+NAMES = tuple(_MESSAGES)
 _CLASSES = _classes()
 
 
