@@ -228,6 +228,24 @@ async def test_a_policy_that_raises_fails_its_own_rpcs_and_no_others(policy, aut
             assert (await channel.method("/other/Method")(b"")).decode() == mesh.hosts[0]
 
 
+async def test_a_picker_that_answers_nothing_fails_its_rpcs_at_once(autojump_clock, caplog):
+    class Forgetful:
+        def pick(self, call):
+            """Nothing is returned."""
+
+    class Policy(ToLowest):
+        def __init__(self, surroundings):
+            self.endpoints = ConnectedEndpoints(lambda ready: Forgetful())
+            self.seen = []
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(Policy)}) as channel:
+            with pytest.raises(RpcError, match="INTERNAL: the load balancing policy gave no answer, see the log"):
+                await ask(channel, wait_for_ready=True, timeout=9)
+    assert "a picker answered None, which is no PickResult" in caplog.text
+
+
 @pytest.mark.parametrize("policy", [BrokenTask, Tracked])
 async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy, autojump_clock, caplog):
     async with Mesh.run(1) as mesh:

@@ -156,6 +156,10 @@ class Attempt(ABC):
                 case Queue():
                     self._waiting_for = f"a host of cluster {args.cluster} to connect"
                 case nonsense:
+                    # A user's picker that forgot its `return`, say; to wait for another one may take for ever.
+                    _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", nonsense, self.path)
+                    return Status(StatusCode.INTERNAL, "the load balancing policy gave no answer, see the log")
+                case nonsense:
                     # A user's picker that forgot its `return`; waiting for another one could take forever.
                     _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", nonsense, self.path)
                     return Status(StatusCode.INTERNAL, _NO_ANSWER)
@@ -174,7 +178,7 @@ class Attempt(ABC):
             if not await self._backed_off(found, EMPTY):
                 return found
 
-    def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult:
+    def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult | object:
         try:
             return plane.picker.pick(args)
         except Exception:
