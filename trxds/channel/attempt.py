@@ -33,8 +33,6 @@ _log = logging.getLogger("trxds.channel")
 
 T = TypeVar("T")
 
-_NO_ANSWER = "the load balancing policy raised an exception, see the log"
-
 
 class Attempt(ABC):
     """`stream` is where the attempt is under way; `initial` and `trailing` are what the caller is shown of it."""
@@ -159,10 +157,6 @@ class Attempt(ABC):
                     # A user's picker that forgot its `return`, say; to wait for another one may take for ever.
                     _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", nonsense, self.path)
                     return Status(StatusCode.INTERNAL, "the load balancing policy gave no answer, see the log")
-                case nonsense:
-                    # A user's picker that forgot its `return`; waiting for another one could take forever.
-                    _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", nonsense, self.path)
-                    return Status(StatusCode.INTERNAL, _NO_ANSWER)
             # Also when the host refused the stream: its subchannel has posted its new state, so a
             # successor is certain, and picking from the same picker again would freeze the loop.
             await self._other_plane(plane)
@@ -184,7 +178,7 @@ class Attempt(ABC):
         except Exception:
             # A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception.
             _log.exception("a picker raised; the RPC to %s fails", self.path)
-            return Drop(Status(StatusCode.INTERNAL, _NO_ANSWER))
+            return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
     async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
         stream = host.open_stream(self._request())
