@@ -387,6 +387,15 @@ async def test_nothing_is_left_after_the_end():
     assert tree.mailbox.put("late", None) is not None, "letters to a node that is gone are dropped, not refused"
 
 
+async def test_a_pick_from_the_picker_of_a_node_that_is_gone_keeps_no_host(tree):
+    # RPCs go on picking from it until its parents have told that there is another.
+    await tree.configure(parent(a=Wants("a")))
+    hold = tree.policy("a").surroundings.hold
+    await tree.configure(parent())
+    assert hold("x").address == "x"
+    assert tree.hosts.leased == set()
+
+
 async def test_others_run_while_a_thousand_hosts_are_leased_and_connected(tree):
     hosts = tuple(map(str, range(1000)))
     tree.send(Wants("leaf", hosts=hosts, connect=hosts))

@@ -23,6 +23,7 @@ class Leases:
         self._mailbox = mailbox
         self._wanted: tuple[str, ...] = ()  # at the last `lease_exactly`
         self._leased: Mapping[str, Host] = {}  # by that
+        self._over = False
 
     def hosts(self) -> Mapping[str, Host]:
         """What a decision may look at."""
@@ -57,7 +58,12 @@ class Leases:
     def hold(self, address: str) -> Host:
         """For a pick: lease the address, once."""
         if address not in self._picked:
-            self._picked[address] = self._hosts.lease(address, self._mailbox)
+            lease = self._hosts.lease(address, self._mailbox)
+            if self._over:
+                # The picker outlived us by a moment; nobody else would let go of what it takes.
+                lease.release()
+                return lease.subchannel
+            self._picked[address] = lease
         return self._picked[address].subchannel
 
     def let_go(self, address: str) -> None:
@@ -70,5 +76,6 @@ class Leases:
 
     def release(self) -> None:
         """All of them: the node has ended."""
+        self._over = True
         for lease in (*self.decided.values(), *self._picked.values()):
             lease.release()
