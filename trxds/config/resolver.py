@@ -9,6 +9,7 @@ never a connection, so this takes moments, whatever the hosts do.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -24,6 +25,7 @@ from .chains import MakeChain
 from .clusters import Clusters, RouteTable
 from .dns import LookUp, Names
 from .limits import Limits, final_limit
+from .pace import Pace
 from .policies import CdsConfig, ClusterManagerConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
@@ -86,6 +88,8 @@ class Resolver:
         self._random = random
         self._channel_id = random.getrandbits(64)
         self._tables = count(1)
+        self._pace = Pace()
+        self._unseen = True  # there is news that the newest snapshot does not have
         self._newest: XdsConfig | ConfigError | None = None
         self._selected: XdsConfig | ConfigError | None = None  # what the newest selector was made from
         self._selector: Selector | None = None  # the one in force
@@ -102,12 +106,11 @@ class Resolver:
                 self._clusters = Clusters(nursery, self.mailbox)
                 self._names = Names(nursery, self._look_up, self._random)
                 self._watcher = Watcher(self._source, self._names, self.mailbox, *self._target)
-                self._look()
                 while True:
-                    if self._read(await self.mailbox.next()):
-                        self._look()
-                    self._settle()
+                    look_at = self._look()
                     self._begin()
+                    self._unseen |= self._read(await self.mailbox.next(look_at))
+                    self._settle()
         finally:
             self.mailbox.close()
             self._watcher.close()
@@ -127,10 +130,19 @@ class Resolver:
                 self._watcher.take(sender, letter)
         return letters.keys() != {"root"}
 
-    def _look(self) -> None:
+    def _look(self) -> float:
+        """See what has changed, or say when it is time to."""
+        now = trio.current_time()
+        if not self._unseen:
+            return math.inf
+        if self._pace.ready_at(now) > now:
+            return self._pace.ready_at(now)
+        self._pace.take(now)
+        self._unseen = False
         outcome = self._watcher.look(self._clusters.alive)
         if not isinstance(outcome, Missing):
             self._newest = outcome
+        return math.inf
 
     def _settle(self) -> None:
         pending, report = self._pending, self._report
