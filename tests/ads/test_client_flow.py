@@ -1,0 +1,122 @@
+"""The xDS client and the pace of its watchers, and responses that are large or none."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from support.world import PLANE, Watcher, World
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trxds.ads.sotw import PATH
+from trxds.resources.types import CDS
+from trxds.testing import Call, resources, serve
+
+pytestmark = pytest.mark.usefixtures("protocol")
+
+
+async def test_a_response_is_acknowledged_before_its_watchers_have_read_it_and_the_next_one_after(
+    autojump_clock: MockClock,
+) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    slow = Watcher(world.client)
+    slow.watch(CDS, "cart")
+    async with world.run():
+        await world.plane.wait_for_ack("CDS", 1)
+        world.plane.put(resources.cluster("cart", idle_timeout=5))
+        await trio.sleep(0.5)
+        assert world.says()[-1] == "ACK CDS cart"
+        await slow.hears()
+        await trio.sleep(0.1)
+        assert world.says()[-1] == "ACK CDS cart"
+        with trio.move_on_after(0.1):
+            await slow.hears()
+        before = trio.current_time()
+        await world.plane.wait_for_ack("CDS", 2)
+        assert trio.current_time() == before
+
+
+async def test_a_watcher_that_does_not_read_holds_up_the_others_once_and_for_a_second(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    stuck = Watcher(world.client)
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        started = trio.current_time()
+        stuck.watch(CDS, "cart")
+        world.watcher.watch(CDS, "cart")
+        for seconds in range(1, 20):
+            world.plane.put(resources.cluster("cart", idle_timeout=seconds))
+            await world.plane.wait_for_ack("CDS")
+        assert trio.current_time() - started == pytest.approx(1.0)
+        assert await stuck.hears() == {"cart": world.state("cart")}
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 watchers have read nothing for 1 s; the others go on without them"
+    ]
+
+
+async def test_a_watcher_that_comes_back_is_waited_for_again(autojump_clock: MockClock) -> None:
+    world = World()
+    sleepy = Watcher(world.client)
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        sleepy.watch(CDS, "cart")
+        await trio.sleep(10)
+        await sleepy.hears()
+        with trio.move_on_after(1):
+            await sleepy.hears()
+        world.plane.put(resources.cluster("cart", idle_timeout=5))
+        await world.plane.wait_for_ack("CDS")
+        started = trio.current_time()
+        world.plane.put(resources.cluster("cart", idle_timeout=6))
+        await world.plane.wait_for_ack("CDS")
+        assert trio.current_time() - started == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
+async def test_what_is_no_response_of_a_known_type_is_ignored(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    received: list[bytes] = []
+
+    async def talk(call: Call) -> None:
+        await call.send(b"\xff\xff garbage")
+        await call.send(b'"\x07unknown')  # a DiscoveryResponse with only a type_url
+        async for message in call:
+            received.append(message)
+
+    async with serve({PATH: talk}, address=PLANE, network=world.network), world.run(plane=False):
+        world.watcher.watch(CDS, "cart")
+        await wait_all_tasks_blocked()
+        assert len(received) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        f"xDS server {PLANE}: 10 bytes that are no DiscoveryResponse; ignored",
+        f"xDS server {PLANE}: a response of unknown type 'unknown'; ignored",
+    ]
+
+
+async def test_a_response_of_20_megabytes_is_taken(autojump_clock: MockClock) -> None:
+    world = World()
+    big = resources.cluster("cart")
+    big["alt_stat_name"] = "x" * 20_000_000
+    world.plane.put(big)
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+
+
+async def test_the_end_of_run_leaves_no_task_and_no_connection(autojump_clock: MockClock) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.plane.serve(PLANE, world.network):
+        await wait_all_tasks_blocked()
+        before = trio.lowlevel.current_statistics().tasks_living
+        async with world.run(plane=False):
+            world.watcher.watch(CDS, "cart")
+            await world.plane.wait_for_ack("CDS")
+            assert world.plane.streams == 1
+        await wait_all_tasks_blocked()
+        assert world.plane.streams == 0
+        assert trio.lowlevel.current_statistics().tasks_living == before

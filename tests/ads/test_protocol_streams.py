@@ -1,0 +1,87 @@
+"""The conversation over several streams: what outlives one, and what its end means."""
+
+from __future__ import annotations
+
+import pytest
+from support.talk import WHERE, Bad, Talk
+
+
+@pytest.fixture
+def talk() -> Talk:
+    return Talk()
+
+
+def test_a_new_stream_has_the_old_version_and_no_nonce(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("LDS", "7", shop="x")
+    talk.breaks()
+    assert talk.opens() == ["SUBSCRIBE LDS v=7 shop", "SUBSCRIBE CDS a"]
+
+
+def test_the_version_outlives_the_last_subscription(talk: Talk) -> None:
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    talk.drops("CDS", "a")
+    talk.says()
+    talk.breaks()
+    talk.wants("CDS", "b")
+    assert talk.opens() == ["SUBSCRIBE CDS v=1 b"]
+
+
+def test_the_end_of_a_stream_that_answered_is_no_error(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    assert talk.breaks() == {}
+
+
+def test_a_stream_that_never_answered_is_an_error_for_every_watcher(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.opens()
+    talk.hears("LDS", "1", shop="x")
+    talk.breaks()
+    talk.wants("CDS", "a")
+    talk.opens()
+    reason = f"{WHERE}: cannot reach the xDS server: Connection refused"
+    assert talk.breaks() == {"shop": f'x but LDS resource "shop" {reason}', "a": f'error: CDS resource "a" {reason}'}
+
+
+def test_a_server_that_cannot_be_connected_is_an_error_without_a_stream(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    assert talk.breaks("Network is unreachable")["shop"].endswith("Network is unreachable")
+
+
+def test_the_same_failure_is_told_once(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.breaks()
+    assert talk.breaks() == {}
+
+
+def test_a_new_subscription_during_a_failure_hears_of_it_at_once(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.breaks()
+    assert talk.wants("CDS", "a")["a"].endswith("Connection refused")
+
+
+def test_the_first_response_clears_the_failure_of_every_type(talk: Talk) -> None:
+    talk.wants("LDS", "shop")
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("LDS", "1", shop="x")
+    talk.hears("CDS", "1", a="y")
+    talk.breaks()
+    talk.breaks()
+    talk.opens()
+    assert talk.hears("LDS", "1", shop="x") == {"shop": "x", "a": "y"}
+
+
+def test_what_the_server_said_goes_before_what_the_network_does(talk: Talk) -> None:
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a=Bad("no"))
+    talk.waits(15)
+    talk.breaks()
+    assert talk.breaks() == {}

@@ -1,0 +1,91 @@
+"""An xDS client, a watcher that reads, and a control plane in memory that may or may not be there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import trio
+
+from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
+from trxds.ads.client import XdsClient
+from trxds.ads.state import ResourceState
+from trxds.ads.watches import Watch
+from trxds.ground.channels import Mailbox
+from trxds.resources.context import ParseContext
+from trxds.resources.types import ResourceType
+from trxds.testing import MemoryNetwork
+from trxds.testing.management import ManagementServer
+
+PLANE = "10.0.0.5:18000"
+BOOTSTRAP = Bootstrap(servers=(ServerConfig(PLANE),), node=Node("web-1"))
+WHERE = f'(server {PLANE}, node "web-1")'
+
+
+class Watcher:
+    """One mailbox, and what its letters said last."""
+
+    def __init__(self, client: XdsClient) -> None:
+        self.client = client
+        self.mailbox: Mailbox[ResourceState] = Mailbox()
+        self.states: dict[Any, ResourceState] = {}
+
+    def watch(self, type: ResourceType, name: str) -> Watch:
+        return self.client.watch(type, name, self.mailbox, name)
+
+    async def hears(self) -> dict[Any, ResourceState]:
+        letters = await self.mailbox.next()
+        self.states.update(letters)
+        return letters
+
+    async def reads(self) -> None:
+        while True:
+            await self.hears()
+
+
+class World:
+    """A client that runs, a watcher that reads, and a plane that may or may not be there."""
+
+    features: frozenset[str] = frozenset()  # of every server
+
+    def __init__(self, bootstrap: Bootstrap = BOOTSTRAP) -> None:
+        bootstrap = replace(bootstrap, servers=tuple(map(self.featured, bootstrap.servers)))
+        self.network = MemoryNetwork()
+        self.plane = ManagementServer()
+        self.client = XdsClient(bootstrap, self.network, Random(1), ParseContext())
+        self.watcher = Watcher(self.client)
+
+    def featured(self, server: ServerConfig) -> ServerConfig:
+        return replace(server, features=self.features)
+
+    def says(self) -> list[str]:
+        """Every request, without the versions: one protocol has them, the other has not."""
+        return [re.sub(r" v=\d+", "", str(request)) for request in self.plane.requests]
+
+    def state(self, name: str) -> ResourceState:
+        return self.watcher.states[name]
+
+    def error(self, name: str) -> str:
+        status = self.state(name).error
+        assert status is not None
+        return status.message
+
+    @asynccontextmanager
+    async def run(self, *, plane: bool = True) -> AsyncIterator[World]:
+        with trio.fail_after(3600):  # on the jumping clock: a test that hangs fails
+            async with trio.open_nursery() as nursery:
+                if plane:
+                    await nursery.start(self.serve)
+                nursery.start_soon(self.client.run)
+                nursery.start_soon(self.watcher.reads)
+                yield self
+                nursery.cancel_scope.cancel()
+
+    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with self.plane.serve(PLANE, self.network):
+            task_status.started()
+            await trio.sleep_forever()
