@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import trio
 from support.mesh import Mesh, ask
-from support.tasks import all_tasks
+from support.tasks import all_tasks, task_names
 
 from trxds.lb.node import Node
 from trxds.lb.round_robin import RoundRobin
@@ -48,6 +48,20 @@ async def test_with_1000_clusters_an_update_of_one_steps_only_its_own_branch(aut
             assert steps, "nothing has happened"
             assert {path.split("/")[1] for path in steps if "/" in path} == {"c7"}
             assert max(steps.values()) <= 3
+
+
+async def test_an_idle_cluster_is_its_policies_and_its_lifetime(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        before = len(task_names())
+        mesh.plane.put(
+            lazy("c0"),
+            xds.endpoints("c0", xds.locality(mesh.hosts[0])),
+            xds.routes("routes", xds.route("c0", prefix="/c0/"), xds.route("cart")),
+        )
+        await trio.sleep(1)
+        # cds, outlier detection, cluster_impl, override_host, priority, ring_hash; no sweep without a session
+        assert len(task_names()) - before == 7
 
 
 async def test_idle_endpoints_cost_no_task(autojump_clock):
