@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 PRINTED = {
+    "cookie_jar.py": ["with a session: apples, bread, cheese", "with the interceptor: apples, bread, cheese"],
     "custom_policy.py": [
         "anna: apples",
         "anna: apples, bread",

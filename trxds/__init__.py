@@ -13,8 +13,10 @@ from trxds.channel.call import Call
 from trxds.channel.call_credentials import AuthContext, CallCredentials
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.credentials import insecure, tls, xds_credentials
+from trxds.channel.interceptors import Answer, CallDetails, Forwarded, Interceptor, Next, OpenCall
 from trxds.channel.kinds import CallOptions, Replies, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from trxds.channel.stub import Caller, Method, Stub
+from trxds.channel.method import Method
+from trxds.channel.stub import Caller, Stub
 from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.metadata import Metadata
@@ -25,16 +27,22 @@ __version__ = "0.1.0"
 logging.getLogger("trxds").addHandler(logging.NullHandler())
 
 __all__ = [
+    "Answer",
     "AuthContext",
     "BootstrapError",
     "Call",
     "CallCredentials",
+    "CallDetails",
     "CallOptions",
     "Caller",
     "Channel",
     "Explanation",
+    "Forwarded",
+    "Interceptor",
     "Metadata",
     "Method",
+    "Next",
+    "OpenCall",
     "Replies",
     "RpcError",
     "Session",

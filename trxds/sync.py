@@ -27,7 +27,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
 from trxds.channel.kinds import CallOptions, Pairs
-from trxds.channel.stub import FromBytes, ToBytes, only_reply
+from trxds.channel.method import only_reply
+from trxds.channel.stub import FromBytes, ToBytes
 
 T = TypeVar("T")
 Req = TypeVar("Req")

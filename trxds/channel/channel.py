@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -40,10 +40,12 @@ from .dataplane import ChannelState
 from .defaults import CallDefaults
 from .explain import explain
 from .filters import Shared, make_chain
+from .interceptors import Interceptor
 from .kinds import Pairs
+from .method import checked_path
 from .rpc import Rpc
 from .secured import make_pool
-from .stub import Caller, checked_path
+from .stub import Caller
 from .xds import BootstrapSource, Xds, load_settings
 
 
@@ -105,6 +107,7 @@ async def open_channel(
     *,
     bootstrap: BootstrapSource = None,
     xds: Xds | None = None,
+    interceptors: Iterable[Interceptor] = (),
     compression: str = IDENTITY,
     call_credentials: CallCredentials | None = None,
     max_send_size: int | None = None,
@@ -123,6 +126,7 @@ async def open_channel(
     `bootstrap` is a path or the document itself; otherwise the environment variables
     GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
     to share, from `open_xds_client`, which then has `bootstrap` and `policies`.
+    `interceptors` are around every call, the first one outermost (`docs/calls.md`).
     `compression`, `gzip` or `deflate`, is that of requests whose call does not name another; replies are read in
     either, or uncompressed, as the server likes. `call_credentials` are shown by every call.
     `max_send_size` and `max_receive_size` bound a message, in bytes before it was compressed, and
@@ -155,7 +159,7 @@ async def open_channel(
     names = parse_target(target, shared._settings)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
-    defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown)
+    defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown, tuple(interceptors))
     state = ChannelState(target, names.authority, defaults, random)
     limits = early_limit if early_route_timeouts else final_limit
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)

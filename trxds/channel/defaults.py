@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .call_credentials import CallCredentials
+
+if TYPE_CHECKING:
+    from .interceptors import Interceptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +22,4 @@ class CallDefaults:
     max_send_size: float = math.inf
     encoding: str = ""
     credentials: tuple[CallCredentials, ...] = ()
+    interceptors: tuple[Interceptor, ...] = ()

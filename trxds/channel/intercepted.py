@@ -1,0 +1,96 @@
+"""A method of a channel with interceptors: each call is one block within those of its interceptors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from trxds.ground import metadata as md
+
+from .call import Call
+from .call_credentials import CallCredentials
+from .interceptors import CallDetails, Interceptor, Next, OpenCall
+from .kinds import Pairs
+from .method import Method, checked_path, only_reply, swallowed
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+
+class InterceptedMethod(Method[Req, Res]):
+    """A method of a channel with interceptors: the first of them is the outermost."""
+
+    async def __call__(
+        self,
+        request: Req | Iterable[Req] | AsyncIterable[Req],
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> Res:
+        self._check_one_reply()
+        opened = self._intercepted(timeout, metadata, wait_for_ready, compression, credentials)
+        if self._client_streaming:
+            return await self._collect(opened, request)
+        async with opened as call:
+            await self._begin(call, cast(Req, request))
+            return await only_reply(self.path, call)
+        raise swallowed(self.path)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        request: Req | None = None,
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> AsyncIterator[Call[Req, Res]]:
+        async with self._intercepted(timeout, metadata, wait_for_ready, compression, credentials) as call:
+            await self._begin(call, request)
+            yield call
+
+    def _intercepted(
+        self,
+        timeout: float | None,
+        metadata: Pairs,
+        wait_for_ready: bool | None,
+        compression: str | None,
+        credentials: CallCredentials | None,
+    ) -> AbstractAsyncContextManager[Call[Req, Res]]:
+        details = CallDetails(
+            self.path,
+            md.check(metadata),
+            timeout,
+            wait_for_ready,
+            compression,
+            credentials,
+            self._client_streaming,
+            self._server_streaming,
+        )
+        enter: Next = self._innermost
+        for interceptor in reversed(self._state.defaults.interceptors):
+            enter = partial(_around, interceptor, enter)
+        # An interceptor's own call does all that the user of a Call may ask of it.
+        return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
+
+    def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
+        method = self if details.method == self.path else self._at(checked_path(details.method))
+        return Method.open(
+            method,
+            timeout=details.timeout,
+            metadata=details.metadata,
+            wait_for_ready=details.wait_for_ready,
+            compression=details.compression,
+            credentials=details.credentials,
+        )
+
+
+def _around(one: Interceptor, next: Next, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
+    return one(details, next)

@@ -1,0 +1,159 @@
+"""Interceptors: code of the user's own around each call of a channel, in one shape for every kind of call.
+
+    @asynccontextmanager
+    async def who(call, next):
+        async with next(replace(call, metadata=[*call.metadata, ("user", "7")])) as stream:
+            yield stream
+
+What is before the inner `async with` happens before the call has a host, what is behind it when the call is over;
+`stream` is the call as its user will have it, and what is yielded in its place is what the user has. A channel
+without interceptors makes its calls as if this file did not exist.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import trio
+
+from trxds.ground import metadata as md
+from trxds.ground.metadata import Metadata
+from trxds.ground.status import OK, Status
+
+from .call_credentials import CallCredentials
+from .kinds import Pairs, Replies
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+Req_contra = TypeVar("Req_contra", contravariant=True)
+Res_co = TypeVar("Res_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CallDetails:
+    """What a call was given. `dataclasses.replace` makes another for `next`; `timeout` counts from there."""
+
+    method: str
+    """Such as `/shop.Cart/Add`."""
+
+    metadata: Pairs = md.EMPTY
+    timeout: float | None = None
+    wait_for_ready: bool | None = None
+    compression: str | None = None
+    credentials: CallCredentials | None = None
+    client_streaming: bool = False
+    server_streaming: bool = False
+
+
+class OpenCall(Replies[Res_co], Protocol[Req_contra, Res_co]):
+    """An open call, as `Call` describes it: that one, or what an interceptor puts in its place."""
+
+    async def send(self, request: Req_contra, *, compress: bool = True) -> bool: ...
+    def done_sending(self) -> None: ...
+
+
+Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[OpenCall[Any, Any]]]
+Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[OpenCall[Any, Any]]]
+
+
+class Forwarded(Generic[Req, Res]):
+    """A call that is `call`, for interceptors that see or change messages: override what is to be different."""
+
+    def __init__(self, call: OpenCall[Req, Res]) -> None:
+        self.call = call
+
+    async def send(self, request: Req, *, compress: bool = True) -> bool:
+        return await self.call.send(request, compress=compress)
+
+    def done_sending(self) -> None:
+        self.call.done_sending()
+
+    async def receive(self) -> Res | None:
+        """Iteration comes here too."""
+        return await self.call.receive()
+
+    def __aiter__(self) -> AsyncIterator[Res]:
+        return self
+
+    async def __anext__(self) -> Res:
+        reply = await self.receive()
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
+
+    async def headers(self) -> Metadata:
+        return await self.call.headers()
+
+    @property
+    def initial_metadata(self) -> Metadata | None:
+        return self.call.initial_metadata
+
+    @property
+    def trailing_metadata(self) -> Metadata:
+        return self.call.trailing_metadata
+
+    @property
+    def status(self) -> Status | None:
+        return self.call.status
+
+    @property
+    def peer(self) -> str:
+        return self.call.peer
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.call!r}>"
+
+
+class Answer(Generic[Res]):
+    """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`."""
+
+    def __init__(self, *replies: Res, initial_metadata: Pairs = (), trailing_metadata: Pairs = ()) -> None:
+        self._replies = deque(replies)
+        self._initial = md.check(initial_metadata)
+        self._trailing = md.check(trailing_metadata)
+        self._over = False
+        self.peer = ""
+
+    async def send(self, request: Any, *, compress: bool = True) -> bool:
+        """Nobody reads it, as with a server that has answered already."""
+        await trio.lowlevel.checkpoint()
+        return False
+
+    def done_sending(self) -> None:
+        pass
+
+    async def receive(self) -> Res | None:
+        await trio.lowlevel.checkpoint()
+        if self._replies:
+            return self._replies.popleft()
+        self._over = True
+        return None
+
+    def __aiter__(self) -> AsyncIterator[Res]:
+        return self
+
+    async def __anext__(self) -> Res:
+        reply = await self.receive()
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
+
+    async def headers(self) -> Metadata:
+        await trio.lowlevel.checkpoint()
+        return self._initial
+
+    @property
+    def initial_metadata(self) -> Metadata:
+        return self._initial
+
+    @property
+    def trailing_metadata(self) -> Metadata:
+        return self._trailing if self._over else md.EMPTY
+
+    @property
+    def status(self) -> Status | None:
+        return OK if self._over else None

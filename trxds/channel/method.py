@@ -1,0 +1,189 @@
+"""One method of a service: how it is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any, Generic, TypeVar, cast
+
+from trxds.affinity.session import SessionCookies
+from trxds.ground import metadata as md
+from trxds.ground.status import RpcError, Status, StatusCode
+from trxds.wire.compression import encoding_named
+
+from .call import Call
+from .call_credentials import CallCredentials
+from .dataplane import ChannelState
+from .kinds import Pairs
+from .rpc import Rpc
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+_PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
+
+
+def checked_path(path: str) -> str:
+    """`ValueError` for what names no method."""
+    if not _PATH.match(path):
+        raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
+    return path
+
+
+class Method(Generic[Req, Res]):
+    """One method of a service. `await method(request)` for a single reply, `open` for any kind."""
+
+    def __init__(
+        self,
+        state: ChannelState,
+        session: SessionCookies | None,
+        path: str,
+        serialize: Callable[[Req], bytes],
+        deserialize: Callable[[bytes], Res],
+        client_streaming: bool,
+        server_streaming: bool,
+    ) -> None:
+        self.path = path
+        self._state = state
+        self._session = session
+        self._serialize = serialize
+        self._deserialize = deserialize
+        self._client_streaming = client_streaming
+        self._server_streaming = server_streaming
+
+    async def __call__(
+        self,
+        request: Req | Iterable[Req] | AsyncIterable[Req],
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> Res:
+        """The server's one reply. A client-streaming method takes an iterable of requests.
+
+        `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
+        `wait_for_ready` waits for a host instead of failing while there is none; None leaves that to the
+        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
+        channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
+        """
+        self._check_one_reply()
+        if self._client_streaming:
+            call = self.open(
+                timeout=timeout,
+                metadata=metadata,
+                wait_for_ready=wait_for_ready,
+                compression=compression,
+                credentials=credentials,
+            )
+            return await self._collect(call, request)
+        payload = self._serialize(cast(Req, request))
+        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
+        try:
+            reply = await rpc.ask(payload)
+            if isinstance(reply, Status):
+                raise await rpc.failure(reply)
+            return rpc.parse(reply, self._deserialize)
+        finally:
+            rpc.finish()
+
+    @asynccontextmanager
+    async def open(
+        self,
+        request: Req | None = None,
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> AsyncIterator[Call[Req, Res]]:
+        """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
+
+        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had.
+        """
+        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
+        try:
+            problem = await rpc.open()
+            if problem is not None:
+                raise await rpc.failure(problem)
+            call = Call(rpc, self._serialize, self._deserialize)
+            await self._begin(call, request)
+            yield call
+        finally:
+            rpc.finish()
+
+    def _rpc(
+        self,
+        timeout: float | None,
+        metadata: Pairs,
+        wait_for_ready: bool | None,
+        compression: str | None,
+        credentials: CallCredentials | None,
+    ) -> Rpc:
+        checked = md.check(metadata) if metadata else md.EMPTY
+        encoding = encoding_named(compression) if compression is not None else None
+        return Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session, encoding, credentials)
+
+    def _check_one_reply(self) -> None:
+        if self._server_streaming:
+            raise TypeError(f"{self.path} streams its replies; use `async with method.open(...) as call`")
+
+    async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
+        """Send the request, if any; unless the method streams, it is the last."""
+        if request is not None:
+            await call.send(request)
+            if not self._client_streaming:
+                call.done_sending()
+
+    async def _collect(self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any) -> Res:
+        async with opened as call:
+            async with aclosing(_each(requests)) as each:
+                async for request in each:
+                    if not await call.send(request):
+                        break
+            call.done_sending()
+            return await only_reply(self.path, call)
+        raise swallowed(self.path)
+
+    def _at(self, path: str) -> Method[Req, Res]:
+        """The same for another method of the same messages."""
+        return Method(
+            self._state,
+            self._session,
+            path,
+            self._serialize,
+            self._deserialize,
+            self._client_streaming,
+            self._server_streaming,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Method {self.path}>"
+
+
+def swallowed(path: str) -> RuntimeError:
+    """An interceptor caught what its call raised and raised nothing itself, so there is no reply to give."""
+    return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
+
+
+async def only_reply(path: str, call: Call[Any, Res]) -> Res:
+    """What a call has to say whose method has one reply, once its requests have been sent."""
+    reply = await call.receive()
+    if reply is None:
+        raise RpcError(Status(StatusCode.INTERNAL, f"{path}: the server said OK, but sent no message"))
+    if await call.receive() is not None:
+        message = f"{path}: the server sent a second message where the method has one"
+        raise RpcError(Status(StatusCode.INTERNAL, message))
+    return reply
+
+
+async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
+    if isinstance(requests, AsyncIterable):
+        async for request in requests:
+            yield request
+    else:
+        for request in requests:
+            yield request
