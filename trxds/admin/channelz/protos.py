@@ -1,16 +1,15 @@
-"""The messages of `grpc.channelz.v1`, made from their fields, in a pool of their own.
+"""The messages of `grpc.channelz.v1`: the package that has them generated needs grpcio.
 
-The package that has them generated needs grpcio. A program that uses that one, or a later version
-of the protocol, is not disturbed: to the default pool these are unknown. Enums are written as numbers,
-and the well-known types as messages of the same fields: on the wire there is no difference.
+Enums are written as numbers, and the well-known types as messages of the same fields: the wire knows no difference.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message_factory import GetMessageClass
+
+from trxds.resources.made_protos import make
 
 _PACKAGE = "grpc.channelz.v1"
 
@@ -60,43 +59,9 @@ _MESSAGES = {
     "GetSocketResponse": "Socket socket = 1",
 }
 
-_Field = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {
-    "bool": _Field.TYPE_BOOL,
-    "bytes": _Field.TYPE_BYTES,
-    "int32": _Field.TYPE_INT32,
-    "int64": _Field.TYPE_INT64,
-    "string": _Field.TYPE_STRING,
-    "uint32": _Field.TYPE_UINT32,
-}
-_FIELD = re.compile(r"(repeated )?(\w+) (\w+) = (\d+)")
-
-
-def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="trxds/admin/channelz.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for repeated, kind, field, number in _FIELD.findall(fields):
-            _add_field(message, kind, field, int(number), bool(repeated))
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
-    }
-
-
-def _add_field(message: Any, kind: str, name: str, number: int, repeated: bool) -> None:
-    field = message.field.add(
-        name=name, number=number, label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
-    )
-    if kind in _SCALARS:
-        field.type = _SCALARS[kind]
-    else:
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-
-
 NAMES = tuple(_MESSAGES)
-_CLASSES = _classes()
+_POOL = make("trxds/admin/channelz.proto", _PACKAGE, _MESSAGES)
+_CLASSES = {name: GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in NAMES}
 
 
 def message(name: str) -> Any:
