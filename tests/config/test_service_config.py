@@ -116,6 +116,7 @@ def test_unknown_fields_are_left_alone() -> None:
         ({"round_robin": {}}, RoundRobin()),
         ({"pick_first": {"shuffleAddressList": True}}, PickFirst(True)),
         ({"ring_hash_experimental": {"minRingSize": 8, "maxRingSize": 16}}, RingHash(8, 16)),
+        ({"ring_hash_experimental": {"requestHashHeader": "X-User"}}, RingHash(1024, 4096, "x-user")),
         ({"least_request_experimental": {"choiceCount": 99}}, LeastRequest(10)),
         (
             {"weighted_round_robin": {"blackoutPeriod": "5s", "enableOobLoadReport": True}},
@@ -198,6 +199,13 @@ def test_a_mistake_of_a_method_is_told_with_its_place(fields: Any, problem: str)
         (
             {"ring_hash_experimental": {"minRingSize": 9, "maxRingSize": 8}},
             "loadBalancingConfig[0]['ring_hash_experimental'].minRingSize: must not be more than maxRingSize",
+        ),
+        *(
+            (
+                {"ring_hash_experimental": {"requestHashHeader": name}},
+                f"loadBalancingConfig[0]['ring_hash_experimental'].requestHashHeader: is {name!r}; write the name of",
+            )
+            for name in ("a b", "x-user-bin", ":path")
         ),
         (
             {"least_request_experimental": {"choiceCount": 1}},

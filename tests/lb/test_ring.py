@@ -36,6 +36,11 @@ def test_its_size_is_between_the_limits_and_never_above_ours(min_size, max_size,
     assert len(ring((1, 1, 1, 1), min_size, max_size).owners) == size
 
 
+@pytest.mark.parametrize(("cap", "size"), [(1, 1), (100, 100), (8192, 8192), (1_000_000, 10_000)])
+def test_our_own_limit_may_be_another(cap, size):
+    assert len(build_ring(KEYS, (1, 1, 1, 1), 10_000, 8_000_000, cap).owners) == size
+
+
 def test_more_endpoints_than_entries_share_what_there_is():
     keys = [f"10.0.{n // 250}.{n % 250}:80" for n in range(10_000)]
     assert len(build_ring(keys, [1] * 10_000, 1024, 8_000_000).owners) == SIZE_CAP

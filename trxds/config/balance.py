@@ -63,8 +63,8 @@ def _leaf(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> LbC
             return RoundRobinConfig(endpoints, note)
         case PickFirst(shuffle):
             return PickFirstConfig(endpoints, endpoint_weights(serving), shuffle, note)
-        case RingHash(smallest, largest):
-            return RingHashConfig(endpoints, endpoint_weights(serving), smallest, largest, note)
+        case RingHash(smallest, largest, header):
+            return RingHashConfig(endpoints, endpoint_weights(serving), smallest, largest, note, header)
         case LeastRequest(choice_count):
             return LeastRequestConfig(endpoints, choice_count, note)
         case ClientSideWeightedRoundRobin():

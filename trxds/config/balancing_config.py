@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from trxds.ground.metadata import is_key
 from trxds.ground.place import Place
 from trxds.resources.custom_policy import CustomPolicy, ParseSettings
 from trxds.resources.lb_policy import RandomSubsetting
 from trxds.resources.leaf_policy import (
     CHOICE_COUNT,
     LARGEST_RING,
+    MAX_RING_SIZE,
     MIN_RING_SIZE,
     MOST_CHOICES,
     SHORTEST_UPDATE,
@@ -97,13 +99,21 @@ def _pick_first(place: Place) -> PickFirst:
 
 def _ring_hash(place: Place) -> RingHash:
     smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
-    least, most = smallest.whole(MIN_RING_SIZE), largest.whole(LARGEST_RING)
+    least, most = smallest.whole(MIN_RING_SIZE), largest.whole(MAX_RING_SIZE)
     for size, at in ((least, smallest), (most, largest)):
         if not 1 <= size <= LARGEST_RING:
             at.wrong(f"must be in the range 1 to {LARGEST_RING}")
     if least > most:
         smallest.wrong("must not be more than maxRingSize")
-    return RingHash(least, most)
+    return RingHash(least, most, _hash_header(place.member("requestHashHeader")))
+
+
+def _hash_header(place: Place) -> str:
+    """Empty for none (A76)."""
+    name = place.text().lower()
+    if name and (not is_key(name) or name.endswith("-bin")):
+        place.wrong(f"is {name!r}; write the name of an ASCII header, as x-user-id")
+    return name
 
 
 def _least_request(place: Place) -> LeastRequest:

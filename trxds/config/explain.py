@@ -52,8 +52,8 @@ class Draw:
 class Chosen:
     """The route that matches, and what it means for the RPC.
 
-    `draw` is None where the route has one cluster; `entry` counts the route's clusters, since one may stand there twice,
-    with other filters. `filters` are in the order in which they run;
+    `draw` is None where the route has one cluster; `entry` counts the route's clusters, since one may stand there
+    twice, with other filters. `filters` are in the order in which they run;
     a stateful session filter among them may still send the RPC to another cluster of the route
     (A60). `hash` is None where no hash policy yields one (A42).
     """

@@ -40,7 +40,10 @@ class PickFirstConfig:
 
 @dataclass(frozen=True, slots=True)
 class RingHashConfig:
-    """`weights` are the endpoints' shares of the ring, which has between `min_size` and `max_size` entries."""
+    """`weights` are the endpoints' shares of the ring, which has between `min_size` and `max_size` entries.
+
+    `header` is the one that is hashed, where no route says what is (A76).
+    """
 
     policy: ClassVar[str] = "ring_hash_experimental"
     endpoints: tuple[Endpoint, ...]
@@ -48,6 +51,7 @@ class RingHashConfig:
     min_size: int
     max_size: int
     note: str = ""
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,11 @@ class Metadata(tuple[tuple[str, Value], ...]):
 EMPTY = Metadata()
 
 
+def is_key(name: str) -> bool:
+    """Whether it may be the name of metadata, in lower case."""
+    return _KEY.match(name) is not None
+
+
 def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
     """The caller's pairs as Metadata; keys are lowered. `TypeError` or `ValueError` names a bad pair."""
     return Metadata([_checked(*_pair(given)) for given in pairs])

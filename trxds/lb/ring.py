@@ -13,7 +13,7 @@ from math import ceil
 
 from xxhash import xxh64_intdigest
 
-SIZE_CAP = 4096  # whatever the control plane asks for: rings are many, and the client's memory is its own
+SIZE_CAP = 4096  # unless the user says otherwise: rings are many, and the client's memory is not the control plane's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +33,13 @@ class Ring:
         return chain(islice(self.owners, first, None), islice(self.owners, first))
 
 
-def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int) -> Ring:
+def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int, cap: int = SIZE_CAP) -> Ring:
     """A ring for endpoints with these keys; no smaller than it must be for the lightest to have whole entries."""
     if not keys:
         return Ring((), ())
     total = sum(weights)
     shares = [weight / total for weight in weights]
-    size = _size(min(shares), min(min_size, SIZE_CAP), min(max_size, SIZE_CAP))
+    size = _size(min(shares), min(min_size, cap), min(max_size, cap))
     owners: dict[int, int] = {}
     for owner, due in enumerate(accumulate(size * share for share in shares)):
         number = 0

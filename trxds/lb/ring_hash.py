@@ -6,21 +6,21 @@ Nobody is connected before an RPC asks for it, so an endpoint that none asked fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from trxds.config.policies import RingHashConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 
-from .endpoints import EndpointState, last_error, soonest, unreachable
+from .endpoints import EndpointState, last_error, soonest
 from .explain import Said, counted, to_fail, to_host, to_wait
+from .hash_header import ByHeader, header_hash
 from .petiole import Key, key_of, without_endpoints
-from .pick import QUEUE, Complete, PickArgs, PickResult, failing
+from .pick import PickArgs, Picker, failing
 from .policy import Decision, Inputs, Surroundings
-from .ring import Ring, build_ring
+from .ring import SIZE_CAP, Ring, build_ring
+from .ring_picker import RingPicker
 
 IDLE = Connectivity.IDLE
 CONNECTING = Connectivity.CONNECTING
@@ -31,8 +31,11 @@ _RingArgs: TypeAlias = tuple[tuple[str, ...], tuple[int, ...], int, int]
 
 
 class RingHash:
-    def __init__(self, surroundings: Surroundings) -> None:
+    """`size_cap` is the client's own limit of a ring's size, whatever is configured (A42)."""
+
+    def __init__(self, surroundings: Surroundings, size_cap: int = SIZE_CAP) -> None:
         self._surroundings = surroundings
+        self._size_cap = size_cap
         self._config: RingHashConfig | None = None
         self._keys: tuple[Key, ...] = ()  # by position in the configuration, and so on the ring
         self._endpoints: Mapping[Key, Endpoint] = {}
@@ -53,7 +56,7 @@ class RingHash:
             self._keep_trying(inputs, now)
         return Decision(
             state,
-            RingPicker(self._ring, self._keys, self._awake, self._surroundings.wish, self._surroundings.random),
+            self._picker(inputs.config.header),
             hosts=tuple(address for each in self._awake.values() for address in each.wanted),
             connect=tuple(address for each in self._awake.values() for address in each.connect),
             wake_at=soonest(self._awake.values(), inputs.hosts, now),
@@ -63,11 +66,16 @@ class RingHash:
         states = [self._awake[key].state if key in self._awake else IDLE for key in self._keys]
         if not states:
             return to_fail("no endpoints", without_endpoints(inputs.config), "there is none to choose")
-        drawn = call.hash is None
-        hashed = self._surroundings.random.getrandbits(64) if call.hash is None else call.hash
-        saw = f"{counted(states)}; hash {hashed:#018x}{', drawn because no hash policy yields one' if drawn else ''}"
+        hashed, source = self._hash(inputs.config.header, call)
+        saw = f"{counted(states)}; hash {hashed:#018x}{source}"
+        if inputs.config.header and header_hash(call.metadata, inputs.config.header) is None:
+            ready = next(
+                (its.ready for key in self._around(hashed) if (its := self._awake.get(key)) and its.ready), None
+            )
+            if ready is not None:
+                return to_host(saw, ready, "the next on the ring that is READY; without the header anyone will do")
         passed: set[Key] = set()
-        for key in (self._keys[owner] for owner in self._ring.around(hashed)):
+        for key in self._around(hashed):
             endpoint = self._awake.get(key)
             if endpoint is not None and endpoint.state is FAILURE:
                 passed.add(key)
@@ -79,6 +87,17 @@ class RingHash:
             return to_wait(saw, f"{address} to connect", why, address)
         owner = self._awake[self._keys[self._ring.owner(hashed)]]
         return to_fail(saw, last_error((owner,)), "all have failed; the error is the hash's own endpoint's")
+
+    def _around(self, hashed: int) -> Iterator[Key]:
+        return map(self._keys.__getitem__, self._ring.around(hashed))
+
+    def _hash(self, header: str, call: PickArgs) -> tuple[int, str]:
+        """As the picker has it, and where it is from."""
+        found = header_hash(call.metadata, header) if header else call.hash
+        if found is not None:
+            return found, f" of header {header}" if header else ""
+        reason = f"the RPC has no header {header}" if header else "no hash policy yields one"
+        return self._surroundings.random.getrandbits(64), f", drawn because {reason}"
 
     def _take_over(self, config: RingHashConfig) -> None:
         self._config = config
@@ -92,7 +111,13 @@ class RingHash:
         names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in config.endpoints])  # A76
         args = (names, config.weights, config.min_size, config.max_size)
         if args != self._ring_args:  # it takes milliseconds: not for a change of health, say
-            self._ring_args, self._ring = args, build_ring(*args)
+            self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
+
+    def _picker(self, header: str) -> Picker:
+        ring = RingPicker(self._ring, self._keys, self._awake, self._surroundings.wish, self._surroundings.random)
+        if not header:
+            return ring
+        return ByHeader(ring, header, any(each.state is CONNECTING for each in self._awake.values()))
 
     def _wake(self, key: Key) -> None:
         if key not in self._awake:
@@ -123,28 +148,3 @@ def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:
     if awake[CONNECTING] or (awake[FAILURE] and endpoints > 1):
         return CONNECTING
     return IDLE if not awake[FAILURE] else FAILURE
-
-
-@dataclass(frozen=True, slots=True)
-class RingPicker:
-    """`awake` is the policy's own table: what is READY is read at the pick, and a ring outlives many states."""
-
-    ring: Ring
-    keys: Sequence[Key]  # by position on the ring
-    awake: Mapping[Key, EndpointState]
-    wish: Callable[[Hashable], None]
-    random: Random
-
-    def pick(self, call: PickArgs) -> PickResult:
-        if call.hash is None:
-            call.hash = self.random.getrandbits(64)
-        for owner in self.ring.around(call.hash):
-            endpoint = self.awake.get(self.keys[owner])
-            if endpoint is None:
-                self.wish(self.keys[owner])
-                return QUEUE
-            if endpoint.ready is not None:
-                return Complete(endpoint.ready)
-            if endpoint.state is not FAILURE:
-                return QUEUE
-        return unreachable((self.awake[self.keys[self.ring.owner(call.hash)]],)).pick(call)

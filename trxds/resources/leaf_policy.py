@@ -11,6 +11,7 @@ from .problems import Problems
 from .units import optional_duration
 
 MIN_RING_SIZE = 1024
+MAX_RING_SIZE = 4096  # unless configured; xDS has the largest for that (A42)
 LARGEST_RING = 8 * 1024 * 1024
 CHOICE_COUNT = 2
 MOST_CHOICES = 10
@@ -36,10 +37,14 @@ class PickFirst(LbPolicyConfig):
 
 @dataclass(frozen=True, slots=True)
 class RingHash(LbPolicyConfig):
-    """Equal hashes to the same endpoint; the sizes are the ring's limits (A42)."""
+    """Equal hashes to the same endpoint; the sizes are the ring's limits (A42).
+
+    `header` is the one to hash, if no route says what is to be hashed: only a service config names it (A76).
+    """
 
     min_size: int = MIN_RING_SIZE
     max_size: int = LARGEST_RING
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)

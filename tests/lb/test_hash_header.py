@@ -1,0 +1,119 @@
+"""Ring hash by a header that its own configuration names (A76), by values."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from support.policies import CONNECTING, FAILURE, READY, FakeHost, endpoints, surroundings
+from xxhash import xxh64_intdigest
+
+from trxds.config.policies import RingHashConfig
+from trxds.ground.metadata import Metadata
+from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
+from trxds.lb.policy import Inputs
+from trxds.lb.ring_hash import RingHash
+
+NAMES = "abcd"
+
+
+class Ringed:
+    """The policy over four hosts, each in the state that the test says; the others are IDLE."""
+
+    def __init__(self, **states):
+        self.wishes = set()
+        self.policy = RingHash(replace(surroundings(), wish=self.wishes.add))
+        config = RingHashConfig(endpoints(NAMES), (1,) * len(NAMES), 64, 4096, header="x-user")
+        self.inputs = Inputs(config, {}, {name: FakeHost(name, state) for name, state in states.items()})
+        for name in states:
+            self.policy.decide(replace(self.inputs, wishes=frozenset({name})), 0.0)
+        self.picker = self.policy.decide(self.inputs, 0.0).picker
+
+    def pick(self, *metadata, **args):
+        return self.picker.pick(PickArgs("/s/m", Metadata(metadata), **args))
+
+    def explain(self, *metadata):
+        return self.policy.explain(self.inputs, PickArgs("/s/m", Metadata(metadata)))
+
+
+def all_ready():
+    return Ringed(**dict.fromkeys(NAMES, READY))
+
+
+def test_equal_values_meet_one_host_and_others_others():
+    ringed = all_ready()
+    users = [("x-user", f"user {n}") for n in range(40)]
+    chosen = [ringed.pick(user).host.address for user in users]
+    assert chosen == [ringed.pick(user).host.address for user in users]
+    assert set(chosen) == set(NAMES)
+
+
+def test_the_hash_is_that_of_xds_and_several_values_are_joined():
+    ringed = all_ready()
+    call = PickArgs("/s/m", Metadata([("x-user", "a"), ("other", "1"), ("x-user", "b")]))
+    ringed.picker.pick(call)
+    assert call.hash == xxh64_intdigest(b"a,b")
+
+
+def test_a_routes_hash_does_not_count():
+    ringed = all_ready()
+    assert len({ringed.pick(("x-user", "me"), hash=n << 56).host.address for n in range(256)}) == 1
+
+
+def test_past_a_host_that_failed_the_next_one_is_asked():
+    host = all_ready().pick(("x-user", "me")).host.address
+    ringed = Ringed(**{host: FAILURE})
+    assert ringed.pick(("x-user", "me")) is QUEUE
+    assert len(ringed.wishes) == 1 and host not in ringed.wishes
+
+
+@pytest.mark.parametrize("metadata", [(), (("x-user", ""),)])
+class TestWithoutTheHeader:
+    def test_any_host_is_met(self, metadata):
+        ringed = all_ready()
+        met = Counter(ringed.pick(*metadata).host.address for _ in range(400))
+        assert min(met[name] for name in NAMES) > 20, "by the shares of a small ring"
+
+    def test_one_that_is_ready_is_taken_and_another_connected(self, metadata):
+        ringed = Ringed(b=READY)
+        results = [ringed.pick(*metadata) for _ in range(40)]
+        assert {result.host.address for result in results} == {"b"}
+        assert ringed.wishes and "b" not in ringed.wishes
+
+    def test_one_pick_has_one_host_connected(self, metadata):
+        ringed = Ringed()
+        assert ringed.pick(*metadata) is QUEUE
+        assert len(ringed.wishes) == 1
+
+    def test_nobody_is_connected_while_a_host_is_on_its_way(self, metadata):
+        ringed = Ringed(b=CONNECTING)
+        assert ringed.pick(*metadata) is QUEUE
+        assert ringed.wishes == set()
+
+    def test_it_fails_when_all_have(self, metadata):
+        ringed = Ringed(**dict.fromkeys(NAMES, FAILURE))
+        result = ringed.pick(*metadata)
+        assert isinstance(result, Fail)
+        assert "refused" in result.status.message
+
+    def test_the_hash_is_drawn_anew_by_each_attempt(self, metadata):
+        ringed = all_ready()
+        call = PickArgs("/s/m", Metadata(metadata))
+        assert isinstance(ringed.picker.pick(call), Complete)
+        assert call.hash is None
+
+
+class TestExplaining:
+    def test_the_hash_is_the_headers(self):
+        hashed = f"hash {xxh64_intdigest(b'me'):#018x} of header x-user"
+        ringed = all_ready()
+        its = ringed.explain(("x-user", "me"))
+        assert its.saw.endswith(hashed)
+        assert its.then.address == ringed.pick(("x-user", "me")).host.address
+
+    def test_without_the_header_it_is_drawn_and_the_next_that_is_ready_chosen(self):
+        its = Ringed(b=READY).explain()
+        assert "drawn because the RPC has no header x-user" in its.saw
+        assert its.then.address == "b"
+
+    def test_without_a_host_it_waits(self):
+        assert "to connect" in str(Ringed(b=CONNECTING).explain().then)
