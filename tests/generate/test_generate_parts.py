@@ -23,7 +23,9 @@ from trxds.generate.rewrite import with_all_types, with_relative_imports
 PROTOS = Path(__file__).parent / "protos"
 
 
-@given(st.text())
+@given(st.text() | st.text('"\\ \n'))
+@example('"""')
+@example('\\"')
 @example('ends with "')
 @example('"""\\')
 @example(" \\N{x} \\u12 \0 \x0c")

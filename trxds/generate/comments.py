@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ Path: TypeAlias = tuple[int, ...]
 SERVICE = FileDescriptorProto.SERVICE_FIELD_NUMBER
 METHOD = 2  # of a ServiceDescriptorProto
 
-_QUOTE = '\\"'
+_THREE_QUOTES = re.compile(r'"(?="")')  # of three the first is escaped, and never a line's last
 
 
 def comments_of(file: FileDescriptorProto) -> Mapping[Path, str]:
@@ -31,8 +32,8 @@ def docstring(text: str, indent: str) -> str:
     if not lines:
         return ""
     if len(lines) == 1:
-        line = lines[0].removesuffix('"')
-        return f'{indent}"""{line}{_QUOTE if line != lines[0] else ""}"""\n'
+        line = f'{lines[0][:-1]}\\"' if lines[0].endswith('"') else lines[0]
+        return f'{indent}"""{line}"""\n'
     rest = "".join(f"{indent}{line}\n" if line else "\n" for line in lines[1:])
     return f'{indent}"""{lines[0]}\n{rest}{indent}"""\n'
 
@@ -48,5 +49,5 @@ def _lines(text: str) -> list[str]:
 
 def _escaped(line: str) -> str:
     """Nothing in a comment may end the docstring or be an escape in it."""
-    line = line.replace("\\", "\\\\").replace('"""', _QUOTE * 3)
+    line = _THREE_QUOTES.sub(r"\"", line.replace("\\", "\\\\"))
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in line.replace("\t", "    "))
