@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trxds.wire.engine import Engine
@@ -248,6 +248,7 @@ any_frame = st.tuples(st.integers(0, 12), st.sampled_from([0, 1, 2, 3, 5]), st.b
 
 
 @both
+@settings(deadline=None)
 @given(frames=st.lists(any_frame))
 def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[int, int, bytes, int]]) -> None:
     pair = Pair(make_client)
@@ -257,6 +258,7 @@ def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[in
             break
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_no_bytes_whatever_raise(data: bytes) -> None:
     for engine in (LeanEngine(OPTIONS), h2_engine(OPTIONS), H2Engine(client=False, options=OPTIONS)):

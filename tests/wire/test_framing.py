@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trxds.ground.status import StatusCode
@@ -22,6 +22,7 @@ def taken(deframer: Deframer) -> list[bytes]:
     return list(iter(deframer.take, None))
 
 
+@settings(deadline=None)
 @given(messages_and_cuts)
 def test_messages_survive_any_cutting_of_their_bytes(case: tuple[list[bytes], list[int]]) -> None:
     messages, cuts = case
@@ -32,6 +33,7 @@ def test_messages_survive_any_cutting_of_their_bytes(case: tuple[list[bytes], li
     assert deframer.between_messages and deframer.buffered == 0
 
 
+@settings(deadline=None)
 @given(messages_and_cuts)
 def test_buffered_is_what_was_fed_less_what_was_taken(case: tuple[list[bytes], list[int]]) -> None:
     messages, cuts = case
@@ -72,6 +74,7 @@ def test_a_compressed_message_is_refused_unless_it_can_be_read(flag: int, encodi
     assert problem is not None and problem.code is StatusCode.INTERNAL and reason in problem.message
 
 
+@settings(deadline=None)
 @given(messages_and_cuts)
 def test_compressed_messages_come_out_as_such_however_they_are_cut(case: tuple[list[bytes], list[int]]) -> None:
     messages, cuts = case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trxds.wire import frames
@@ -196,6 +196,7 @@ def test_the_first_block_says_that_our_table_is_empty() -> None:
 texts = st.binary(max_size=300)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([b"cookie", b":path", b"te", b"x-mine", b"accept"]), texts)), st.lists(texts))
 def test_whatever_is_encoded_is_decoded_by_hpack(metadata: list[tuple[bytes, bytes]], times: list[bytes]) -> None:
     passing = [(b"grpc-timeout", time) for time in times]
@@ -220,6 +221,7 @@ def test_a_block_is_decoded_anew_when_the_table_has_changed() -> None:
         decoder.decode(b"\xbe")
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from([1, 2, 3000])), max_size=4)))
 def test_a_remembering_decoder_reads_what_hpack_wrote(blocks: list[list[tuple[bytes, int]]]) -> None:
     encoder, decoder = hpack.Encoder(), BlockDecoder(10**6)
@@ -228,6 +230,7 @@ def test_a_remembering_decoder_reads_what_hpack_wrote(blocks: list[list[tuple[by
         assert decoder.decode(encoder.encode(fields)).headers == fields
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([bytes([n]) * n for n in (1, 40, 200)]) | st.binary(max_size=50), max_size=20))
 def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) -> None:
     decoder = BlockDecoder(2000)

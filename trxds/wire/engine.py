@@ -76,6 +76,10 @@ class Engine(Protocol):
         """Give window back to the peer: a stream's while it is open, the connection's if `stream_id` is 0."""
         ...
 
+    def widen(self, stream_window: int) -> None:
+        """Let the peer send so much ahead on every stream, those that are open too; it was less before."""
+        ...
+
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream at once; nothing happens if it has ended."""
         ...

@@ -164,6 +164,10 @@ class H2Engine:
             self._h2.increment_flow_control_window(size, stream_id or None)
             self._collect(control=True)
 
+    def widen(self, stream_window: int) -> None:
+        self._h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: stream_window})
+        self._collect(control=True)
+
     def reset(self, stream_id: int, code: int) -> None:
         try:
             self._h2.reset_stream(stream_id, code)

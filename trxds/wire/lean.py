@@ -9,7 +9,6 @@ order of frames on a stream, streams that nobody opened.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -32,44 +31,13 @@ from .events import (
 )
 from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
 from .header_blocks import BlockDecoder, BlockEncoder
+from .open_stream import Awaits, OpenStream, Unfinished
 from .options import WireOptions
 
 _FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
 _FIRST_MAX_FRAME = 16_384
 _NO_LIMIT = 2**32
 _MOST_CONTINUATIONS = 64
-
-
-class _Awaits(enum.Enum):
-    """What the peer may send next on a stream."""
-
-    HEADERS = enum.auto()
-    BODY = enum.auto()  # data or trailers
-    NOTHING = enum.auto()  # it has ended its half
-
-
-class _Stream:
-    """A stream that is not closed: both halves' states and windows."""
-
-    __slots__ = ("awaits", "receive_window", "send_window", "sending")
-
-    def __init__(self, send_window: int, receive_window: int) -> None:
-        self.send_window = send_window
-        self.receive_window = receive_window
-        self.sending = True
-        self.awaits = _Awaits.HEADERS
-
-
-class _Unfinished:
-    """A header block whose CONTINUATION frames have not all come."""
-
-    __slots__ = ("end", "parts", "size", "stream_id")
-
-    def __init__(self, stream_id: int, end: bool, part: bytes) -> None:
-        self.stream_id = stream_id
-        self.end = end
-        self.parts = [part]
-        self.size = len(part)
 
 
 class LeanEngine:
@@ -84,10 +52,11 @@ class LeanEngine:
         self._frames = FrameReader(options.max_frame)
         self._encoder = BlockEncoder()
         self._decoder = BlockDecoder(options.header_list_bound)
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, OpenStream] = {}
         self._next_id = 1
-        self._unfinished: _Unfinished | None = None
+        self._unfinished: Unfinished | None = None
         self._outgoing: list[bytes | memoryview] = []
+        self._stream_window = options.stream_window
         self._receive_window = max(options.connection_window, _FIRST_WINDOW)
         self._unclaimed = 0  # bytes that came for closed streams
         self._peer_window = _FIRST_WINDOW
@@ -134,9 +103,9 @@ class LeanEngine:
             self._check_opened(stream_id)
             self._unclaim(size)
             return None
-        if stream.awaits is not _Awaits.BODY:
+        if stream.awaits is not Awaits.BODY:
             self._unclaim(size)
-            if stream.awaits is _Awaits.HEADERS:
+            if stream.awaits is Awaits.HEADERS:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
         stream.receive_window -= size
@@ -164,7 +133,7 @@ class LeanEngine:
             return self._read_block(stream_id, end, payload)
         if stream_id not in self._streams:
             self._check_opened(stream_id)
-        self._unfinished = _Unfinished(stream_id, end, payload)
+        self._unfinished = Unfinished(stream_id, end, payload)
         return None
 
     def _check_continued(self, kind: int, stream_id: int) -> None:
@@ -192,15 +161,15 @@ class LeanEngine:
         if stream is None:
             self._check_opened(stream_id)
             return None
-        if stream.awaits is _Awaits.NOTHING:
+        if stream.awaits is Awaits.NOTHING:
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
         if block.informational:
-            if end or stream.awaits is _Awaits.BODY:
+            if end or stream.awaits is Awaits.BODY:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
-        if stream.awaits is _Awaits.BODY and not end:
+        if stream.awaits is Awaits.BODY and not end:
             raise Violation(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
-        stream.awaits = _Awaits.BODY
+        stream.awaits = Awaits.BODY
         if end:
             self._peer_ended(stream_id, stream)
         if block.size > self._options.max_header_list:
@@ -336,7 +305,7 @@ class LeanEngine:
     def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
         stream_id = self._next_id
         self._next_id += 2
-        self._streams[stream_id] = _Stream(self._peer_window, self._options.stream_window)
+        self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
         frame = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
         self._outgoing.append(frame)
         self.unsent += len(frame)
@@ -371,13 +340,13 @@ class LeanEngine:
         self._outgoing += (frames.head(len(data), frames.DATA, flags, stream_id), data)
         self.unsent += 9 + len(data)
 
-    def _we_ended(self, stream_id: int, stream: _Stream) -> None:
+    def _we_ended(self, stream_id: int, stream: OpenStream) -> None:
         stream.sending = False
-        if stream.awaits is _Awaits.NOTHING:
+        if stream.awaits is Awaits.NOTHING:
             del self._streams[stream_id]
 
-    def _peer_ended(self, stream_id: int, stream: _Stream) -> None:
-        stream.awaits = _Awaits.NOTHING
+    def _peer_ended(self, stream_id: int, stream: OpenStream) -> None:
+        stream.awaits = Awaits.NOTHING
         if not stream.sending:
             del self._streams[stream_id]
 
@@ -389,6 +358,12 @@ class LeanEngine:
         else:
             return
         self._control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
+
+    def widen(self, stream_window: int) -> None:
+        change, self._stream_window = stream_window - self._stream_window, stream_window
+        for stream in self._streams.values():
+            stream.receive_window += change
+        self._control(frames.settings({frames.INITIAL_WINDOW_SIZE: stream_window}))
 
     def reset(self, stream_id: int, code: int) -> None:
         if self._streams.pop(stream_id, None) is not None:

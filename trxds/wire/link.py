@@ -45,9 +45,11 @@ from .options import WireOptions
 from .seat import Seat
 from .tls import tls_cause
 from .transport import transport_of
+from .window_estimate import WindowEstimate
 
 S = TypeVar("S", bound=MessageStream)
 
+_HOW_FAR = b"how far?"
 _TURN = 16 * 1024  # what a stream in line may append before the next has its turn
 
 
@@ -63,8 +65,11 @@ class Link(ABC, Generic[S]):
         # Half a window: while we owe less than that, the peer still has the other half to send.
         self.stream_credit = options.stream_window // 2
         # A quarter: an engine keeps back up to a half for streams that have ended.
+        self._connection_window = options.connection_window
         self._connection_credit = options.connection_window // 4
         self._owed = 0
+        self._given_back = 0  # of the connection's window, all in all
+        self._estimate = WindowEstimate(options.stream_window, options.most_stream_window)
         self._transport = transport_of(transport)
         self._unwritten: bytes | memoryview = b""  # taken from the engine; only the writer may wait with it
         self._line: deque[S] = deque()
@@ -201,7 +206,7 @@ class Link(ABC, Generic[S]):
             case GoAwayReceived():
                 self._goaway(event)
             case PingAcked():
-                pass  # `last_read` has it
+                self._pinged(event)
             case Broken():
                 self._broken(event)
             case _ as never:
@@ -225,6 +230,7 @@ class Link(ABC, Generic[S]):
         self._owed += event.flow_length
         if self._owed >= self._connection_credit:
             self.engine.credit(0, self._owed)
+            self._given_back += self._owed
             self._owed = 0
         stream = self.streams.get(event.stream_id)
         if stream is not None:
@@ -240,6 +246,16 @@ class Link(ABC, Generic[S]):
         if stream is not None:
             self._stand_in_line(stream)
         self.serve()
+
+    def _pinged(self, event: PingAcked) -> None:
+        """For a sign of life `last_read` is enough."""
+        estimate = self._estimate
+        if event.payload == _HOW_FAR and estimate.grows(self._given_back + self._owed, trio.current_time()):
+            self.engine.widen(estimate.window)
+            self.stream_credit = estimate.window // 2
+            if 2 * estimate.window > self._connection_window:
+                self.engine.credit(0, 2 * estimate.window - self._connection_window)
+                self._connection_window = 2 * estimate.window
 
     def ping(self) -> None:
         """Ask the peer for a sign of life, which `last_read` will show. Plain."""
@@ -286,6 +302,9 @@ class Link(ABC, Generic[S]):
     def credit(self, stream_id: int, size: int) -> None:
         """Give a stream's window back to the peer."""
         self.engine.credit(stream_id, size)
+        # A server at its window's end has sent the rest of it by now, so what is given back counts too.
+        if self._estimate.begins(self._given_back + self._owed - size, trio.current_time()):
+            self.engine.ping(_HOW_FAR)
         self._write_soon()
 
     def reset(self, stream_id: int, code: int) -> None:

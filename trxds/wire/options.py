@@ -11,11 +11,14 @@ MAX_METADATA_SIZE = 64 * 1024
 class WireOptions:
     """What one end of a connection offers its peer, and how much it keeps in memory.
 
-    Memory for what has arrived is bounded by streams × `stream_window`, and by one message of
-    the receive limit for each stream whose application is waiting for it.
+    Memory for what has arrived is bounded by streams × `stream_window` (as far as that has grown), and by
+    one message of the receive limit for each stream whose application is waiting for it.
     """
 
     stream_window: int = 256 * 1024
+    most_stream_window: int = 4 * 1024 * 1024
+    """What `stream_window` grows to where the peer is far away and our side reads as fast as it can send."""
+
     connection_window: int = 4 * 1024 * 1024
     """At least 65,535, with which every HTTP/2 connection begins."""
 

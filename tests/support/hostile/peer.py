@@ -90,7 +90,7 @@ class Peer:
         self._ended: set[int] = set()
         self._answered: set[int] = set()
         self._room: defaultdict[int, int] = defaultdict(int)  # what we may send, beyond the initial window
-        self._initial_window = 65_535
+        self.initial_window = 65_535
         self._changed = trio.lowlevel.ParkingLot()
         self._listening = trio.CancelScope()
         self._speaking = trio.Lock()  # the script and the answers to what is heard
@@ -154,7 +154,7 @@ class Peer:
             await self.raw(b"".join(frame(DATA, 0 if padding is None else PADDED, stream, piece) for piece in pieces))
 
     def _window(self, stream: int) -> int:
-        return min(self._room[0] + 65_535, self._room[stream] + self._initial_window)
+        return min(self._room[0] + 65_535, self._room[stream] + self.initial_window)
 
     def _spend(self, stream: int, size: int) -> None:
         self._room[0] -= size
@@ -275,4 +275,4 @@ class Peer:
     def _hear_settings(self, payload: bytes) -> None:
         for key, value in struct.iter_unpack(">HL", payload):
             if key == INITIAL_WINDOW_SIZE:
-                self._initial_window = value
+                self.initial_window = value

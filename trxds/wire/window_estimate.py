@@ -1,0 +1,54 @@
+"""How large a stream's window has to be to keep the way to the peer full: its bandwidth-delay product.
+
+A window that is smaller makes a large message wait for one round trip after the other; a larger one for all from
+the beginning would let every slow reader hold as much. So windows begin small and are measured, as gRPC's
+other clients do it: what arrives between a PING and its answer was on its way in that time. Is it near the
+window, and came it faster than ever, then the window was in the way.
+
+There is nothing to measure before a good part of a window has come on one stream, so small RPCs send no PING.
+"""
+
+from __future__ import annotations
+
+_LONGEST_PAUSE = 63
+
+
+class WindowEstimate:
+    """`window` is what a stream may be sent ahead, in bytes; it grows up to `most`."""
+
+    __slots__ = ("_bandwidth", "_began", "_pause", "_received", "_skip", "most", "window")
+
+    def __init__(self, window: int, most: int) -> None:
+        self.window = window
+        self.most = most
+        self._bandwidth = 0.0  # the best so far, in bytes per second
+        self._began: float | None = None  # while a PING is on its way
+        self._received = 0  # when it left
+        self._pause = 0
+        self._skip = 0
+
+    def begins(self, received: int, now: float) -> bool:
+        """A good part of a window has come: whether to send a PING. `received` counts all bytes ever."""
+        if self._began is not None or self.window >= self.most:
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        self._began, self._received = now, received
+        return True
+
+    def grows(self, received: int, now: float) -> bool:
+        """The PING was answered: whether `window` is a larger one now."""
+        if self._began is None:
+            return False
+        sample, seconds = received - self._received, max(now - self._began, 1e-6)
+        self._began = None
+        bandwidth, best = sample / seconds, self._bandwidth
+        self._bandwidth = max(bandwidth, best)
+        if bandwidth < best or sample * 3 < self.window * 2:
+            # The more often it was in vain, the less often we ask: servers count PINGs.
+            self._skip = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
+            return False
+        self._pause = 0
+        self.window = min(2 * sample, self.most)
+        return True
