@@ -5,6 +5,8 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 import trio
@@ -12,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 
 import trxds.sync
-from trxds import BootstrapError, RpcError, StatusCode
+from trxds import BootstrapError, RpcError, Status, StatusCode
 
 CALLER = contextvars.ContextVar("caller")
 
@@ -157,6 +159,40 @@ def test_what_a_block_raises_comes_out_of_it(channel):
     block = channel.method("/shop.Cart/Hang").open(b"")
     with pytest.raises(LookupError, match="my own"), channel.session(), block:
         raise LookupError("my own")
+
+
+def test_an_interceptor_is_around_the_block_of_a_thread(world):
+    seen = []
+
+    @asynccontextmanager
+    async def note(call, next):
+        try:
+            async with next(replace(call, metadata=[("user", "7")])) as stream:
+                yield stream
+        except LookupError as error:
+            seen.append(str(error))
+            raise RpcError(Status(StatusCode.ABORTED, "in other words")) from error
+
+    with world.channel(interceptors=[note]) as channel:
+        said = channel.method("/shop.Cart/Metadata")
+        assert (said(b""), said.future(b"").result(20)) == (b"7", b"7")
+        with pytest.raises(RpcError, match="in other words"), said.open(b"") as call:
+            assert call.receive() == b"7"
+            raise LookupError("my own")
+    assert seen == ["my own"]
+
+
+def test_an_interceptor_may_swallow_what_a_block_raises(world):
+    @asynccontextmanager
+    async def swallow(call, next):
+        with suppress(LookupError):
+            async with next(call) as stream:
+                yield stream
+
+    with world.channel(interceptors=[swallow]) as channel:
+        with channel.method("/shop.Cart/Hang").open(b""):
+            raise LookupError("never mind")
+        assert channel.method("/shop.Cart/Echo")(b"a") == b"a"
 
 
 def test_a_request_of_the_wrong_type_is_the_caller_s_error(channel):
