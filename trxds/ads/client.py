@@ -85,15 +85,15 @@ class XdsClient:
 
     async def run(self) -> None:
         """Talk to the control planes until cancelled; nothing is left when it returns."""
-        try:
-            async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as self._nursery:
+            try:
                 for stream in self._streams.values():
                     self._begin(stream)
                 for load_stream in self._load_streams.values():
                     self._begin(load_stream)
                 await trio.sleep_forever()
-        finally:
-            self._nursery = None
+            finally:
+                self._nursery = None  # in here, for who still watches while it closes
 
     def close(self) -> None:
         """Before `run` is cancelled, if watchers stay: they keep what they have, and wait for nothing more."""

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from random import Random
-from typing import Any
 
 import trio
 
 from trxds.ads.client import XdsClient
-from trxds.ads.names import Target, parse_target
-from trxds.affinity.override_host import OverrideHost
 from trxds.affinity.session import SessionCookies
 from trxds.config.explain import Explanation
-from trxds.config.limits import Limits, early_limit, final_limit
-from trxds.config.policies import ClusterManagerConfig, OverrideHostConfig
-from trxds.config.resolver import Downstream, Resolver
+from trxds.config.limits import early_limit, final_limit
 from trxds.ground import metadata as md
-from trxds.ground.channels import Mailbox
-from trxds.lb.custom import PolicyType, checked
-from trxds.lb.edge import Configure
-from trxds.lb.node import Node, Tree
-from trxds.lb.registry import Registry
+from trxds.lb.custom import PolicyType
 from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.credentials import INSECURE
@@ -35,18 +25,18 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .beside import beside
 from .call_credentials import CallCredentials
+from .control import Control
 from .credentials import ChannelCredentials
 from .dataplane import ChannelState
 from .defaults import CallDefaults
 from .explain import explain
-from .filters import Shared, make_chain
 from .interceptors import Interceptor
 from .kinds import Pairs
 from .method import checked_path
 from .rpc import Rpc
 from .secured import make_pool
 from .stub import Caller
-from .xds import BootstrapSource, Xds, load_settings
+from .xds import BootstrapSource, Xds, xds_origin
 
 
 class Session(Caller):
@@ -148,27 +138,17 @@ async def open_channel(
     the channel is.
     """
     _check_target(target)
-    network, random = network or TcpNetwork(), Random()
-    if xds is None:
-        shared = Xds(load_settings(bootstrap), network, policies or {})
-    elif bootstrap is not None or policies is not None:
-        raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
-    else:
-        xds._check()
-        shared = xds
-    names = parse_target(target, shared._settings)
+    network = network or TcpNetwork()
+    limits = early_limit if early_route_timeouts else final_limit
+    origin = xds_origin(target, bootstrap, xds, policies, network, limits)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
     defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown, tuple(interceptors))
-    state = ChannelState(target, names.authority, defaults, random)
-    limits = early_limit if early_route_timeouts else final_limit
+    state = ChannelState(target, origin.authority, defaults, Random(), origin.client)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)
-    providers = shared._settings.certificate_providers
-    pool = make_pool(network, credentials, names.authority, providers, random, options, asking)
-    services = _services(shared, names, state, network, pool, limits)
-    if xds is None:
-        services["ads"] = shared._client.run
+    pool = make_pool(network, credentials, origin.authority, origin.providers, state.random, options, asking)
+    services = {"pool": pool.run, "control": Control(origin, state, pool).run, **origin.services}
     async with beside(f"the channel to {target}", services, state.close):
         yield Channel(state, pool)
     if state.crash is not None:
@@ -182,36 +162,3 @@ def _check_target(target: str) -> None:
     if scheme != "xds" or not colon:
         what = f"unknown scheme {scheme!r}" if colon else "no scheme"
         raise ValueError(f"target {target!r}: {what}; this version of trxds knows xds:///NAME")
-
-
-def _services(
-    xds: Xds, names: Target, state: ChannelState, network: Network, pool: Pool, limits: Limits
-) -> dict[str, Callable[[], Awaitable[None]]]:
-    """What runs while the channel is open, by the name of its task."""
-    random = state.random
-    root_mailbox: Mailbox[Any] = Mailbox()
-
-    def configure(config: ClusterManagerConfig, generation: int) -> None:
-        root_mailbox.put("config", Configure(config, generation))
-
-    downstream = Downstream(configure, state.publish, partial(make_chain, Shared(random)), pool, limits)
-    resolver = Resolver(xds._client, network.resolve, names.listener, names.authority, downstream, random)
-    custom = {name: checked(kind.make) for name, kind in xds._policies.items()}
-    tree = Tree(
-        Registry({**custom, OverrideHostConfig.policy: OverrideHost}),
-        pool,
-        random,
-        resolve_again=resolver.resolve_again,
-        limits=xds._limits,
-        loads=xds._loads,
-    )
-    root = Node(
-        "root",
-        ClusterManagerConfig.policy,
-        tree,
-        root_mailbox,
-        lambda report: resolver.mailbox.put("root", report),
-    )
-    state.tree = root
-    state.client = xds._client
-    return {"pool": pool.run, "resolver": resolver.run, "lb/root": root.run}

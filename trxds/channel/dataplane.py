@@ -40,7 +40,9 @@ class ChannelState:
     The data plane is one attribute: a new one is an assignment and a wake-up of whoever waits.
     """
 
-    def __init__(self, target: str, authority: str, defaults: CallDefaults, random: Random) -> None:
+    def __init__(
+        self, target: str, authority: str, defaults: CallDefaults, random: Random, client: XdsClient | None = None
+    ) -> None:
         self.target = target
         self.authority = authority
         self.defaults = defaults
@@ -48,7 +50,7 @@ class ChannelState:
         self.throttle: Throttle | None = None  # of retries and hedges
         self.plane: DataPlane | None = None
         self.tree: Node | None = None  # its root, for who asks why
-        self.client: XdsClient | None = None  # for who asks what it knows
+        self.client = client  # for who asks what it knows
         self.rpcs: set[Rpc] = set()
         self.calls_begun = self.calls_succeeded = 0
         self.last_call = -math.inf  # when it began, on Trio's clock

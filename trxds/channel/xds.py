@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
@@ -14,16 +15,18 @@ import trio
 from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
-from trxds.config.policies import OverrideHostConfig
+from trxds.ads.names import parse_target
+from trxds.config.limits import Limits
+from trxds.config.resolver import Downstream, Resolver
 from trxds.ground.status import TrxdsInternalError
 from trxds.lb.custom import PolicyType
-from trxds.lb.limits import Limits
+from trxds.lb.limits import Limits as CircuitBreakers
 from trxds.lb.load_counts import LoadCounts
-from trxds.lb.registry import BUILT_IN
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 
 from .beside import beside
+from .origin import Origin, Policies, check_policies
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
 
@@ -32,10 +35,10 @@ class Xds:
     """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
 
     def __init__(self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType]) -> None:
-        _check_names(policies)
+        check_policies(policies)
         self._settings = settings
         self._policies = policies
-        self._limits = Limits()  # circuit breakers count for all channels of a client
+        self._limits = CircuitBreakers()  # circuit breakers count for all channels of a client
         self._loads = LoadCounts()
         self._client = make_client(settings, network, Random(), policies, self._loads)
         self._closed = False
@@ -78,12 +81,38 @@ async def open_xds_client(
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
 
 
-def _check_names(policies: Mapping[str, PolicyType]) -> None:
-    for name, kind in policies.items():
-        if name in BUILT_IN or name == OverrideHostConfig.policy:
-            raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
-        if not isinstance(kind, PolicyType):
-            raise TypeError(f"policies[{name!r}] is a PolicyType, as in PolicyType(MyPolicy), not {kind!r}")
+def xds_origin(
+    target: str,
+    bootstrap: BootstrapSource,
+    xds: Xds | None,
+    policies: Policies | None,
+    network: Network,
+    limits: Limits,
+) -> Origin:
+    """A control plane's: of a client that is shared, or one that runs as long as the channel."""
+    if xds is None:
+        shared = Xds(load_settings(bootstrap), network, policies or {})
+    elif bootstrap is not None or policies is not None:
+        raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
+    else:
+        xds._check()
+        shared = xds
+    client, names = shared._client, parse_target(target, shared._settings)
+
+    def begin(downstream: Downstream) -> Resolver:
+        its = replace(downstream, limits=limits)
+        return Resolver(client, network.resolve, names.listener, names.authority, its, Random())
+
+    return Origin(
+        names.authority,
+        begin,
+        shared._policies,
+        shared._limits,
+        shared._loads,
+        shared._settings.certificate_providers,
+        {"ads": client.run} if xds is None else {},
+        client,
+    )
 
 
 def load_settings(bootstrap: BootstrapSource) -> Bootstrap:

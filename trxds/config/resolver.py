@@ -26,7 +26,7 @@ from .clusters import Clusters, RouteTable
 from .dns import LookUp, Names
 from .limits import Limits, final_limit
 from .pace import Pace
-from .policies import CdsConfig, ClusterManagerConfig
+from .policies import CdsConfig, ClusterManagerConfig, LbConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
 from .snapshot import ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
@@ -55,7 +55,7 @@ class Changing(Protocol):
 class Downstream:
     """What the resolver drives; all plain functions."""
 
-    configure: Callable[[ClusterManagerConfig, int], object]
+    configure: Callable[[LbConfig, int], object]
     publish: Callable[[Selector, Any], object]
     make_chain: MakeChain
     pool: Changing
@@ -70,6 +70,8 @@ class _Pending:
 
 class Resolver:
     """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
+
+    root_policy = ClusterManagerConfig.policy
 
     def __init__(
         self,
@@ -114,6 +116,8 @@ class Resolver:
         finally:
             self.mailbox.close()
             self._watcher.close()
+            if self._pending is not None:
+                self._downstream.pool.end_change()
 
     def resolve_again(self, name: str) -> None:
         """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""

@@ -1,0 +1,68 @@
+"""Where the configuration of a channel comes from: a control plane (`xds.py`), or its target alone (`plain.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from trxds.config.policies import OverrideHostConfig
+from trxds.config.resolver import Downstream
+from trxds.ground.channels import Mailbox
+from trxds.lb.custom import PolicyType
+from trxds.lb.limits import Limits
+from trxds.lb.load_counts import LoadCounts
+from trxds.lb.registry import BUILT_IN
+from trxds.wire.certificates import CertificateFiles
+
+from .beside import Services
+
+if TYPE_CHECKING:
+    from trxds.ads.client import XdsClient
+
+
+class Resolving(Protocol):
+    """From a target to a data plane; it tells a `Downstream`, and is told of the tree by its mailbox, as "root"."""
+
+    @property
+    def mailbox(self) -> Mailbox[Any]: ...
+
+    @property
+    def root_policy(self) -> str:
+        """The name of the policy that it configures."""
+        ...
+
+    async def run(self) -> None: ...
+
+    def resolve_again(self, name: str) -> None:
+        """The addresses of this DNS name seem to be out of date. Plain."""
+
+
+Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`begin` makes what resolves the target; each one that it makes runs once.
+
+    `authority` is what `:authority` is, and what hosts prove if TLS asks for nothing else. `providers` have the
+    certificates that a control plane may name, `services` run as long as the channel.
+    """
+
+    authority: str
+    begin: Callable[[Downstream], Resolving]
+    policies: Policies
+    limits: Limits = field(default_factory=Limits)
+    loads: LoadCounts = field(default_factory=LoadCounts)
+    providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
+    services: Services = field(default_factory=dict)
+    client: XdsClient | None = None
+
+
+def check_policies(policies: Policies) -> None:
+    """`ValueError` for a name that is taken."""
+    for name, kind in policies.items():
+        if name in BUILT_IN or name == OverrideHostConfig.policy:
+            raise ValueError(f"trxds has a load balancing policy {name!r} of its own; choose another name")
+        if not isinstance(kind, PolicyType):
+            raise TypeError(f"policies[{name!r}] is a PolicyType, as in PolicyType(MyPolicy), not {kind!r}")
