@@ -7,7 +7,9 @@ import trio
 from support.world import PLANE, Watcher, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trxds.ads import stream
 from trxds.ads.sotw import PATH
+from trxds.resources import protos
 from trxds.resources.types import CDS
 from trxds.testing import Call, resources, serve
 
@@ -120,3 +122,32 @@ async def test_the_end_of_run_leaves_no_task_and_no_connection(autojump_clock: M
         await wait_all_tasks_blocked()
         assert world.plane.streams == 0
         assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+@pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
+async def test_responses_that_come_together_are_one_letter_and_one_answer(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SLICE", 60.0)  # which is how long they may take, by the real clock
+    world = World()
+    answered: list[str] = []
+
+    async def talk(call: Call) -> None:
+        await call.receive()
+        await call.send_initial_metadata()
+        call.say([response(number) for number in range(1, 51)])
+        async for message in call:
+            answered.append(protos.DiscoveryRequest.FromString(message).response_nonce)
+
+    def response(number: int) -> bytes:
+        cluster = protos.from_json(resources.cluster("cart", idle_timeout=number))
+        message = protos.DiscoveryResponse(type_url=CDS.type_url, nonce=f"n{number}", resources=[cluster])
+        return bytes(message.SerializeToString())
+
+    reader = Watcher(world.client)
+    reader.watch(CDS, "cart")
+    async with serve({PATH: talk}, address=PLANE, network=world.network), world.run(plane=False):
+        [state] = (await reader.hears()).values()
+        assert getattr(state.value, "idle_timeout", None) == 50
+        await wait_all_tasks_blocked()
+        assert answered == ["n50"]

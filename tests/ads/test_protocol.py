@@ -202,3 +202,23 @@ def test_what_was_parsed_is_remembered_as_long_as_it_is_wanted(talk: Talk) -> No
     talk.drops("CDS", "a", "b")
     talk.says()
     assert not known
+
+
+def test_a_refusal_is_not_overtaken_by_a_later_answer(talk: Talk) -> None:
+    talk.wants("EDS", "a", "b")
+    talk.opens()
+    talk.hears("EDS", "1", a="x", b="y")
+    talk.says()
+    talk.hears("EDS", "2", a=Bad("no"))
+    talk.hears("EDS", "3", b="z")
+    refusal, answer = talk.requests()
+    assert [in_words(refusal), in_words(answer)] == ["NACK EDS v=1 n2 a,b", "ACK EDS v=3 n3 a,b"]
+    assert "[no]" in refusal.error_detail.message
+
+
+def test_of_many_responses_the_first_refusal_and_the_last_answer_are_said(talk: Talk) -> None:
+    talk.wants("EDS", "a")
+    talk.opens()
+    for version in range(1, 9):
+        talk.hears("EDS", str(version), a=Bad("no") if version % 2 else "x")
+    assert talk.says() == ["NACK EDS n1 a", "ACK EDS v=8 n8 a"]

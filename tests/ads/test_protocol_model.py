@@ -40,14 +40,15 @@ class Server:
     names: dict[ResourceType, set[str]] = field(default_factory=dict)
     version: dict[ResourceType, str] = field(default_factory=dict)
     nonce: dict[ResourceType, str] = field(default_factory=dict)
-    refused: dict[ResourceType, bool] = field(default_factory=dict)
+    answers: dict[ResourceType, list[tuple[str, bool]]] = field(default_factory=dict)  # nonces, and if refused
     nodes: int = 0
 
     def hears(self, request: Any) -> None:
         type = RESOURCE_TYPES[request.type_url]
         self.names[type] = self.wanted(type, request)
         self.nonce[type] = request.response_nonce or self.nonce.get(type, "")
-        self.refused[type] = request.HasField("error_detail")
+        if request.response_nonce:
+            self.answers.setdefault(type, []).append((request.response_nonce, request.HasField("error_detail")))
         self.nodes += request.HasField("node")
 
     def wanted(self, type: ResourceType, request: Any) -> set[str]:
@@ -80,7 +81,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.failed = False
         self.accepted = {CDS: "", EDS: ""}
         self.nonces: dict[ResourceType, str] = {}
-        self.owed: dict[ResourceType, bool] = {}  # answers not yet sent: refused or not
+        self.owed: dict[ResourceType, list[tuple[str, bool]]] = {}  # responses not answered yet, and if to be refused
         self.watched: set[Key] = set()
         self.remembered: set[Key] = set()  # what is watched, and what was until something is said
         self.told: dict[Key, str] = {}
@@ -126,6 +127,7 @@ class ConversationMachine(RuleBasedStateMachine):
         assert self.server is not None
         self.forget()
         before = {type: set(names) for type, names in self.server.names.items()}
+        self.server.answers = {}
         while (request := self.conversation.next_request()) is not None:
             self.server.hears(request)
             self.conversation.sent(request, self.now)
@@ -133,7 +135,8 @@ class ConversationMachine(RuleBasedStateMachine):
             if key[1] not in before.get(key[0], set()):
                 self.asked[key] = self.now
         self.server_believes_what_is_so()
-        self.owed = {}
+        # What answers a type that nobody has asked for waits until somebody does.
+        self.owed = {type: owed for type, owed in self.owed.items() if type not in self.server.names}
 
     @precondition(lambda self: self.server is not None)
     @rule(type=TYPES, resources=RESOURCES)
@@ -145,8 +148,9 @@ class ConversationMachine(RuleBasedStateMachine):
         self.heard(self.authority.review(self.conversation.received(reading, self.now)))
         self.answered, self.failed = True, False
         self.nonces[type] = nonce
-        self.owed[type] = BAD in resources.values()
-        if not self.owed[type]:
+        refused = BAD in resources.values()
+        self.owed.setdefault(type, []).append((nonce, refused))
+        if not refused:
             self.accepted[type] = version
         for name, text in resources.items():
             self.learn((type, name), text)
@@ -202,7 +206,9 @@ class ConversationMachine(RuleBasedStateMachine):
             if type in self.server.names:
                 assert self.server.version.get(type, self.accepted[type]) == self.accepted[type]
                 assert self.server.nonce[type] == self.nonces.get(type, "")
-                assert not self.owed.get(type) or self.server.refused[type]
+                if owed := self.owed.get(type):
+                    refusals = [each for each in owed if each[1]]
+                    assert self.server.answers[type] == list(dict.fromkeys((*refusals[:1], owed[-1])))
 
     # -- the model's own memory
 

@@ -38,7 +38,7 @@ class Delta:
             resource_names_subscribe=[name for name in ask.names if name not in asked],
             resource_names_unsubscribe=sorted(asked.difference(ask.names)),
             initial_resource_versions=_claimed(ask.versions),
-            response_nonce="" if ask.errors is None else ask.nonce,
+            response_nonce=ask.nonce if ask.answers else "",
         )
 
     @staticmethod

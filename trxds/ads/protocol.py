@@ -64,13 +64,22 @@ class _Subscription:
             self.parsed.pop(update.raw, None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """To the response of that nonce; without errors it is an ACK. `version` is the last one accepted by then."""
+
+    nonce: str
+    version: str
+    errors: tuple[str, ...]
+
+
 @dataclass(slots=True, eq=False)
 class _Stream:
     to_say: dict[ResourceType, None]  # types that may have something to say, in the order it came up
     introduced: bool = False  # the node goes with the first request only
     heard: bool = False  # the end of a stream that answered is no failure
     nonces: dict[ResourceType, str] = field(default_factory=dict)
-    answers: dict[ResourceType, tuple[str, ...]] = field(default_factory=dict)  # errors; none: an ACK
+    answers: dict[ResourceType, list[_Answer]] = field(default_factory=dict)  # not sent yet: one or two of a type
     asking: frozenset[str] = frozenset()  # the names in the request that is being sent
     asked: dict[ResourceType, frozenset[str]] = field(default_factory=dict)
     deadlines: dict[Resource, float] = field(default_factory=dict)  # all as long: the first is the earliest
@@ -172,19 +181,34 @@ class Conversation:
         names, asked = subscription.resources.keys(), stream.asked.get(type)
         if not names and asked is None:
             return None  # an empty list as a type's first request would mean: everything
-        errors = stream.answers.pop(type, None)
-        if errors is None and names == asked:
+        answer = self._next_answer(type, stream)
+        if answer is None and names == asked:
             return None
         stream.asking = frozenset(names)
         versions = subscription.versions() if asked is None else {}
-        ask = Ask(type, names, asked, subscription.version, versions, stream.nonces.get(type, ""), errors)
+        said = answer or _Answer(stream.nonces.get(type, ""), subscription.version, ())
+        ask = Ask(type, names, asked, said.version, versions, said.nonce, answers=answer is not None)
         request = self.dialect.request(ask)
         if not stream.introduced:
             stream.introduced = True
             introduce(request, self._node)
-        if errors:
-            refuse(request, errors)
+        if said.errors:
+            refuse(request, said.errors)
         return request
+
+    def _next_answer(self, type: ResourceType, stream: _Stream) -> _Answer | None:
+        answers = stream.answers.pop(type, [])
+        if len(answers) > 1:
+            stream.answers[type] = answers[1:]
+            stream.to_say[type] = None
+        return answers[0] if answers else None
+
+    def _owe(self, reading: Reading, stream: _Stream) -> None:
+        """The newest answer is enough, but no refusal is overtaken: the server would never hear of it."""
+        answers = stream.answers.setdefault(reading.type, [])
+        del answers[1 if answers and answers[0].errors else 0 :]
+        answers.append(_Answer(reading.nonce, self._subscriptions[reading.type].version, reading.errors))
+        stream.to_say[reading.type] = None
 
     def _forget_unwanted(self, type: ResourceType) -> None:
         subscription = self._subscriptions[type]
@@ -209,15 +233,14 @@ class Conversation:
 
         What nobody asked for is ignored, but its errors are reported like all others.
         """
-        stream, subscription, errors = self._stream, self._subscriptions[reading.type], reading.errors
+        stream, subscription = self._stream, self._subscriptions[reading.type]
         if stream is None:
             return []  # closed while it was being read
         stream.heard = True
         stream.nonces[reading.type] = reading.nonce
-        stream.answers[reading.type] = errors
-        stream.to_say[reading.type] = None
-        if not errors:
+        if not reading.errors:
             subscription.version = reading.version
+        self._owe(reading, stream)
         self.failure, self.answers = None, True
         touched = [resource for item in reading.items if (resource := self._take(item, reading, now))]
         touched += [resource for each in reading.failed if (resource := self._fail(each, reading, now))]

@@ -20,15 +20,15 @@ CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.res
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`errors` are those of the response that this answers, none for an ACK; None if it answers nothing."""
+    """`answers` that it is the answer to the response of that nonce, and not only a change of what we want."""
 
     type: ResourceType
     names: Collection[str]  # all that we want
     asked: frozenset[str] | None  # those that the server was told on this stream; None: nothing yet
-    version: str  # of the type, as accepted last
+    version: str  # of the type, the last that was accepted
     versions: Mapping[str, str]  # of the resources that we have, each by itself; empty if this server did not give it
     nonce: str
-    errors: tuple[str, ...] | None
+    answers: bool
 
 
 class Dialect(Protocol):

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from random import Random
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import trio
 
@@ -109,9 +109,14 @@ class AdsStream:
             while (request := self._conversation.next_request()) is not None:
                 if not await stream.send(request.SerializeToString()):
                     return  # the reader will find out why
-                self._conversation.sent(request, trio.current_time())
-                self._to_wait.put("sent", None)
+                self._sent(request)
             await self._to_say.next()
+
+    def _sent(self, request: Any) -> None:
+        before = self._conversation.next_deadline
+        self._conversation.sent(request, trio.current_time())
+        if self._conversation.next_deadline != before:
+            self._to_wait.put("sent", None)
 
     async def _watch_the_clock(self) -> None:
         while True:
@@ -120,14 +125,26 @@ class AdsStream:
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
-            reading = await self._understand(message)
-            if reading is None:
-                continue
-            self._backoff.reset()
-            changes = self._review(self._conversation, self._conversation.received(reading, trio.current_time()))
+            changes = self._review(self._conversation, await self._hear_all(stream, message))
             self._tell(changes)
             self._to_say.put("answer", None)
             await self._all_have_seen(changes)
+
+    async def _hear_all(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
+        """Responses that have come together are one piece of news: watchers and the server hear of the last."""
+        touched: dict[Resource, None] = {}
+        started = perf_counter()
+        while message is not None:
+            touched |= dict.fromkeys(await self._hear(message))
+            message = stream.receive_nowait() if perf_counter() - started < SLICE else None
+        return touched
+
+    async def _hear(self, message: bytes) -> list[Resource]:
+        reading = await self._understand(message)
+        if reading is None:
+            return []
+        self._backoff.reset()
+        return self._conversation.received(reading, trio.current_time())
 
     async def _all_have_seen(self, changes: Changes) -> None:
         """Watchers hold up our reading, but none of them the others' for long."""
