@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.compiler.plugin_pb2 import CodeGeneratorRequest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import trxds
@@ -23,6 +23,7 @@ from trxds.generate.rewrite import with_all_types, with_relative_imports
 PROTOS = Path(__file__).parent / "protos"
 
 
+@settings(deadline=None)
 @given(st.text() | st.text('"\\ \n'))
 @example('"""')
 @example('\\"')
