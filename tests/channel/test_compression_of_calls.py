@@ -131,7 +131,7 @@ async def test_behind_a_message_that_is_none_nothing_is_shown(autojump_clock):
 
 async def test_a_server_that_does_not_know_the_compression_says_unimplemented(monkeypatch, autojump_clock):
     async with served(Echo()) as channel:
-        monkeypatch.setattr("trxds.channel.stub.encoding_named", lambda name: name)
+        monkeypatch.setattr("trxds.channel.method.encoding_named", lambda name: name)
         monkeypatch.setattr("trxds.channel.rpc.compress", lambda payload, encoding: Compressed(payload))
         with pytest.raises(RpcError, match="'snappy' is unknown; use identity,deflate,gzip") as caught:
             await method(channel, PATH)(LONG, compression="snappy")

@@ -10,6 +10,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -48,6 +49,7 @@ class Attempt(ABC):
         "_max_send_size",
         "_only",
         "_previous",
+        "_refusals",
         "_scopes",
         "_started",
         "_state",
@@ -85,6 +87,7 @@ class Attempt(ABC):
         self._args: PickArgs | None = None
         self._only: bytes | None = None
         self._previous = 0  # attempts that the server may have seen
+        self._refusals = 0
         self._trackers: tuple[Tracker, ...] = ()
 
     # -- its time
@@ -227,6 +230,38 @@ class Attempt(ABC):
         """The connection's reader: the response has begun."""
 
     # -- the end
+
+    def _unseen(self) -> bool:
+        """The stream ended, and the server certainly did not see the call: nobody has to know (A6).
+
+        That may be so as often as it likes if nothing had left us; once the server has said so, its next
+        refusal is a failure.
+        """
+        stream = self.stream
+        assert stream is not None
+        if not stream.refused or (self._refusals and stream.left):
+            return False
+        self._refusals += stream.left
+        self._end_attempt()
+        return True
+
+    def _resemble(self, call: Attempt) -> None:
+        """Be one more attempt of that call, with a pick of its own."""
+        self._args = call._args and replace(call._args, override=call._args.override and replace(call._args.override))
+        self._credentials = call._credentials
+        self._deadline = call._deadline
+        self._encoding = call._encoding
+        self._max_receive_size = call._max_receive_size
+        self._only = call._only
+        self._started = call._started
+        self._wait_for_ready = call._wait_for_ready
+
+    def _take_over(self, attempt: Attempt) -> None:
+        """Go on where that attempt is."""
+        self.stream = attempt.stream
+        self._trackers, attempt._trackers = attempt._trackers, ()
+        if self._args is not None and self._args.override is not None and attempt._args is not None:
+            self._args.override = attempt._args.override  # whose host is the session's now
 
     def _error(self, status: Status) -> RpcError:
         return RpcError(status, self.initial, self.trailing, self.stream.peer if self.stream is not None else "")

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import trio
 
 from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status
+from trxds.ground.status import RpcError, Status
 from trxds.wire.stream import ClientStream
 
 from .rpc import Rpc
@@ -46,8 +46,7 @@ class Call(Generic[Req, Res]):
         """
         payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
         if isinstance(payload, Status):
-            self._stream.cancel()
-            raise await self._rpc.failure(payload)
+            raise await self._unsendable(payload)
         if self._repeating is not None:
             await self._rpc.within(self._repeating.wait)
         self._remember(payload)
@@ -117,6 +116,10 @@ class Call(Generic[Req, Res]):
         assert self._rpc.stream is not None
         return self._rpc.stream
 
+    async def _unsendable(self, problem: Status) -> RpcError:
+        self._rpc.give_up(problem)
+        return await self._rpc.failure(problem)
+
     async def _receive(self) -> bytes | None:
         while True:
             payload = await self._rpc.on_stream(self._stream.receive)
@@ -162,7 +165,7 @@ class Call(Generic[Req, Res]):
             if problem is not None:
                 raise await self._rpc.failure(problem)
             # Not waited for: we are the task that reads, and the server may have to be read first.
-            self._stream.send_again(self._said)
+            self._stream.say(self._said)
         finally:
             self._repeating.set()
             self._repeating = None

@@ -15,6 +15,7 @@ from trxds.wire.compression import encoding_named
 from .call import Call
 from .call_credentials import CallCredentials
 from .dataplane import ChannelState
+from .hedged_call import hedged
 from .kinds import Pairs
 from .rpc import Rpc
 
@@ -109,9 +110,14 @@ class Method(Generic[Req, Res]):
             problem = await rpc.open()
             if problem is not None:
                 raise await rpc.failure(problem)
-            call = Call(rpc, self._serialize, self._deserialize)
-            await self._begin(call, request)
-            yield call
+            if rpc.hedges is None:
+                call = Call(rpc, self._serialize, self._deserialize)
+                await self._begin(call, request)
+                yield call
+            else:
+                async with hedged(rpc, rpc.hedges, self._serialize, self._deserialize) as call:
+                    await self._begin(call, request)
+                    yield call
         finally:
             rpc.finish()
 

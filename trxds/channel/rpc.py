@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from trxds.config.method_config import NO_METHOD_CONFIG, MethodConfig
+from trxds.config.method_config import NO_METHOD_CONFIG, HedgingPolicy, MethodConfig
 from trxds.config.select import Selection
 from trxds.ground.lifetime import Hold
 from trxds.ground.metadata import EMPTY, Metadata
@@ -28,6 +28,7 @@ from .attempt import Attempt
 from .call_credentials import CallCredentials
 from .dataplane import ChannelState
 from .filter import Respond, Wait
+from .hedging import Hedges
 from .retry import Retries
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _GRACE = 0.1
 class Rpc(Attempt):
     """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
 
-    __slots__ = ("_committed", "_config", "_first", "_hold", "_refusals", "_responds", "_retries", "_session")
+    __slots__ = ("_committed", "_config", "_first", "_hold", "_responds", "_retries", "_session", "hedges")
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Rpc(Attempt):
         self._responds: list[Respond] = []
         self._committed = False
         self._config = NO_METHOD_CONFIG
-        self._refusals = 0
+        self.hedges: Hedges | None = None
         self._retries: Retries | None = None
         state.rpcs.add(self)
 
@@ -122,7 +123,36 @@ class Rpc(Attempt):
                 if isinstance(outgoing, Status):
                     return outgoing
                 self._only = outgoing
+            if self._config.hedging is not None:
+                return await self._hedge(self._config.hedging)
         return await self._pick()
+
+    async def _hedge(self, policy: HedgingPolicy) -> Status | None:
+        """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
+        self.hedges = Hedges(self, policy, self._only)
+        if self._only is None:
+            return None
+        self._waiting_for = "one of its attempts"
+        await self.within(self.hedges.run)
+        return self.hedges.problem
+
+    def adopt(self, attempt: Attempt) -> None:
+        """That attempt was chosen: it is the call from here on."""
+        self._take_over(attempt)
+        self._committed = True
+        self._release()
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self.hedges is not None:
+            self.hedges.stop()
+
+    def give_up(self, problem: Status) -> None:
+        """The caller has said what cannot be sent: the call is over."""
+        if self.stream is not None:
+            self.stream.cancel()
+        if self.hedges is not None:
+            self.hedges.give_up(problem)
 
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
         """A message as it is sent; a status if it is too long, by what it is before it is compressed."""
@@ -218,11 +248,7 @@ class Rpc(Attempt):
         assert stream is not None and stream.status is not None
         if self._committed:
             return False
-        if stream.refused and (self._refusals == 0 or not stream.left):
-            # The server certainly did not see the call: nobody has to know (A6). That may be so as often
-            # as it likes if nothing had left us; once the server has said so, its next refusal is a failure.
-            self._refusals += stream.left
-            self._end_attempt()
+        if self._unseen():
             return True
         return await self._backed_off(stream.status, stream.trailing_metadata)
 
@@ -286,6 +312,8 @@ class Rpc(Attempt):
                 self._state.calls_succeeded += 1
         self._end_attempt()
         self._release()
+        if self.hedges is not None:
+            self.hedges.stop()
         self._state.rpcs.discard(self)
         if self._first and self._session is not None:
             self._session.over()

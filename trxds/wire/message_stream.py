@@ -13,7 +13,7 @@ than the window could never arrive.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -93,10 +93,11 @@ class MessageStream(ABC):
         self._link.push(self)
         return True
 
-    def send_again(self, messages: list[bytes]) -> None:
-        """Hand over all that an attempt before has said, at once; what is sent later waits for it."""
-        if self.sending and messages:
-            self._rest = memoryview(b"".join(map(frame, messages)))
+    def say(self, messages: Sequence[bytes]) -> None:
+        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+        if self.sending and not self._ending and messages:
+            self._rest = memoryview(b"".join((self._rest, self._later, *map(frame, messages))))
+            self._later = _NOTHING
             self._link.messages_sent += len(messages)
             self._link.push(self)
 
