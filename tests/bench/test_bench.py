@@ -38,3 +38,9 @@ def test_the_scale_runs_print_every_figure_beside_its_budget() -> None:
     assert len(figures) == 20
     assert figures[0].startswith("first RPC through xDS")
     assert figures[-1].split()[-1] == "60"
+
+
+def test_the_flow_runs_print_both_clients_near_and_far() -> None:
+    lines = output("flow.py", "--rounds", "1", "--small").splitlines()[1:]
+    assert len(lines) == 8
+    assert [line[:32].strip() for line in lines[::4]] == ["1 MiB both ways, 0 ms away", "1 MiB both ways, 10 ms away"]

@@ -11,6 +11,7 @@ There is nothing to measure before a good part of a window has come on one strea
 from __future__ import annotations
 
 _LONGEST_PAUSE = 63
+_FADING = 0.9  # of the best, with each sample: one that was too good by chance must not stand for ever
 
 
 class WindowEstimate:
@@ -44,7 +45,7 @@ class WindowEstimate:
         sample, seconds = received - self._received, max(now - self._began, 1e-6)
         self._began = None
         bandwidth, best = sample / seconds, self._bandwidth
-        self._bandwidth = max(bandwidth, best)
+        self._bandwidth = max(bandwidth, _FADING * best)
         if bandwidth < best or sample * 3 < self.window * 2:
             # The more often it was in vain, the less often we ask: servers count PINGs.
             self._skip = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
