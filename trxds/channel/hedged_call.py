@@ -9,7 +9,7 @@ from typing import TypeVar
 import trio
 
 from trxds.ground.metadata import Metadata
-from trxds.ground.status import TrxdsInternalError
+from trxds.ground.status import Status, TrxdsInternalError
 
 from .beside import beside
 from .call import Call
