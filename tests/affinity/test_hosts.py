@@ -103,15 +103,30 @@ class TestSweep:
         assert table.held == {}
         assert table.get("a") is not None, "a cookie may still name it"
 
-    @pytest.mark.parametrize("state", [CONNECTING, FAILURE])
-    def test_a_host_between_idle_and_ready_is_left_to_a_later_sweep(self, state):
-        # An RPC may be waiting for it; without a lease nobody would tell that RPC how it went.
-        table = Table(endpoint("a"), idle_timeout=1.0, state=state)
+    def test_a_host_that_connects_is_left_to_a_later_sweep(self):
+        # An RPC may be waiting for it, and would have it begin anew.
+        table = Table(endpoint("a"), idle_timeout=1.0, state=CONNECTING)
         host = table.used("a", 0.0)
         table.sweep(10.0)
         assert set(table.held) == {"a"}
         host.state = IDLE
         table.sweep(20.0)
+        assert table.held == {}
+
+    def test_one_that_always_connects_is_let_go_when_nobody_can_be_waiting_any_more(self):
+        table = Table(endpoint("a"), idle_timeout=1.0, state=CONNECTING)
+        table.used("a", 0.0)
+        table.sweep(149.0)
+        assert set(table.held) == {"a"}
+        table.sweep(150.0)
+        assert table.held == {}
+
+    @pytest.mark.parametrize("state", [IDLE, READY, FAILURE])
+    def test_any_other_is_let_go(self, state):
+        # Also one that is down: as long as its child policy tried it the lease would have no end.
+        table = Table(endpoint("a"), idle_timeout=1.0, state=state)
+        table.used("a", 0.0)
+        table.sweep(10.0)
         assert table.held == {}
 
     def test_the_first_sweep_is_an_idle_timeout_away(self):

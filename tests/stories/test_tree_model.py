@@ -1,8 +1,8 @@
 """The whole tree against a model: random endpoints and failures, and what must hold after each change.
 
 - A session whose host is usable meets it, always.
-- No RPC reaches a host that is not in the endpoints in force, or, while a change settles, in those before.
-- No lease and no connection outlives its reasons.
+- No RPC reaches a host that is not in the endpoints in force, or, while they are on their way, in those just before.
+- No lease, no connection and no task outlives its reasons.
 - When the channel is left, no task is.
 
 The cluster is an EDS cluster, or an aggregate of two. Then a host is usable in the leaf in use only (A75), and the
@@ -16,7 +16,7 @@ import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.mesh import METHOD, Mesh
-from support.tasks import all_tasks
+from support.tasks import all_tasks, task_names
 from trio.testing import MockClock
 
 import trxds
@@ -28,6 +28,7 @@ BALANCED = ["UNKNOWN", "HEALTHY"]
 IDLE_TIMEOUT = 60.0
 SETTLED = 150.0  # seconds: longer than any backoff
 PAUSES = [0.0, 0.3, 3.0, SETTLED]  # after a change; the shorter ones let the next one overlap it
+ARRIVED = 0.3  # seconds: by then every channel goes by new endpoints
 COLD = 20 * 60.0  # seconds: longer than anything is kept warm
 
 
@@ -52,8 +53,7 @@ def changes(*leaves):
     return st.lists(
         st.one_of(
             st.tuples(st.just("endpoints"), st.lists(places, min_size=HOSTS, max_size=HOSTS), PAUSED),
-            st.tuples(st.just("fall"), st.integers(0, HOSTS - 1), PAUSED),
-            st.tuples(st.just("rise"), st.integers(0, HOSTS - 1), PAUSED),
+            st.tuples(st.sampled_from(["fall", "hang", "cut", "rise"]), st.integers(0, HOSTS - 1), PAUSED),
             st.tuples(st.just("sleep"), st.sampled_from([0.1, 7.0, 100.0]), PAUSED),
         ),
         max_size=8,
@@ -73,25 +73,38 @@ class Model:
 
     def settled(self):
         """Nothing that was before now matters any more."""
-        self.recent = [self.places]
+        self.recent = self.in_force = [self.places]
         self.shaken = set(self.down)  # down now or a moment ago
         self.steady = set(self.down)  # down all the time
 
     def apply(self, change, value):
         if change == "endpoints":
             self.places = dict(zip(self.mesh.hosts, value, strict=True))
-            self.recent.append(self.places)
+            self.recent = [*self.recent, self.places]
+            self.in_force = [*self.in_force, self.places]
             self.push()
-        elif change == "fall":
-            host = self.mesh.hosts[value]
-            self.down.add(host)
-            self.shaken.add(host)
-            self.mesh.network.refuse(host)
-            self.mesh.network.cut(host)
-        elif change == "rise":
-            self.down.discard(self.mesh.hosts[value])
-            self.steady.discard(self.mesh.hosts[value])
-            self.mesh.network.restore(self.mesh.hosts[value])
+        elif change != "sleep":
+            self.change_host(change, self.mesh.hosts[value])
+
+    def change_host(self, change, host):
+        network = self.mesh.network
+        match change:
+            case "cut":  # and it can be connected again at once
+                network.cut(host)
+            case "rise":
+                self.down.discard(host)
+                self.steady.discard(host)
+                network.restore(host)
+            case "fall" | "hang":
+                self.down.add(host)
+                self.shaken.add(host)
+                network.restore(host)
+                (network.refuse if change == "fall" else network.black_hole)(host)
+                network.cut(host)
+
+    def passes(self, seconds):
+        if seconds >= ARRIVED:
+            self.in_force = [self.places]
 
     def push(self):
         for leaf in self.leaves:
@@ -132,7 +145,21 @@ class Model:
 
     @property
     def listed(self):
-        return {h for h in self.mesh.hosts if any(_health(places, h) in STATUSES for places in self.recent)}
+        """Where RPCs may go at all."""
+        return {h for h in self.mesh.hosts if any(_health(places, h) in STATUSES for places in self.in_force)}
+
+    @property
+    def wanted(self):
+        """The hosts that balancing leases when all is settled: priority by priority down to one that serves."""
+        hosts = set()
+        for leaf in self.leaves:
+            balanced = _balanced(self.places, leaf)
+            for priority in (0, 1):
+                its = {host for host in balanced if self.places[host].priority == priority}
+                hosts |= its
+                if its - self.down:
+                    return hosts
+        return hosts
 
     @property
     def serving(self):
@@ -165,7 +192,9 @@ async def play(changes, leaves=("cart",)):
             sessions = [await begin(channel) for _ in range(3)]
             for change, value, pause in changes:
                 model.apply(change, value)
-                await trio.sleep(value if change == "sleep" else pause)
+                seconds = value if change == "sleep" else pause
+                await trio.sleep(seconds)
+                model.passes(seconds)
                 if pause == SETTLED:
                     await trio.sleep(SETTLED)
                     model.settled()
@@ -175,7 +204,7 @@ async def play(changes, leaves=("cart",)):
             await trio.sleep(SETTLED)
             model.settled()
             await trio.sleep(COLD)
-            check_leases(model, channel)
+            check_nothing_is_kept(model, channel)
         await trio.testing.wait_all_tasks_blocked()
         assert len(list(all_tasks())) == before
 
@@ -221,11 +250,14 @@ async def check(model, channel, session):
         assert host == old, "the session has moved although its host is usable"
 
 
-def check_leases(model, channel):
-    """Nobody has used a session for a long time: only what the policies want is leased and connected."""
-    open_to = {host for host, server in model.mesh.servers.items() if server.connections}
-    wanted = {host for host in model.listed if model.places[host].health != "DRAINING"}
-    assert open_to <= wanted - model.down
+def check_nothing_is_kept(model, channel):
+    """Nobody has used a session for a long time: only what the policies want is leased, connected and tried."""
+    assert {address for address, _ in channel._pool.subchannels} == model.wanted
+    connected = {host for host, server in model.mesh.servers.items() if server.connections}
+    assert connected == model.wanted - model.down
+    unwanted = set(model.mesh.hosts) - model.wanted
+    ours = [task for task in task_names() if task.startswith(("subchannel/", "lb/"))]
+    assert not [task for task in ours if "idle sweep" in task or any(host in task for host in unwanted)]
 
 
 @given(changes("cart"))

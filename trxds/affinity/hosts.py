@@ -16,6 +16,7 @@ from trxds.lb.ports import Host
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 SHORTEST_SWEEP = 5.0  # seconds between two sweeps at least
+LONGEST_ATTEMPT = 150.0  # seconds: an attempt to connect has the longest backoff's time, a fifth more at most
 
 
 @dataclass(slots=True)
@@ -78,9 +79,7 @@ class HostTable:
     def sweep(self, now: float) -> float:
         """Let go of what no session used within the idle timeout; returns when to sweep next."""
         for entry in self._entries.values():
-            # For a host between IDLE and READY an RPC may be waiting, and without a lease nobody would
-            # tell that RPC how it went: such a host is left to a later sweep.
-            if entry.last_used <= now - self._idle_timeout and not _is_on_its_way(entry.host):
+            if entry.last_used <= now - self._idle_timeout and not _may_be_awaited(entry, now):
                 self._release(entry)
         return self.next_sweep(now)
 
@@ -96,8 +95,13 @@ class HostTable:
             self._let_go(entry.address)
 
 
-def _is_on_its_way(host: Host | None) -> bool:
-    return host is not None and host.state not in (Connectivity.IDLE, Connectivity.READY)
+def _may_be_awaited(entry: Entry, now: float) -> bool:
+    """An RPC may wait for a host that connects, and uses it again when the attempt is over.
+
+    To let go of the host would have the attempt begin anew, and for ever if it takes longer than sweeps are apart.
+    """
+    connects = entry.host is not None and entry.host.state is Connectivity.CONNECTING
+    return connects and now < entry.last_used + LONGEST_ATTEMPT
 
 
 def _rotated(endpoint: Endpoint, first: str) -> str:
