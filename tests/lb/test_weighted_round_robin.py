@@ -83,6 +83,11 @@ class TestWeights:
         assert weight.at(29) == 0
         assert weight.at(30) == 200
 
+    def test_without_a_blackout_it_begins_with_the_last_weight(self):
+        weight = self.reported(5, blackout=0)
+        weight.connected()
+        assert weight.at(6) == 200
+
 
 class TestSchedule:
     def turns(self, *weights, times=1000):

@@ -51,4 +51,5 @@ class ReportedWeight:
         if now - self._reported_at >= self.rules.expiration:
             self._since = math.inf
             return 0.0
-        return self._weight if now - self._since >= self.rules.blackout else 0.0
+        # Without a blackout the last weight counts over a new connection too.
+        return self._weight if not self.rules.blackout or now - self._since >= self.rules.blackout else 0.0
