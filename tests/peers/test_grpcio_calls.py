@@ -1,10 +1,11 @@
 """What calls ask for beside their messages, against a real grpcio server."""
 
 import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from support.grpcio import channel_to_grpcio
 
 import trxds
-from trxds import RpcError
+from trxds import RpcError, StatusCode
 from trxds.testing import resources as xds
 from trxds.wire.compression import Compressed
 from trxds.wire.framing import Deframer
@@ -57,3 +58,23 @@ async def test_it_hears_the_authorization_of_call_credentials():
     shown = trxds.CallCredentials(token, allow_insecure=True)
     async with channel_to_grpcio(call_credentials=shown) as channel:
         assert await method(channel, "who")(b"") == b"https://echo/peer.Echo who"
+
+
+async def test_rich_details_come_as_messages():
+    async with channel_to_grpcio() as channel:
+        with pytest.raises(RpcError) as caught:
+            await method(channel, "rich")(b"")
+    status = caught.value.status
+    assert (status.rich.code, status.rich.message) == (StatusCode.RESOURCE_EXHAUSTED, "no more of them")
+    assert status.detail(ErrorInfo) == ErrorInfo(reason="SOLD_OUT")
+    assert status.detail(RetryInfo) == RetryInfo() and status.detail(BadRequest) is None
+
+
+async def test_more_metadata_than_it_takes_is_not_sent():
+    async with channel_to_grpcio() as channel:
+        ask = method(channel, "unary")
+        assert await ask(b"x", metadata=[("long", "a" * 1_000)]) == b"x"
+        with pytest.raises(RpcError, match="more than the 16384 that it takes; send less metadata") as caught:
+            await ask(b"x", metadata=[("long", "a" * 20_000)])
+        assert caught.value.status.code is StatusCode.RESOURCE_EXHAUSTED
+        assert await ask(b"x") == b"x"

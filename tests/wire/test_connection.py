@@ -88,6 +88,17 @@ async def test_the_request_says_what_grpc_wants_to_hear(wire, request_) -> None:
     }
 
 
+async def test_headers_that_are_more_than_the_server_takes_are_not_sent(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire({SettingCodes.MAX_HEADER_LIST_SIZE: 1000})
+    await connection.wait_ready()
+    taken = connection.open_stream(request_(metadata=[(b"user", b"7" * 400)]))
+    refused = connection.open_stream(request_(metadata=[(b"user", b"7" * 1000)]))
+    assert taken.status is None and taken.opened
+    assert (refused.opened, refused.refused, refused.status.code) == (False, False, StatusCode.RESOURCE_EXHAUSTED)
+    assert "more than the 1000 that it takes; send less metadata" in refused.status.message
+    assert connection.stream_count == 1
+
+
 async def test_one_task_sends_while_another_receives(wire, request_, autojump_clock, nursery) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())

@@ -191,7 +191,7 @@ class Attempt(ABC):
         if not stream.opened:
             self._waiting_for = "one of the streams that the host allows"
             if not await self.on_stream(stream.wait_open):
-                return False
+                return not stream.refused  # otherwise it is over, and no host has seen it
         self._waiting_for = "the response"
         self._trackers = trackers
         tell_began(trackers, self.path)

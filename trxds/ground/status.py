@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from .metadata import Metadata
+
+M = TypeVar("M", bound="Message")
 
 
 class StatusCode(enum.IntEnum):
@@ -58,8 +62,8 @@ def from_http(status: int) -> StatusCode:
 class Status:
     """The outcome of an RPC: `code`, a `message` for people, and `details`.
 
-    `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`),
-    or None when the server sent none.
+    `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`), or None when the
+    server sent none; `rich` and `detail` read them.
     """
 
     code: StatusCode
@@ -70,6 +74,31 @@ class Status:
     def ok(self) -> bool:
         """Whether the code is OK."""
         return self.code is StatusCode.OK
+
+    @property
+    def rich(self) -> Message | None:
+        """`details` as a `google.rpc.Status`; None if there are none, or they cannot be read."""
+        if self.details is None:
+            return None
+        from google.protobuf.message import DecodeError  # few statuses have any
+        from google.rpc.status_pb2 import Status as RichStatus
+
+        try:
+            return cast("Message", RichStatus.FromString(self.details))
+        except DecodeError:
+            return None
+
+    def detail(self, kind: type[M]) -> M | None:
+        """The first detail of that type, `google.rpc.error_details_pb2.ErrorInfo` say; None if there is none."""
+        from google.protobuf.message import DecodeError
+
+        for packed in getattr(self.rich, "details", ()):
+            if packed.Is(kind.DESCRIPTOR):
+                try:
+                    return kind.FromString(packed.value)
+                except DecodeError:
+                    return None
+        return None
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

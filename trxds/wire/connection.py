@@ -13,6 +13,7 @@ from trxds.ground.status import Status, StatusCode, unavailable
 
 from .engine import Engine
 from .events import GoAwayReceived, HeadersReceived, code_name
+from .header_blocks import list_size
 from .http2 import H2Engine
 from .keepalive import Keepalive
 from .lean import LeanEngine
@@ -21,6 +22,9 @@ from .options import WireOptions
 from .request import FixedFields, Request
 from .response import Answers
 from .stream import ClientStream
+
+# What headers have beside the metadata is not more, unless path or authority are very long.
+_FIXED_AND_MORE = 4096
 
 
 class Connection(Link[ClientStream]):
@@ -97,11 +101,15 @@ class Connection(Link[ClientStream]):
         """Begin a call; None if the connection takes no new streams. Never a checkpoint.
 
         When the server has as many as it allows, or the buffer is full, the stream waits in a
-        queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens.
+        queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
+        the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
+        if request.metadata and (problem := self._oversized(request)) is not None:
+            stream.fail(problem)
+            return stream
         if self._waiting or not self._may_open():
             self._waiting[stream] = None
             self._open_waiting()
@@ -109,6 +117,16 @@ class Connection(Link[ClientStream]):
             self._open(stream)
         self._write_soon()
         return stream
+
+    def _oversized(self, request: Request) -> Status | None:
+        size, limit = list_size(request.metadata), self.engine.peer_max_header_list
+        if size <= limit - _FIXED_AND_MORE:
+            return None
+        size += list_size([*self._fixed(request.path, request.authority), *request.timeout(trio.current_time())])
+        if size <= limit:
+            return None
+        text = f"{self.peer}: headers of {size} bytes are more than the {limit} that it takes; send less metadata"
+        return Status(StatusCode.RESOURCE_EXHAUSTED, text)
 
     def _open_waiting(self) -> None:
         while self._waiting and self._may_open():

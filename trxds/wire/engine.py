@@ -43,6 +43,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def peer_max_header_list(self) -> float:
+        """How large headers the peer takes, by `list_size`; `inf` if it has not said."""
+        ...
+
+    @property
     def exhausted(self) -> bool:
         """Whether this client has used all its stream identifiers."""
         ...

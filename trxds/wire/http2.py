@@ -12,6 +12,7 @@ Some of its ways do not suit a gRPC connection and are changed here:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,11 @@ class H2Engine:
     @property
     def peer_max_streams(self) -> int:
         return self._h2.remote_settings.max_concurrent_streams
+
+    @property
+    def peer_max_header_list(self) -> float:
+        limit = self._h2.remote_settings.max_header_list_size
+        return math.inf if limit is None else limit
 
     @property
     def exhausted(self) -> bool:

@@ -9,6 +9,7 @@ order of frames on a stream, streams that nobody opened.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -47,6 +48,7 @@ class LeanEngine:
         self.unsent = 0
         self.control_unsent = 0
         self.peer_max_streams = _NO_LIMIT
+        self.peer_max_header_list = math.inf
         self.connection_window = _FIRST_WINDOW
         self._options = options
         self._frames = FrameReader(options.max_frame)
@@ -211,6 +213,8 @@ class LeanEngine:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "a server cannot be pushed to")
             case frames.MAX_CONCURRENT_STREAMS:
                 self.peer_max_streams = value
+            case frames.MAX_HEADER_LIST_SIZE:
+                self.peer_max_header_list = value
             case frames.MAX_FRAME_SIZE:
                 if not _FIRST_MAX_FRAME <= value < 2**24:
                     raise Violation(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE of {value}")
