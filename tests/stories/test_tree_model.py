@@ -29,6 +29,7 @@ IDLE_TIMEOUT = 60.0
 SETTLED = 150.0  # seconds: longer than any backoff
 PAUSES = [0.0, 0.3, 3.0, SETTLED]  # after a change; the shorter ones let the next one overlap it
 ARRIVED = 0.3  # seconds: by then every channel goes by new endpoints
+PATIENCE = 160.0  # seconds: longer than an attempt to connect, for which a session waits
 COLD = 20 * 60.0  # seconds: longer than anything is kept warm
 
 
@@ -239,7 +240,7 @@ async def begin(channel):
 async def check(model, channel, session):
     old = session.host
     try:
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE):
             host = await session.ask(channel)
     except trxds.RpcError:
         assert not model.serving, "there is a host that serves everybody"
