@@ -12,6 +12,7 @@ from trxds.ground.status import Status
 from trxds.resources.orca import chosen_metrics, load_report
 from trxds.resources.protos import OrcaLoadReport
 from trxds.wire import frames
+from trxds.wire.compression import Compressed, compress, decompress
 from trxds.wire.engine import Engine
 from trxds.wire.events import Broken, DataReceived, Event, HeadersReceived
 from trxds.wire.frames import Violation
@@ -127,6 +128,14 @@ def _messages(data: bytes) -> None:
     assert all(len(message) <= 1000 for message in messages)
 
 
+def _compressed(data: bytes) -> None:
+    for encoding in ("gzip", "deflate"):
+        whole = decompress(Compressed(data), encoding, 1000)
+        assert isinstance(whole, Status) or len(whole) <= 1000
+        back = compress(data, encoding)
+        assert back == data or decompress(Compressed(back), encoding, len(data)) == data
+
+
 # -- fields
 
 
@@ -162,6 +171,7 @@ def _a_report() -> bytes:
     return bytes(report.SerializeToString())
 
 
+_SOME_GZIP = [bytes(compress(bytes(500), "gzip")), bytes(compress(bytes(2000), "deflate"))]
 _LEAN = ("trxds.wire", "hpack")
 _H2 = ("trxds.wire.http2", "h2", "hpack", "hyperframe")
 
@@ -171,6 +181,7 @@ TARGETS = [
     Target("engine_h2_server", _server, [_dialogue()], _H2),
     Target("header_blocks", _block, [hpack.Encoder().encode(ANSWER), hpack.Encoder().encode(TRAILERS, False)], _LEAN),
     Target("messages", _messages, [frame(b"one") + frame(b"") + frame(bytes(100))], ("trxds.wire.framing",)),
+    Target("compressed", _compressed, _SOME_GZIP, ("trxds.wire.compression",)),
     Target("fields", _fields, [_A_FEW_FIELDS], ("trxds.wire.response", "trxds.ground")),
     Target("texts", _texts, [b"no%20cart%e2%82%ac", b"100m", b"99999999H"], ("trxds.ground", "urllib")),
     Target("orca", _orca, [_a_report()], ("trxds.resources.orca",)),

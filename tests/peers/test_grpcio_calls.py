@@ -3,9 +3,11 @@
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from support.grpcio import channel_to_grpcio
+from support.method_config import bind_with, for_all
 
 import trxds
 from trxds import RpcError, StatusCode
+from trxds.config.routes import BoundRoutes
 from trxds.testing import resources as xds
 from trxds.wire.compression import Compressed
 from trxds.wire.framing import Deframer
@@ -49,6 +51,18 @@ async def test_it_counts_the_attempts_as_we_do():
             await flaky(b"", metadata=[failing, ("fail-times", "9")])
         with pytest.raises(RpcError, match="UNAVAILABLE: after 0"):
             await flaky(b"", metadata=[failing, ("fail-times", "9"), ("pushback", "-1")])
+
+
+async def test_of_hedged_attempts_it_answers_the_one_that_it_likes(monkeypatch):
+    policy = {"maxAttempts": 4, "hedgingDelay": "0s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
+    monkeypatch.setattr(BoundRoutes, "_bind", bind_with(for_all(hedgingPolicy=policy)))
+    async with channel_to_grpcio() as channel:
+        flaky, failing = method(channel, "flaky"), ("fail-with", "UNAVAILABLE")
+        assert await flaky(b"", metadata=[failing, ("fail-times", "3")]) == b"3"
+        with pytest.raises(RpcError, match="UNAVAILABLE: after"):
+            await flaky(b"", metadata=[failing, ("fail-times", "9")])
+        with pytest.raises(RpcError, match="ABORTED: after"):
+            await flaky(b"", metadata=[("fail-with", "ABORTED"), ("fail-times", "9")])
 
 
 async def test_it_hears_the_authorization_of_call_credentials():

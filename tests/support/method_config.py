@@ -12,14 +12,16 @@ from trxds.config.service_config import parse_service_config
 @asynccontextmanager
 async def configured(monkeypatch, mesh, document, **more):
     """A channel whose routes say what `document` says of the method "/shop.Cart/Fail", and its retry throttle."""
-    config = parse_service_config(document)
-    bind = BoundRoutes._bind
-    monkeypatch.setattr(
-        BoundRoutes, "_bind", lambda self, route: replace(bind(self, route), config=config.method("/shop.Cart/Fail"))
-    )
+    monkeypatch.setattr(BoundRoutes, "_bind", bind_with(document))
     async with mesh.channel(**more) as channel:
-        channel._state.throttle_by(config.throttling)
+        channel._state.throttle_by(parse_service_config(document).throttling)
         yield channel
+
+
+def bind_with(document, bind=BoundRoutes._bind):
+    """In the place of what binds routes: their calls do what the document says of "/shop.Cart/Fail"."""
+    config = parse_service_config(document).method("/shop.Cart/Fail")
+    return lambda self, route: replace(bind(self, route), config=config)
 
 
 def for_all(throttling=None, **fields):

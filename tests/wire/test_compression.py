@@ -54,12 +54,12 @@ def test_the_limit_is_on_the_size_before_compression(encoding: str) -> None:
     assert status.message.endswith("larger than the limit of 999 when decompressed; raise max_receive_size")
 
 
-def test_a_bomb_costs_no_more_memory_than_the_limit_and_a_little() -> None:
+def test_a_bomb_costs_no_more_memory_than_twice_the_limit() -> None:
     bomb = compress(bytes(256 * MIB), "gzip")
     tracemalloc.start()
     try:
         assert refusal(bomb, "gzip", MIB).code is StatusCode.RESOURCE_EXHAUSTED
-        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+        assert tracemalloc.get_traced_memory()[1] < 2.2 * MIB + 2 * len(bomb)
     finally:
         tracemalloc.stop()
 

@@ -49,7 +49,7 @@ def compress(message: bytes, encoding: str) -> bytes:
 
 
 def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Status:
-    """The message as it was, or what is wrong with it; takes no more memory than `max_size` and a little."""
+    """The message as it was, or what is wrong with it; takes twice `max_size` at most, for zlib joins pieces."""
     inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
     try:
         whole = inflating.decompress(message, max_size + 1)

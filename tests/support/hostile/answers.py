@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from functools import partial
 
 from .peer import RESPONSE, Peer, Script, message, script
@@ -62,6 +63,39 @@ async def compressed_by_nothing(peer: Peer) -> None:
 @script()
 async def compressed_flag_of_2(peer: Peer) -> None:
     await _answer(peer, message(b"x", flag=2))
+
+
+# Made before anybody measures.
+_HALF = gzip.compress(b"half of this")[:-8]
+_BOMB = gzip.compress(bytes(1 << 26))
+
+
+async def _compressed(peer: Peer, encoding: str, content: bytes) -> None:
+    stream = await peer.request()
+    await peer.headers(stream, (*RESPONSE, ("grpc-encoding", encoding)))
+    for start in range(0, len(whole := message(content, flag=1)), 16_000):
+        await peer.data(stream, whole[start : start + 16_000])
+    await peer.trailers(stream)
+
+
+@script()
+async def compressed_by_the_unknown(peer: Peer) -> None:
+    await _compressed(peer, "snappy", b"x")
+
+
+@script()
+async def gzip_of_no_sense(peer: Peer) -> None:
+    await _compressed(peer, "gzip", b"what is this?")
+
+
+@script()
+async def gzip_cut_short(peer: Peer) -> None:
+    await _compressed(peer, "gzip", _HALF)
+
+
+@script()
+async def gzip_bomb(peer: Peer) -> None:
+    await _compressed(peer, "gzip", _BOMB)
 
 
 @script()
