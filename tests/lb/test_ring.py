@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from trxds.lb.ring import SIZE_CAP, build_ring
+from trxds.lb.ring import SIZE_CAP, build_ring, size_cap
 
 KEYS = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
 
@@ -39,6 +39,17 @@ def test_its_size_is_between_the_limits_and_never_above_ours(min_size, max_size,
 @pytest.mark.parametrize(("cap", "size"), [(1, 1), (100, 100), (8192, 8192), (1_000_000, 10_000)])
 def test_our_own_limit_may_be_another(cap, size):
     assert len(build_ring(KEYS, (1, 1, 1, 1), 10_000, 8_000_000, cap).owners) == size
+
+
+@pytest.mark.parametrize(("text", "cap"), [(None, 4096), ("", 4096), ("1", 1), ("10000", 10_000), ("8388608", 8388608)])
+def test_the_user_sets_it_by_a_variable(text, cap):
+    assert size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "8388609", "9" * 5000, "many", "1e3", "\u0661"])
+def test_a_value_of_it_that_is_none_is_refused_with_the_remedy(text):
+    with pytest.raises(ValueError, match=r"GRPC_RING_HASH_CAP is .*; write a whole number from 1 to 8388608"):
+        size_cap({"GRPC_RING_HASH_CAP": text})
 
 
 def test_more_endpoints_than_entries_share_what_there_is():

@@ -2,12 +2,15 @@
 
 from collections import Counter
 
+import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, spread
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 
 from trxds import StatusCode
+from trxds.lb import ring_hash
+from trxds.lb.ring import build_ring
 from trxds.testing import resources as xds
 
 POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."
@@ -89,6 +92,23 @@ class TestRingHash:
                 met = await spread(channel, 10, metadata=[("user", "7")])
                 assert len(met) == 1
                 assert connected(mesh) == set(met)
+
+    @pytest.mark.parametrize(("variable", "size"), [("", 4096), ("6000", 6000)])
+    async def test_a_ring_is_no_larger_than_the_client_has_it(self, autojump_clock, monkeypatch, variable, size):
+        monkeypatch.setenv("GRPC_RING_HASH_CAP", variable)
+        built = []
+        monkeypatch.setattr(ring_hash, "build_ring", lambda *args: built.append(build_ring(*args)) or built[-1])
+        async with Mesh.run(4) as mesh:
+            balance(mesh, lb_policy="RING_HASH", ring_hash_lb_config={"minimum_ring_size": 8000})
+            async with mesh.channel() as channel:
+                await ask(channel)
+        assert {len(ring.hashes) for ring in built} == {size}
+
+    async def test_a_bad_limit_of_rings_is_refused_before_anything_runs(self, monkeypatch):
+        monkeypatch.setenv("GRPC_RING_HASH_CAP", "many")
+        async with Mesh.run(0) as mesh:
+            with pytest.raises(ValueError, match="GRPC_RING_HASH_CAP is 'many'; write a whole number"):
+                await mesh.channel().__aenter__()
 
     async def test_a_key_goes_elsewhere_while_its_host_is_down_and_comes_back(self, autojump_clock):
         async with Mesh.run(5) as mesh:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
 import trio
 
 from trxds.affinity.override_host import OverrideHost
-from trxds.config.policies import LbConfig, OverrideHostConfig
+from trxds.config.policies import LbConfig, OverrideHostConfig, RingHashConfig
 from trxds.config.resolver import Downstream
 from trxds.ground.channels import Mailbox
 from trxds.lb.custom import checked
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
+from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
+from trxds.lb.ring import size_cap
+from trxds.lb.ring_hash import RingHash
 from trxds.wire.pool import Pool
 
 from .dataplane import ChannelState
@@ -31,7 +35,9 @@ class Control:
         self._pool = pool
         self._make_chain = partial(make_chain, Shared(state.random))
         custom = {name: checked(kind.make) for name, kind in origin.policies.items()}
-        self._registry = Registry({**custom, OverrideHostConfig.policy: OverrideHost})
+        ring_hash = partial(RingHash, size_cap=size_cap(os.environ))
+        own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
+        self._registry = Registry({**custom, **own})
 
     async def run(self) -> None:
         """Until cancelled."""

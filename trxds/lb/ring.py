@@ -6,7 +6,7 @@ Entry for entry the ring of Envoy and of the C++ client, so that all clients sen
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from math import ceil
@@ -14,6 +14,8 @@ from math import ceil
 from xxhash import xxh64_intdigest
 
 SIZE_CAP = 4096  # unless the user says otherwise: rings are many, and the client's memory is not the control plane's
+_CAP = "GRPC_RING_HASH_CAP"
+_LARGEST = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +33,16 @@ class Ring:
         """The owners from there on, once around; each as often as it stands there."""
         first = bisect_left(self.hashes, hashed)
         return chain(islice(self.owners, first, None), islice(self.owners, first))
+
+
+def size_cap(environ: Mapping[str, str]) -> int:
+    """The client's own limit of a ring's size (A42), by the variable that gRPC for Go has for it."""
+    text = environ.get(_CAP, "")
+    if not text:
+        return SIZE_CAP
+    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _LARGEST:
+        return int(text)
+    raise ValueError(f"the environment variable {_CAP} is {text!r}; write a whole number from 1 to {_LARGEST}")
 
 
 def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int, cap: int = SIZE_CAP) -> Ring:
