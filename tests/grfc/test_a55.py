@@ -1,8 +1,7 @@
 """Stateful session affinity (A55), rule by rule: ADS bytes in, RPCs out.
 
-What the C++ client tests of it is listed at the top, each with our test of the same; the
-end-to-end ones that are not tested elsewhere follow. Cookies and the filter's configuration have
-files of their own.
+What the C++ client tests of it is listed at the top, each with our test of the same, which
+follows or stands in test_a75.py. Cookies and the filter's configuration have files of their own.
 """
 
 from pathlib import Path
@@ -10,52 +9,50 @@ from pathlib import Path
 import pytest
 import trio
 from support.mesh import METHOD, Mesh
+from support.policies import CONNECTING, FAILURE, IDLE, READY
+from support.session_policy import ALL, DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint, three
 from support.sessions import answer, b64, hosts, in_cookie, listen, override, session_filter
 
 from trxds.testing import resources as xds
 
 ROOT = Path(__file__).parent.parent
-POLICY = "affinity/test_override_host.py"
 HERE = "grfc/test_a55.py"
+A75 = "grfc/test_a75.py"
 
 # SPEC §3.7: test/core/load_balancing/xds_override_host_test.cc
 UNIT_TESTS = {
-    "DelegatesToChild": f"{POLICY}::test_without_the_filter_the_child_picks",
+    "DelegatesToChild": f"{HERE}::test_without_the_filter_the_child_picks",
     # Here the types see to it: there is no node without a configuration.
     "NoConfigReportsError": "lb/test_node.py::test_nothing_is_decided_before_there_is_a_configuration",
-    "OverrideHost": f"{POLICY}::test_a_cookies_host_is_picked_every_time",
-    "SubchannelNotFound": f"{POLICY}::test_a_host_that_is_not_found_leaves_the_choice_to_the_child",
-    "SubchannelsComeAndGo": f"{POLICY}::test_a_host_may_go_and_come_back",
-    "OverrideIsQueuedInIdle": f"{POLICY}::test_an_idle_host_is_connected_and_waited_for",
-    "...InConnecting": f"{POLICY}::test_a_connecting_host_is_waited_for",
-    "...FailedInTransientFailure": f"{POLICY}::test_a_failed_host_leaves_the_choice_to_the_child",
-    "DrainingState": f"{POLICY}::test_a_draining_host_keeps_its_sessions_and_gets_nobody_elses",
-    "DrainingSubchannelIsConnecting": f"{POLICY}::test_a_draining_host_that_reconnects_is_waited_for",
-    "DrainingToHealthy": f"{POLICY}::test_a_host_that_recovers_is_everybodys_again",
-    "OverrideHostStatus": f"{POLICY}::test_only_the_configured_statuses_are_overridden",
+    "OverrideHost": f"{HERE}::test_a_cookies_host_is_picked_every_time",
+    "SubchannelNotFound": f"{HERE}::test_a_host_that_is_not_found_leaves_the_choice_to_the_child",
+    "SubchannelsComeAndGo": f"{HERE}::test_a_host_may_go_and_come_back",
+    "OverrideIsQueuedInIdle": f"{HERE}::test_an_idle_host_is_connected_and_waited_for",
+    "...InConnecting": f"{HERE}::test_a_connecting_host_is_waited_for",
+    "...FailedInTransientFailure": f"{HERE}::test_a_failed_host_leaves_the_choice_to_the_child",
+    "DrainingState": f"{HERE}::test_a_draining_host_keeps_its_sessions_and_gets_nobody_elses",
+    "DrainingSubchannelIsConnecting": f"{HERE}::test_a_draining_host_that_reconnects_is_waited_for",
+    "DrainingToHealthy": f"{HERE}::test_a_host_that_recovers_is_everybodys_again",
+    "OverrideHostStatus": f"{HERE}::test_only_the_configured_statuses_are_overridden",
     "MultipleAddressesPerEndpoint": (
-        f"{POLICY}::test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rotated"
+        f"{HERE}::test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rotated"
     ),
     "ChildPolicyNeverCreatedSubchannel": (
-        f"{POLICY}::test_a_host_that_drained_from_the_start_is_connected_for_its_session"
+        f"{HERE}::test_a_host_that_drained_from_the_start_is_connected_for_its_session"
     ),
-    "ChildPolicyUnrefsSubchannelNotUsedWithinIdleThreshold": f"{POLICY}::test_a_host_that_no_session_used_is_not_kept",
+    "ChildPolicyUnrefsSubchannelNotUsedWithinIdleThreshold": f"{HERE}::test_a_host_that_no_session_used_is_not_kept",
     "IdleTimer": "affinity/test_hosts.py::test_the_story_of_an_idle_timer",
 }
 
 # SPEC §3.8: test/cpp/end2end/xds/xds_override_host_end2end_test.cc
 END_TO_END_TESTS = {
     "HappyPath": f"{HERE}::test_a_cookie_pins_its_rpcs_and_nobody_elses",
-    "AffinityWorksAcrossPriorities": (
-        "stories/test_updates.py::test_a_session_stays_while_its_locality_moves_to_another_priority"
-    ),
+    "AffinityWorksAcrossPriorities": (f"{A75}::test_a_session_stays_while_its_locality_moves_to_another_priority"),
     "AffinityWorksAcrossPrioritiesHeuristicChangesChildName": (
         f"{HERE}::test_a_session_stays_when_its_locality_comes_under_another_child"
     ),
-    "DrainingIncludedFromOverrideSet": (
-        "stories/test_updates.py::test_a_draining_host_keeps_its_session_and_gets_nobody_elses"
-    ),
-    "DrainingExcludedFromOverrideSet": "stories/test_updates.py::test_a_draining_host_loses_its_session_by_default",
+    "DrainingIncludedFromOverrideSet": (f"{A75}::test_a_draining_host_keeps_its_session_and_gets_nobody_elses"),
+    "DrainingExcludedFromOverrideSet": f"{A75}::test_a_draining_host_loses_its_session_by_default",
     "UnhealthyEndpoint": f"{HERE}::test_an_unhealthy_host_loses_its_session_whatever_the_statuses",
     "OverrideWithWeightedClusters": f"{HERE}::test_a_cookie_pins_cluster_and_host",
     "ClusterOverrideHonoredButHostGone": f"{HERE}::test_the_cookies_cluster_is_kept_when_its_host_is_gone",
@@ -74,6 +71,128 @@ END_TO_END_TESTS = {
 def test_every_counterpart_is_there(counterpart):
     file, _, name = counterpart.partition("::")
     assert f"def {name}(" in (ROOT / file).read_text("utf-8")
+
+
+# -- the policy's own tests, by values
+
+
+def test_without_the_filter_the_child_picks():
+    assert Story(*three()).strangers() == {"a", "b", "c"}
+
+
+def test_a_cookies_host_is_picked_every_time():
+    story = Story(*three())
+    assert [story.pick("b") for _ in range(3)] == [("b", "b")] * 3
+
+
+def test_a_host_that_is_not_found_leaves_the_choice_to_the_child():
+    story = Story(*three())
+    assert sorted(story.pick("no such host") for _ in range(3)) == [("a", "a"), ("b", "b"), ("c", "c")]
+
+
+def test_a_host_may_go_and_come_back():
+    story = Story(*three())
+    assert story.hosts("b") == {"b"}
+    story.update(endpoint("a"), endpoint("c"))
+    assert story.hosts("b") == {"a", "c"}
+    story.update(*three())
+    assert story.hosts("b") == {"b"}
+
+
+def test_an_idle_host_is_connected_and_waited_for():
+    story = Story(*three())
+    story.becomes("b", IDLE)
+    assert story.strangers() == {"a", "c"}
+    assert story.pick("b") == QUEUED
+    assert story.to_connect == {"b"}
+    story.step()
+    assert story.decision.connect == ("b",)
+
+
+def test_a_connecting_host_is_waited_for():
+    story = Story(*three())
+    story.becomes("b", CONNECTING)
+    assert story.pick("b") == QUEUED
+    assert story.to_connect == set()
+
+
+def test_a_failed_host_leaves_the_choice_to_the_child():
+    story = Story(*three())
+    story.becomes("b", FAILURE)
+    assert story.hosts("b") == {"a", "c"}
+
+
+def test_a_draining_host_keeps_its_sessions_and_gets_nobody_elses():
+    story = Story(*three())
+    story.pick("b")
+    story.update(*three(b=DRAINING))
+    assert story.hosts("b") == {"b"}
+    assert story.strangers() == {"a", "c"}
+    story.update(endpoint("a"), endpoint("c"))
+    assert story.hosts("b") == {"a", "c"}
+
+
+def test_a_draining_host_that_reconnects_is_waited_for():
+    story = Story(*three())
+    story.pick("b")
+    story.update(*three(b=DRAINING))
+    story.becomes("b", IDLE)
+    assert story.pick("b") == QUEUED
+    story.step()
+    assert story.pool["b"].state is CONNECTING
+    assert story.pick("b") == QUEUED
+    story.becomes("b", READY)
+    assert story.hosts("b") == {"b"}
+    assert story.strangers() == {"a", "c"}
+
+
+def test_a_host_that_recovers_is_everybodys_again():
+    story = Story(*three())
+    story.pick("b")
+    story.update(*three(b=DRAINING))
+    story.update(*three())
+    assert story.hosts("b") == {"b"}
+    assert story.strangers() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("excluded", [UNKNOWN, HEALTHY, DRAINING])
+def test_only_the_configured_statuses_are_overridden(excluded):
+    hosts = {"a": UNKNOWN, "b": HEALTHY, "c": DRAINING}
+    endpoints = [endpoint(name, health=health) for name, health in hosts.items()]
+    story = Story(*endpoints, statuses=ALL)
+    story.pick("c")
+    story.becomes("c", READY)
+    story.update(*endpoints, statuses=ALL - {excluded})
+    pinned = {name for name in hosts if story.hosts(name) == {name}}
+    assert pinned == {name for name, health in hosts.items() if health is not excluded}
+
+
+def test_after_a_reconnect_the_old_cookie_finds_the_host_and_the_new_one_is_rotated():
+    story = Story(endpoint("a", "a2"), endpoint("b", "b2"))
+    for second in ("a2", "b2"):
+        story.becomes(second, IDLE)
+    story.becomes("a", FAILURE)
+    story.becomes("a2", READY)
+    assert story.pick("a", "a2") == ("a2", "a2,a")
+
+
+def test_a_host_that_drained_from_the_start_is_connected_for_its_session():
+    story = Story(*three(a=DRAINING))
+    assert "a" not in story.pool
+    assert story.pick("a") == QUEUED
+    story.step()
+    assert story.pool["a"].state is CONNECTING
+    assert story.pick("a") == QUEUED
+    story.becomes("a", READY)
+    assert story.pick("a") == ("a", "a")
+    assert story.strangers() == {"b", "c"}
+
+
+def test_a_host_that_no_session_used_is_not_kept():
+    story = Story(*three())
+    story.strangers()
+    story.update(*three(b=DRAINING))
+    assert "b" not in story.pool
 
 
 # -- the end-to-end tests

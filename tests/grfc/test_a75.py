@@ -8,7 +8,6 @@ Stories told elsewhere:
 - outlier detection judges one cluster apart from the others, all of its priorities together, and a priority
   whose hosts are all ejected gives way: tests/stories/test_ejection.py
 - a cds above the failover of an aggregate, and sessions and limits of its leaves: tests/stories/test_aggregate.py
-- AffinityWorksAcrossPriorities: test_a_session_stays_while_its_locality_moves_to_another_priority
 - SubchannelNotYetCreated: test_a_hand_made_cookie_reaches_a_host_that_nobody_connected
 - the sweep: test_an_idle_session_host_is_let_go_by_the_sweep
 """
@@ -190,6 +189,39 @@ async def test_a_session_made_in_the_second_priority_stays_when_the_first_is_bac
             await trio.sleep(200)
             assert set(await spread(channel, 10)) == {low}
             assert set(await spread(session, 10)) == {high}
+
+
+async def test_a_session_stays_while_its_locality_moves_to_another_priority(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        a, b = mesh.hosts
+        mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b"))
+        async with mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            other = b if host == a else a
+            zone, other_zone = ("a", "b") if host == a else ("b", "a")
+            mesh.endpoints("cart", xds.locality(other, zone=other_zone), xds.locality(host, zone=zone, priority=1))
+            await settled()
+            assert set(await spread(session, 10)) == {host}
+            assert set(await spread(channel, 10)) == {other}
+
+
+async def test_a_draining_host_keeps_its_session_and_gets_nobody_elses(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
+        async with mesh.channel() as channel, channel.session() as session:
+            host = await ask(session)
+            mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+            await settled()
+            assert set(await spread(session, 10)) == {host}
+            assert host not in await spread(channel, 20)
+
+
+async def test_a_draining_host_loses_its_session_by_default(autojump_clock):
+    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
+        host = await ask(session)
+        mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
+        await settled()
+        assert host not in await spread(session, 10)
 
 
 async def test_a_session_outlives_the_child_that_its_host_was_in(autojump_clock):

@@ -33,39 +33,6 @@ async def test_a_session_whose_host_is_removed_moves_once(autojump_clock):
         assert set(await spread(session, 10)) == {second}
 
 
-async def test_a_draining_host_keeps_its_session_and_gets_nobody_elses(autojump_clock):
-    async with Mesh.run(3) as mesh:
-        mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
-        async with mesh.channel() as channel, channel.session() as session:
-            host = await ask(session)
-            mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
-            await settled()
-            assert set(await spread(session, 10)) == {host}
-            assert host not in await spread(channel, 20)
-
-
-async def test_a_draining_host_loses_its_session_by_default(autojump_clock):
-    async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session() as session:
-        host = await ask(session)
-        mesh.endpoints("cart", xds.locality(*mesh.hosts, health={host: "DRAINING"}))
-        await settled()
-        assert host not in await spread(session, 10)
-
-
-async def test_a_session_stays_while_its_locality_moves_to_another_priority(autojump_clock):
-    async with Mesh.run(2) as mesh:
-        a, b = mesh.hosts
-        mesh.endpoints("cart", xds.locality(a, zone="a"), xds.locality(b, zone="b"))
-        async with mesh.channel() as channel, channel.session() as session:
-            host = await ask(session)
-            other = b if host == a else a
-            zone, other_zone = ("a", "b") if host == a else ("b", "a")
-            mesh.endpoints("cart", xds.locality(other, zone=other_zone), xds.locality(host, zone=zone, priority=1))
-            await settled()
-            assert set(await spread(session, 10)) == {host}
-            assert set(await spread(channel, 10)) == {other}
-
-
 async def test_two_priorities_that_change_places_change_roles(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         a, b = mesh.hosts
