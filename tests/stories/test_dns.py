@@ -11,6 +11,7 @@ from trxds import RpcError, StatusCode
 from trxds.testing import resources as xds
 
 NAME = "cart.example"
+POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm
 
 
@@ -89,8 +90,12 @@ async def test_it_is_not_looked_up_again_while_all_is_well(autojump_clock):
         assert mesh.network.look_ups[NAME] == 1
 
 
-async def test_within_thirty_seconds_of_a_look_up_there_is_no_other(autojump_clock):
+@pytest.mark.parametrize("policy", ["round_robin.v3.RoundRobin", "pick_first.v3.PickFirst", "ring_hash.v3.RingHash"])
+async def test_within_thirty_seconds_of_a_look_up_there_is_no_other(autojump_clock, policy):
     async with a_name() as (mesh, channel):
+        its = {"name": "policy", "typed_config": {"@type": POLICIES + policy}}
+        balanced = {"load_balancing_policy": {"policies": [{"typed_extension_config": its}]}}
+        mesh.plane.put({**xds.logical_dns("by-name", NAME, 50051), **balanced})
         await ask(channel)
         points_to(mesh, mesh.hosts[1])
         fail(mesh, mesh.hosts[0])
