@@ -131,14 +131,15 @@ async def test_with_tls_they_are_shown(autojump_clock):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("make", "code"),
     [
-        (RpcError(Status(StatusCode.UNAUTHENTICATED, "who are you?")), StatusCode.UNAUTHENTICATED),
-        (RpcError(Status(StatusCode.NOT_FOUND, "no token")), StatusCode.INTERNAL),
-        (OSError("no such file"), StatusCode.UNAVAILABLE),
+        (lambda: RpcError(Status(StatusCode.UNAUTHENTICATED, "who are you?")), StatusCode.UNAUTHENTICATED),
+        (lambda: RpcError(Status(StatusCode.NOT_FOUND, "no token")), StatusCode.INTERNAL),
+        (lambda: OSError("no such file"), StatusCode.UNAVAILABLE),
     ],
 )
-async def test_what_they_raise_is_the_status_unless_only_a_server_may_say_it(error, code, autojump_clock):
+async def test_what_they_raise_is_the_status_unless_only_a_server_may_say_it(make, code, autojump_clock):
+    error = make()
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         who = serving(mesh, Who())
         status = await failure(channel, raising(error))

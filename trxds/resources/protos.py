@@ -54,7 +54,7 @@ from envoy.service.load_stats.v3.lrs_pb2 import LoadStatsRequest, LoadStatsRespo
 from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message import DecodeError
-from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from google.rpc.status_pb2 import Status
 from udpa.type.v1.typed_struct_pb2 import TypedStruct as UdpaTypedStruct
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
