@@ -15,6 +15,7 @@ from trxds.config.policies import (
     OverrideHostConfig,
     PickFirstConfig,
     PriorityConfig,
+    RandomSubsettingConfig,
     RingHashConfig,
     RoundRobinConfig,
     Target,
@@ -34,6 +35,7 @@ from trxds.lb.pick import QUEUEING, Override, PickArgs, failing
 from trxds.lb.pick_first import PickFirst
 from trxds.lb.policy import Inputs, Report, Surroundings
 from trxds.lb.priority import Priority
+from trxds.lb.random_subsetting import RandomSubsetting
 from trxds.lb.registry import BUILT_IN
 from trxds.lb.ring_hash import RingHash
 from trxds.lb.round_robin import RoundRobin
@@ -63,9 +65,8 @@ def gone(name, *, absent=True):
     return ClusterError(name, unavailable(f"{name} is gone"), absent)
 
 
-def test_every_policy_but_those_that_pass_on_explains_itself():
-    silent = {name for name, policy in BUILT_IN.items() if not issubclass(policy, Explains)}
-    assert silent <= {"random_subsetting_experimental"}
+def test_every_policy_explains_itself():
+    assert all(issubclass(policy, Explains) for policy in BUILT_IN.values())
 
 
 # -- parents
@@ -305,6 +306,12 @@ def test_ring_hash_goes_round_as_its_picker_does(hashed, states):
         assert its.then.address == result.host.address
     elif expected is Fails:
         assert its.then.status == result.status
+
+
+def test_random_subsetting_says_how_many_it_leaves_to_its_child():
+    config = RandomSubsettingConfig(2, RoundRobinConfig(endpoints(NAMES)))
+    its = tell(RandomSubsetting(surroundings()), config)
+    assert (its.saw, its.chose, its.then) == ("3 endpoints", "2 of them", "subset")
 
 
 # -- policies that do not explain themselves

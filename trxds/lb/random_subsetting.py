@@ -24,6 +24,8 @@ from trxds.config.policies import (
 )
 from trxds.resources.endpoint import Endpoint
 
+from .explain import Said
+from .pick import PickArgs
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "subset"
@@ -37,6 +39,11 @@ class RandomSubsetting:
     def decide(self, inputs: Inputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
         return Decision(report.state, report.picker, children={_CHILD: self._subset(inputs.config)})
+
+    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+        endpoints = sum(1 for _ in _endpoints(inputs.config.child))
+        subset = min(endpoints, inputs.config.subset_size)
+        return Said(f"{endpoints} endpoints", f"{subset} of them", "the lowest by this client's own hashes", _CHILD)
 
     def _subset(self, config: RandomSubsettingConfig) -> LbConfig:
         if self._narrowed is None or self._narrowed[0] is not config:
