@@ -106,9 +106,6 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
 
 # -- connections and requests
 
-_HTTP_OPTIONS = protos.type_name(protos.HttpProtocolOptions)
-_TLS = protos.type_name(protos.UpstreamTlsContext)
-
 
 def _idle_timeout(message: Any, problems: Problems) -> float:
     if not message.HasField("upstream_config"):
@@ -116,12 +113,9 @@ def _idle_timeout(message: Any, problems: Problems) -> float:
     config = extension(message.upstream_config, "typed_config", problems.at("upstream_config"))
     if config is None:
         return DEFAULT_IDLE_TIMEOUT
-    if config.type_name != _HTTP_OPTIONS:
-        config.problems.add("unsupported upstream config type")
-        return DEFAULT_IDLE_TIMEOUT
-    options = config.parse(protos.HttpProtocolOptions)
+    complaints = "unsupported upstream config type", "can't decode HttpProtocolOptions"
+    options = config.only(protos.HttpProtocolOptions, *complaints)
     if options is None:
-        config.problems.add("can't decode HttpProtocolOptions")
         return DEFAULT_IDLE_TIMEOUT
     at = config.problems.at("common_http_protocol_options")
     seconds = optional_duration(options.common_http_protocol_options, "idle_timeout", at)
@@ -145,11 +139,6 @@ def _transport_socket(message: Any, context: ParseContext, problems: Problems) -
     config = extension(message.transport_socket, "typed_config", problems.at("transport_socket"))
     if config is None:
         return None
-    if config.type_name != _TLS:
-        config.problems.add("unrecognized transport socket type")
-        return None
-    parsed = config.parse(protos.UpstreamTlsContext)
-    if parsed is None:
-        config.problems.add("can't decode UpstreamTlsContext")
-        return None
-    return upstream_tls(parsed, context, config.problems)
+    complaints = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
+    parsed = config.only(protos.UpstreamTlsContext, *complaints)
+    return upstream_tls(parsed, context, config.problems) if parsed is not None else None

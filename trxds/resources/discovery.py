@@ -49,7 +49,6 @@ Discovery: TypeAlias = Eds | LogicalDns | Aggregate
 
 _EDS = protos.Cluster.EDS
 _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
-_AGGREGATE = protos.type_name(protos.AggregateConfig)
 
 
 def discovery(message: Any, problems: Problems) -> Discovery | None:
@@ -123,12 +122,9 @@ def _aggregate(message: Any, problems: Problems) -> Aggregate | None:
     kind = extension(message, "typed_config", problems)
     if kind is None:
         return None
-    if kind.type_name != _AGGREGATE:
-        kind.problems.add("unknown cluster_type extension type")
-        return None
-    config = kind.parse(protos.AggregateConfig)
+    complaints = "unknown cluster_type extension type", "can't parse aggregate cluster config"
+    config = kind.only(protos.AggregateConfig, *complaints)
     if config is None:
-        kind.problems.add("can't parse aggregate cluster config")
         return None
     if not config.clusters:
         kind.problems.at("clusters").add("must be non-empty")

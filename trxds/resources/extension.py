@@ -29,6 +29,16 @@ class Extension:
         """The message, or None when it cannot be parsed as one (or is a TypedStruct)."""
         return parse(message_class, self.value) if self.value is not None else None
 
+    def only(self, message_class: Any, otherwise: str, broken: str) -> Any | None:
+        """The message, where no other type will do. `otherwise` is said of another one, `broken` of bad bytes."""
+        if self.type_name != protos.type_name(message_class):
+            self.problems.add(otherwise)
+            return None
+        message = self.parse(message_class)
+        if message is None:
+            self.problems.add(broken)
+        return message
+
 
 def parse(message_class: Any, value: bytes) -> Any | None:
     """The message of these bytes, or None when they are none of it."""
