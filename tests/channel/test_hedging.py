@@ -10,6 +10,7 @@ from support.tasks import task_names
 from trxds import RpcError, StatusCode
 from trxds.channel.hedging import Hedges
 from trxds.ground.status import Status
+from trxds.lb.pick import QUEUEING, failing
 
 PATH = "/shop.Cart/Fail"
 HEDGING = {"maxAttempts": 4, "hedgingDelay": "1s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
@@ -391,3 +392,50 @@ async def test_a_bug_in_an_attempt_ends_the_call_and_says_so(hedged, monkeypatch
         with pytest.raises(TrxdsInternalError, match="please report it"):
             async with bidi(world.channel, PATH).open() as call:
                 await call.receive()
+
+
+async def test_of_two_that_fail_in_one_breath_the_first_counts(hedged, autojump_clock):
+    policy = {"maxAttempts": 2, "hedgingDelay": "0s"}
+    async with hedged(policy=policy) as world:
+        host = world.serve(Host(StatusCode.NOT_FOUND))
+        assert (await world.failure()).code is StatusCode.NOT_FOUND
+        assert host.times == [0, 0]
+
+
+async def test_an_attempt_that_opens_its_stream_when_another_has_been_chosen_drops_it(
+    hedged, monkeypatch, nursery, autojump_clock
+):
+    answers, begun, ended = [], [], []
+
+    async def call(world):
+        answers.append(await world.ask())
+
+    async with hedged() as world:
+        monkeypatch.setattr("trxds.channel.attempt.tell_began", lambda *told: begun.append(told))
+        monkeypatch.setattr("trxds.channel.attempt.tell_ended", lambda *told: ended.append(told))
+        host, state = world.serve(Host(3, 100)), world.channel._state
+        nursery.start_soon(call, world)
+        await trio.sleep(0.5)
+        selector, picker = state.plane.selector, state.plane.picker
+        state.publish(selector, QUEUEING)
+        await trio.sleep(1)  # the second attempt waits for a host
+        (rpc,) = state.rpcs
+        state.publish(selector, picker)
+        rpc.hedges._choose(rpc.hedges._running[0])
+        await trio.sleep(5)
+        assert answers == [b"0"]
+        assert sorted(host.over) == [0, 1]
+        assert len(begun) == 2 and len(ended) == 2  # the trackers of both were told
+
+
+async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, autojump_clock):
+    async with hedged(policy={"maxAttempts": 2, "hedgingDelay": "10s"}) as world:
+        state = world.channel._state
+
+        async def refuse(call):
+            state.publish(state.plane.selector, failing(Status(StatusCode.UNAVAILABLE, "no host is left")))
+            call.reset(7)
+
+        for server in world.mesh.servers.values():
+            server.handlers[PATH] = refuse
+        assert await world.failure() == Status(StatusCode.UNAVAILABLE, "no host is left")
