@@ -11,7 +11,8 @@ import operator
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -29,7 +30,8 @@ class MemoryNetwork:
         self._listeners: dict[str, MemoryListener] = {}
         self._refused: set[str] = set()
         self._black_holes: set[str] = set()
-        self._streams: defaultdict[str, list[MemoryStream]] = defaultdict(list)
+        # Both ends of what stands, as long as they are not closed; True for the one who connected.
+        self._ends: defaultdict[str, dict[MemoryStream, bool]] = defaultdict(dict)
         self.attempts: defaultdict[str, int] = defaultdict(int)
         """How often each address was asked for, whatever came of it."""
         self.names: dict[str, Sequence[str]] = {}
@@ -53,9 +55,15 @@ class MemoryNetwork:
         if listener is None or address in self._refused:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = memory_stream_pair()
-        self._streams[address] += (ours, theirs)
+        self._remember(address, ours, client=True)
+        self._remember(address, theirs, client=False)
         listener.deliver(theirs)
         return ours
+
+    def _remember(self, address: str, end: MemoryStream, *, client: bool) -> None:
+        ends = self._ends[address]
+        ends[end] = client
+        end.when_closed = partial(ends.pop, end, None)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """The addresses in `names`; `OSError` for a host that is not there or has none."""
@@ -80,18 +88,19 @@ class MemoryNetwork:
 
     def cut(self, address: str) -> None:
         """Break every standing connection, for both of its ends."""
-        for stream in self._streams.pop(address, []):
-            stream.cut()
+        for end in self._ends.pop(address, {}):
+            end.cut()
 
     def silence(self, address: str) -> None:
         """Standing connections stay, and what is sent on them is lost: the peer's host has vanished."""
-        for stream in self._streams[address]:
-            stream.silence()
+        for end in self._ends[address]:
+            end.silence()
 
     def inject(self, address: str, data: bytes) -> None:
         """Bytes that nobody sent arrive at every client connected to `address`."""
-        for client in self._streams[address][::2]:
-            client.inject(data)
+        for end, client in self._ends[address].items():
+            if client:
+                end.inject(data)
 
     def forget_listener(self, address: str) -> None:
         """Called by a listener that closes."""
@@ -132,6 +141,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     def __init__(self, outgoing: _Pipe, incoming: _Pipe) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
+        self.when_closed: Callable[[], object] = lambda: None
 
     @property
     def closed(self) -> bool:
@@ -158,6 +168,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
     async def aclose(self) -> None:
         self._outgoing.close_sender()
         self._incoming.close_receiver()
+        self.when_closed()
         await trio.lowlevel.checkpoint()
 
     def silence(self) -> None:
