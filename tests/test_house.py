@@ -38,6 +38,7 @@ SHELLS = frozenset(
         "affinity/sweep.py",
         "config/clusters.py",
         "config/dns.py",
+        "config/plain.py",
         "config/resolver.py",
         "ground/channels.py",
         "ground/lifetime.py",

@@ -19,6 +19,7 @@ from trxds.channel.method import Method
 from trxds.channel.stub import Caller, Stub
 from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
+from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 
@@ -36,6 +37,7 @@ __all__ = [
     "CallOptions",
     "Caller",
     "Channel",
+    "Connectivity",
     "Explanation",
     "Forwarded",
     "Interceptor",

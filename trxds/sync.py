@@ -394,6 +394,23 @@ class Channel(Caller):
         """What the channel was opened to."""
         return self._side.channel.target
 
+    @property
+    def state(self) -> trxds.Connectivity | None:
+        """Where the channel stands; see `trxds.Channel.state`."""
+        return self._side.channel.state
+
+    def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
+        """The state, as soon as it is another one than `last`; see `trxds.Channel.wait_for_state_change`."""
+        return self._side.wait(partial(self._side.channel.wait_for_state_change, last))
+
+    def try_to_connect(self) -> None:
+        """If the channel is IDLE, have it connect without a call."""
+
+        async def ask() -> None:
+            self._side.channel.try_to_connect()
+
+        self._side.wait(ask)
+
     @contextmanager
     def session(self, *, wait_for_first: bool = True) -> Iterator[Session]:
         """One scope, one cookie jar, one host for all calls in it; see `trxds.Channel.session`."""

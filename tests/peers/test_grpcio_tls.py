@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
-import trio
-import trustme
+from support.certificates import Files
+from support.grpcio import grpcio_server
 
 import trxds
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
-SERVER = Path(__file__).with_name("grpcio_server.py")
 TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 NAME = "cart.example"
 
 
-class Files:
-    """PEM files of one certificate authority, by name."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        ca = trustme.CA()
-        ca.cert_pem.write_to_path(self.path("roots"))
-        for owner, name in (("server", NAME), ("client", "web.example")):
-            leaf = ca.issue_cert(name)
-            leaf.cert_chain_pems[0].write_to_path(self.path(f"{owner}-cert"))
-            leaf.private_key_pem.write_to_path(self.path(f"{owner}-key"))
-
-    def path(self, name: str) -> str:
-        return str(self.folder / f"{name}.pem")
-
-    def paths(self, *names: str) -> list[str]:
-        return [self.path(name) for name in names]
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
-
-
-@asynccontextmanager
-async def grpcio_server(arguments: list[str]):
-    """The address of a grpcio server that lives as long as the block."""
-    command = [sys.executable, str(SERVER), *arguments]
-    async with trio.open_nursery() as nursery:
-        process = await nursery.start(
-            partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        )
-        line = b""
-        while not line.endswith(b"\n"):
-            line += await process.stdout.receive_some()
-        yield line.decode().strip()
-        await process.stdin.aclose()
+    return Files(tmp_path, NAME)
 
 
 def transport_socket(name: str, identity: bool) -> dict:
@@ -77,7 +39,7 @@ async def method(files: Files, server: list[str], *, socket: dict | None):
     """A unary method of a server with those files, in a cluster with that transport_socket."""
     plane = ManagementServer()
     client = {"certificate_file": files.path("client-cert"), "private_key_file": files.path("client-key")}
-    async with grpcio_server(server) as address, plane.serve() as ads:
+    async with grpcio_server(*server) as address, plane.serve() as ads:
         plane.put(
             xds.listener("echo", routes="r"),
             xds.routes("r", xds.route("echo")),

@@ -15,21 +15,36 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("target", "what"),
         [
-            ("http://shop", "unknown scheme 'http'"),
-            ("dns:///shop:80", "unknown scheme 'dns'"),
-            ("shop", "no scheme"),
-            ("", "no scheme"),
-            ("xds", "no scheme"),
-            ("xds:", "names no service"),
-            ("xds:///", "names no service"),
-            ("xds:///shop/", "names no service"),
+            ("http://shop", "unknown scheme 'http'; trxds knows xds, dns, ipv4, ipv6, unix, unix-abstract"),
+            ("", "write dns:///HOST"),
+            ("shop:http", "'http' is no port; write a number"),
+            ("xds:", "names no service; write xds:///NAME"),
+            ("xds:///", "names no service; write xds:///NAME"),
+            ("xds:///shop/", "names no service; write xds:///NAME"),
         ],
     )
     async def test_a_target_that_is_none_is_refused_before_anything_runs(self, target, what):
         with pytest.raises(ValueError) as refused:
             async with trxds.open_channel(target, bootstrap=xds.bootstrap(PLANE)):
                 pass
-        names(str(refused.value), f"target {target!r}", what, "xds:///NAME")
+        names(str(refused.value), f"target {target!r}", what)
+
+    @pytest.mark.parametrize(
+        ("target", "option", "why"),
+        [
+            ("dns:///shop:80", {"bootstrap": xds.bootstrap(PLANE)}, "bootstrap is not for the target"),
+            ("xds:///shop", {"service_config": "{}"}, "service_config is not for the target"),
+            ("dns:///shop:80", {"service_config": '{"methodConfig": {}}'}, "service config: methodConfig"),
+            ("dns:///shop:80", {"service_config": "{"}, "service config: no valid JSON"),
+            ("dns:///shop:80", {"authority": "a b"}, "authority 'a b' is no host"),
+            ("dns:///shop:80", {"idle_timeout": 0}, "idle_timeout is a number of seconds above 0, or None"),
+        ],
+    )
+    async def test_an_option_that_cannot_be_is_refused_before_anything_runs(self, target, option, why):
+        with pytest.raises(ValueError) as refused:
+            async with trxds.open_channel(target, **option):
+                pass
+        names(str(refused.value), why)
 
     async def test_an_unknown_authority_is_refused(self):
         with pytest.raises(BootstrapError) as refused:
@@ -134,7 +149,7 @@ class TestWrongTypes:
     """Arguments that are not even of the right type are named, with what they should be."""
 
     async def test_a_target(self):
-        with pytest.raises(TypeError, match="target is a text, xds:///NAME, not 5"):
+        with pytest.raises(TypeError, match="target is a text such as dns:///host:port or xds:///NAME, not 5"):
             async with trxds.open_channel(5):
                 pass
 

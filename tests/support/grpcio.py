@@ -16,11 +16,13 @@ SERVER = Path(__file__).parent.parent / "peers" / "grpcio_server.py"
 
 
 @asynccontextmanager
-async def grpcio_server():
-    """The address of a grpcio server that lives as long as the block."""
+async def grpcio_server(*arguments):
+    """The address of a grpcio server that lives as long as the block; what it logs of bad clients is not shown."""
+    command = [sys.executable, str(SERVER), *arguments]
+    quiet = {"stderr": subprocess.DEVNULL} if arguments else {}
     async with trio.open_nursery() as nursery:
         process = await nursery.start(
-            partial(trio.run_process, [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **quiet)
         )
         line = b""
         while not line.endswith(b"\n"):

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 
 import trxds.sync
-from trxds import BootstrapError, RpcError, Status, StatusCode
+from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
 
 CALLER = contextvars.ContextVar("caller")
 
@@ -269,3 +269,12 @@ def test_a_stub_has_the_methods_of_a_descriptor(channel):
     service = pool.FindServiceByName("shop.Cart")
     item = GetMessageClass(service.methods_by_name["Echo"].input_type)(sku="a book")
     assert channel.stub(service).Echo(item, timeout=20) == item
+
+
+def test_a_thread_can_watch_where_its_channel_stands(world):
+    with world.channel(idle_timeout=0.05) as channel:
+        channel.method("/shop.Cart/Echo")(b"")
+        assert channel.wait_for_state_change(Connectivity.READY) is Connectivity.IDLE
+        channel.try_to_connect()
+        assert channel.wait_for_state_change(Connectivity.IDLE) is not Connectivity.IDLE
+    assert channel.state is None

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from trxds.ads.client import XdsClient
 from trxds.ads.line import Line
 from trxds.channel.channel import Channel
 from trxds.channel.xds import Xds
@@ -61,18 +62,20 @@ def _channels(sources: tuple[Source, ...]) -> Iterator[Channel | Line]:
     """Those to services, then those to the control planes; of a client that several share, once."""
     yield from (source for source in sources if isinstance(source, Channel))
     for client in dict.fromkeys(source._client for source in sources):
-        yield from client.lines
+        if client is not None:
+            yield from client.lines
 
 
 async def _answer(sources: tuple[Source, ...], request: Any, call: Call) -> Any:
     if request.node_matchers:
         call.abort(StatusCode.INVALID_ARGUMENT, "node_matchers are for control planes; leave them out (A40)")
     dump = Dump(Clock.now(), contents=not request.exclude_resource_contents)
-    return ClientStatusResponse(config=[await _config(source, dump) for source in sources])
+    clients = ((source, source._client) for source in sources)
+    configs = [await _config(source, client, dump) for source, client in clients if client is not None]
+    return ClientStatusResponse(config=configs)
 
 
-async def _config(source: Source, dump: Dump) -> Any:
-    client = source._client
+async def _config(source: Source, client: XdsClient, dump: Dump) -> Any:
     config = client_config(source.target if isinstance(source, Channel) else "", client.node)
     for number, resource in enumerate(tuple(client.resources), 1):
         config.generic_xds_configs.append(dump.config(resource))

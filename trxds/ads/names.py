@@ -74,7 +74,7 @@ def _parts(name: str) -> list[str]:
 
 def _split(target: str) -> tuple[str, str]:
     scheme, _, rest = target.partition(":")
-    if scheme != "xds":
+    if scheme.lower() != "xds":
         raise ValueError(f"target {target!r} has not the scheme xds; write xds:///NAME")
     authority = ""
     if rest.startswith("//"):

@@ -65,7 +65,7 @@ class Attempt(ABC):
 
     def __init__(self, state: ChannelState, path: str, metadata: Metadata, wait_for_ready: bool | None) -> None:
         if state.closed:
-            raise trio.ClosedResourceError(f"the channel to {state.target} is closed")
+            raise state.refusal()
         self.path = path
         self.metadata = metadata
         self.initial: Metadata | None = None
@@ -81,7 +81,7 @@ class Attempt(ABC):
         self._encoding = defaults.encoding  # of our messages; empty for none
         self._max_send_size = defaults.max_send_size
         self._max_receive_size = defaults.max_receive_size
-        self._waiting_for = "a configuration from the control plane"
+        self._waiting_for = state.first_awaited
         self._abandoned = False  # the channel closed before the call was over
         self._scopes: set[trio.CancelScope] = set()
         self._args: PickArgs | None = None
@@ -130,6 +130,10 @@ class Attempt(ABC):
             scope.cancel(reason="the channel has closed")
         if self.stream is not None:
             self.stream.cancel()
+
+    def orphan(self) -> None:
+        """This process is a fork of the call's: each further step of it raises."""
+        self._abandoned, self._deadline = True, -math.inf
 
     # -- a host and a stream
 

@@ -13,7 +13,9 @@ from trxds.ads.client import XdsClient
 from trxds.affinity.session import SessionCookies
 from trxds.config.explain import Explanation
 from trxds.config.limits import early_limit, final_limit
+from trxds.config.target import checked_authority, parse_plain
 from trxds.ground import metadata as md
+from trxds.ground.connectivity import Connectivity
 from trxds.lb.custom import PolicyType
 from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
@@ -25,16 +27,19 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .beside import beside
 from .call_credentials import CallCredentials
-from .control import Control
+from .control import IDLE_TIMEOUT, Control, idle_after
 from .credentials import ChannelCredentials
 from .dataplane import ChannelState
 from .defaults import CallDefaults
 from .explain import explain
+from .fork import tell_after_fork
 from .interceptors import Interceptor
 from .kinds import Pairs
 from .method import checked_path
+from .plain import ServiceConfigSource, plain_origin
 from .rpc import Rpc
 from .secured import make_pool
+from .states import States
 from .stub import Caller
 from .xds import BootstrapSource, Xds, xds_origin
 
@@ -56,9 +61,39 @@ class Channel(Caller):
         return self._state.target
 
     @property
-    def _client(self) -> XdsClient:
-        assert self._state.client is not None
+    def _client(self) -> XdsClient | None:
         return self._state.client
+
+    # -- its state
+
+    @property
+    def state(self) -> Connectivity | None:
+        """Where the channel stands, as a call would find it; None once it is closed.
+
+        IDLE: nobody has called for long, or pick_first has lost its host, and the next call connects. CONNECTING:
+        calls wait. READY: they go out. TRANSIENT_FAILURE: they fail, unless they wait for ready.
+        """
+        self._state.check_process()
+        return self._state.connectivity
+
+    async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
+        """The state, as soon as it is another one than `last`. It may have been others in between."""
+        self._state.check_process()
+        return await self._state.other_state(last)
+
+    def states(self) -> States:
+        """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some."""
+        return States(self._state)
+
+    def try_to_connect(self) -> None:
+        """If the channel is IDLE, have it connect without a call. Plain."""
+        if self._state.closed:
+            raise self._state.refusal()
+        self._state.wake()
+        if self._state.tree is not None:
+            self._state.tree.wake()
+
+    # -- its calls
 
     @asynccontextmanager
     async def session(self, *, wait_for_first: bool = True) -> AsyncIterator[Session]:
@@ -95,6 +130,8 @@ class Channel(Caller):
 async def open_channel(
     target: str,
     *,
+    service_config: ServiceConfigSource = None,
+    authority: str = "",
     bootstrap: BootstrapSource = None,
     xds: Xds | None = None,
     interceptors: Iterable[Interceptor] = (),
@@ -106,12 +143,19 @@ async def open_channel(
     keepalive_time: float | None = None,
     keepalive_timeout: float = ANSWER_WITHIN,
     keepalive_without_calls: bool = False,
+    idle_timeout: float | None = IDLE_TIMEOUT,
     early_route_timeouts: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     network: Network | None = None,
 ) -> AsyncIterator[Channel]:
-    """Open a channel to `target`, `xds:///NAME`, for as long as the block lasts.
+    """Open a channel to `target` for as long as the block lasts.
+
+    `xds:///NAME` asks a control plane. Without one: `dns:///HOST:PORT` (also without `dns:///`), `ipv4:ADDRESS:PORT`
+    or `ipv6:[ADDRESS]:PORT`, several of them with commas between, `unix:///PATH`, `unix-abstract:NAME`; the
+    port is 443 if there is none. Then `service_config`, gRPC's JSON as a text or a mapping, says what a
+    method's calls have (timeout, retries, hedging) and how hosts are chosen (pick_first if it does not).
+    `authority` takes the place of the target's own as `:authority`, and as the name that hosts prove by TLS.
 
     `bootstrap` is a path or the document itself; otherwise the environment variables
     GRPC_XDS_BOOTSTRAP (a path) and GRPC_XDS_BOOTSTRAP_CONFIG (inline JSON) have it. `xds` is a client
@@ -127,38 +171,48 @@ async def open_channel(
     (A8), with `keepalive_without_calls` one that has none too; if it gives none within `keepalive_timeout` seconds,
     the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
 
+    After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
+    end, and the next call begins anew with them and with DNS; xDS watches stay. None is never.
+
     `early_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
-    balancing policies of your own, by the type name with which a cluster asks for them (A52). `network`
-    replaces TCP, for tests.
+    balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
+    `network` replaces TCP, for tests.
 
-    Raises `ValueError` for a target that is none, an unknown compression or a policy's name that is taken, and
+    Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken or a bad
+    service config, and
     `BootstrapError` for a bad bootstrap, all before anything runs. When the block is left, no task and no socket of
     the channel is.
     """
-    _check_target(target)
     network = network or TcpNetwork()
-    limits = early_limit if early_route_timeouts else final_limit
-    origin = xds_origin(target, bootstrap, xds, policies, network, limits)
+    plain = parse_plain(target)
+    if plain is None:
+        limits = early_limit if early_route_timeouts else final_limit
+        _check_unset(target, "a control plane has its own", service_config=service_config)
+        origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits)
+    else:
+        _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds)
+        origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
     defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown, tuple(interceptors))
     state = ChannelState(target, origin.authority, defaults, Random(), origin.client)
+    state.throttle_by(origin.throttling)
+    state.first_awaited = origin.awaited
+    tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)
     pool = make_pool(network, credentials, origin.authority, origin.providers, state.random, options, asking)
-    services = {"pool": pool.run, "control": Control(origin, state, pool).run, **origin.services}
+    control = Control(origin, state, pool, idle_after(idle_timeout))
+    services = {"pool": pool.run, "control": control.run, **origin.services}
     async with beside(f"the channel to {target}", services, state.close):
         yield Channel(state, pool)
     if state.crash is not None:
         raise state.ending()
 
 
-def _check_target(target: str) -> None:
-    if not isinstance(target, str):
-        raise TypeError(f"target is a text, xds:///NAME, not {target!r}")
-    scheme, colon, _ = target.partition(":")
-    if scheme != "xds" or not colon:
-        what = f"unknown scheme {scheme!r}" if colon else "no scheme"
-        raise ValueError(f"target {target!r}: {what}; this version of trxds knows xds:///NAME")
+def _check_unset(target: str, why: str, **options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name} is not for the target {target!r}, where {why}; leave it out")

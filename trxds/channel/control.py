@@ -1,7 +1,14 @@
-"""The control side of a channel: what resolves its target, and the tree of policies that this configures."""
+"""The control side of a channel: what resolves its target, and the tree of policies that this configures.
+
+After some time without a call the tree ends, and with it every connection to a host; the next call has it grow
+anew. So a program that holds a hundred channels and uses one does not burden the servers of the others. What resolves
+the target stays. A DNS name is looked up anew then; but what is watched of a control plane is at hand at once,
+whether that can be reached or not.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from typing import Any
@@ -11,10 +18,12 @@ import trio
 from trxds.affinity.override_host import OverrideHost
 from trxds.config.policies import LbConfig, OverrideHostConfig, RingHashConfig
 from trxds.config.resolver import Downstream
+from trxds.config.select import Selector
 from trxds.ground.channels import Mailbox
 from trxds.lb.custom import checked
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
+from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
 from trxds.lb.ring import size_cap
@@ -25,44 +34,81 @@ from .dataplane import ChannelState
 from .filters import Shared, make_chain
 from .origin import Origin, Resolving
 
+IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
+_LOOKS = 8  # within the time: so much later than it may the channel become idle
+
+
+def idle_after(timeout: float | None) -> float:
+    """`ValueError` for what is no time; None is never."""
+    if timeout is None:
+        return math.inf
+    if not timeout > 0:
+        raise ValueError(f"idle_timeout is a number of seconds above 0, or None for never, not {timeout!r}")
+    return timeout
+
 
 class Control:
-    """Publishes to `state`, and has its hosts from `pool`."""
+    """Publishes to `state`, and has its hosts from `pool`; sleeps after `idle_timeout` seconds without a call."""
 
-    def __init__(self, origin: Origin, state: ChannelState, pool: Pool) -> None:
+    def __init__(self, origin: Origin, state: ChannelState, pool: Pool, idle_timeout: float) -> None:
         self._origin = origin
         self._state = state
         self._pool = pool
+        self._idle_timeout = idle_timeout
         self._make_chain = partial(make_chain, Shared(state.random))
         custom = {name: checked(kind.make) for name, kind in origin.policies.items()}
         ring_hash = partial(RingHash, size_cap=size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
         self._registry = Registry({**custom, **own})
+        self._letters: Mailbox[Any] = Mailbox()  # of the tree's root
 
     async def run(self) -> None:
         """Until cancelled."""
+        resolver = self._origin.begin(Downstream(self._configure, self._publish, self._make_chain, self._pool))
         async with trio.open_nursery() as nursery:
-            resolver, root = self._begin()
             nursery.start_soon(resolver.run, name="resolver")
+            while True:
+                await self._awake(resolver)
+                resolver.mailbox.withdraw("root")
+                await self._state.woken()
+                self._letters = Mailbox()
+                resolver.begin_anew()
+
+    async def _awake(self, resolver: Resolving) -> None:
+        """Have a tree until there were no calls for long."""
+        root = self._state.tree = self._grown(resolver)
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(root.run, name="lb/root")
+            await self._until_idle()
+            self._state.sleep()
+            nursery.cancel_scope.cancel(reason="the channel is idle")
 
-    def _begin(self) -> tuple[Resolving, Node]:
-        state, random = self._state, self._state.random
-        letters: Mailbox[Any] = Mailbox()
-
-        def configure(config: LbConfig, generation: int) -> None:
-            letters.put("config", Configure(config, generation))
-
-        downstream = Downstream(configure, state.publish, self._make_chain, self._pool)
-        resolver = self._origin.begin(downstream)
+    def _grown(self, resolver: Resolving) -> Node:
+        origin = self._origin
         tree = Tree(
             self._registry,
             self._pool,
-            random,
+            self._state.random,
             resolve_again=resolver.resolve_again,
-            limits=self._origin.limits,
-            loads=self._origin.loads,
+            limits=origin.limits,
+            loads=origin.loads,
+            lost=resolver.lost,
         )
-        root = Node("root", resolver.root_policy, tree, letters, lambda report: resolver.mailbox.put("root", report))
-        state.tree = root
-        return resolver, root
+        mailbox = resolver.mailbox
+        return Node("root", resolver.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))
+
+    def _configure(self, config: LbConfig, generation: int) -> None:
+        self._letters.put("config", Configure(config, generation))
+
+    def _publish(self, selector: Selector, picker: Picker) -> None:
+        if self._state.tree is not None:  # a picker of the last tree would lead nowhere
+            self._state.publish(selector, picker)
+
+    async def _until_idle(self) -> None:
+        """Looks now and then whether there were calls, so that no call has to note when it ended."""
+        state, timeout = self._state, self._idle_timeout
+        begun, since = state.calls_begun, trio.current_time()
+        while (left := since + timeout - trio.current_time()) > 0:
+            await trio.sleep(min(left, timeout / _LOOKS))
+            if state.rpcs or state.calls_begun != begun:
+                begun, since = state.calls_begun, trio.current_time()

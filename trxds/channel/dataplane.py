@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ class ChannelState:
     def __init__(
         self, target: str, authority: str, defaults: CallDefaults, random: Random, client: XdsClient | None = None
     ) -> None:
+        self.first_awaited = "a configuration from the control plane"  # for who has waited in vain
         self.target = target
         self.authority = authority
         self.defaults = defaults
@@ -58,6 +60,9 @@ class ChannelState:
         self.closed = False
         self.crash: BaseException | None = None
         self._changed = trio.lowlevel.ParkingLot()
+        self._alarm: trio.Event | None = None  # while the control side sleeps
+        self._process = os.getpid()
+        self._orphaned = False
 
     def throttle_by(self, rules: Throttling | None) -> None:
         """What a service config says of retries, now or anew."""
@@ -72,8 +77,39 @@ class ChannelState:
         while self.plane is None or self.plane is plane:
             if self.closed:
                 raise self.ending()
+            self.wake()
             await self._changed.park()
         return self.plane
+
+    async def other_state(self, last: Connectivity | None) -> Connectivity | None:
+        """Where the channel stands, once that is elsewhere than `last`; None when it is closed."""
+        await trio.lowlevel.checkpoint()
+        while not self.closed and self.connectivity is last:
+            await self._changed.park()
+        return self.connectivity
+
+    # -- asleep: there is no data plane, because nobody has called for long
+
+    def sleep(self) -> None:
+        """The control side is about to end. Plain."""
+        self.plane = self.tree = None
+        self._alarm = trio.Event()
+        self._changed.unpark_all()
+
+    def wake(self) -> None:
+        """Somebody calls, or wants the channel connected. Plain; nothing if it is awake."""
+        if self._asleep and self._alarm is not None:
+            self._alarm.set()
+            self._changed.unpark_all()
+
+    async def woken(self) -> None:
+        """Wait until somebody does."""
+        if self._alarm is not None:
+            await self._alarm.wait()
+
+    @property
+    def _asleep(self) -> bool:
+        return self._alarm is not None and not self._alarm.is_set()
 
     @property
     def calls(self) -> Calls:
@@ -86,6 +122,8 @@ class ChannelState:
         """What a call would find; None once the channel is closed."""
         if self.closed:
             return None
+        if self._asleep:
+            return Connectivity.IDLE
         if self.plane is None or self.tree is None:
             return Connectivity.CONNECTING
         return Connectivity.TRANSIENT_FAILURE if isinstance(self.plane.selector, ErrorSelector) else self.tree.state
@@ -99,8 +137,30 @@ class ChannelState:
         for rpc in tuple(self.rpcs):
             rpc.abandon()
 
+    def orphan(self) -> None:
+        """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""
+        self.closed = self._orphaned = True
+        for rpc in self.rpcs:
+            rpc.orphan()
+
+    def check_process(self) -> None:
+        """Raises in a fork."""
+        if self._orphaned:
+            raise self.ending()
+
+    def refusal(self) -> Exception:
+        """What a call raises that begins when the channel is closed."""
+        if self._orphaned:
+            return self.ending()
+        return trio.ClosedResourceError(f"the channel to {self.target} is closed")
+
     def ending(self) -> Exception:
         """What a call raises that was open when the channel closed."""
+        if self._orphaned:
+            return RuntimeError(
+                f"the channel to {self.target} was opened in process {self._process}, of which this one is a fork: "
+                "its tasks and connections stayed there; open a channel after the fork"
+            )
         if self.crash is None:
             return RpcError(Status(StatusCode.CANCELLED, "channel closed"))
         error = TrxdsInternalError(f"a bug in trxds ended the channel to {self.target}; please report it")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from trxds.config.policies import OverrideHostConfig
 from trxds.config.resolver import Downstream
+from trxds.config.service_config import Throttling
 from trxds.ground.channels import Mailbox
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits
@@ -34,8 +35,15 @@ class Resolving(Protocol):
 
     async def run(self) -> None: ...
 
+    def begin_anew(self) -> None:
+        """The tree has been replaced by one that knows nothing. Plain; only while it runs."""
+
     def resolve_again(self, name: str) -> None:
         """The addresses of this DNS name seem to be out of date. Plain."""
+
+    @property
+    def lost(self) -> Callable[[], object] | None:
+        """What to tell, if anything, when a host is lost. Plain."""
 
 
 Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
@@ -46,7 +54,8 @@ class Origin:
     """`begin` makes what resolves the target; each one that it makes runs once.
 
     `authority` is what `:authority` is, and what hosts prove if TLS asks for nothing else. `providers` have the
-    certificates that a control plane may name, `services` run as long as the channel.
+    certificates that a control plane may name, `services` run as long as the channel. `throttling` is of retries,
+    and `awaited` what a call waits for first.
     """
 
     authority: str
@@ -57,6 +66,8 @@ class Origin:
     providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
+    throttling: Throttling | None = None
+    awaited: str = "a configuration from the control plane"
 
 
 def check_policies(policies: Policies) -> None:

@@ -38,7 +38,8 @@ def make_pool(
 
 def _host(authority: str) -> str:
     host, colon, port = authority.rpartition(":")
-    return host.strip("[]") if colon and port.isdecimal() else authority
+    name = host if colon and port.isdecimal() else authority
+    return name.strip("[]").partition("%")[0]  # a zone means nothing to the peer
 
 
 class ClusterNetworks:

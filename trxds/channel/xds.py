@@ -83,13 +83,17 @@ async def open_xds_client(
 
 def xds_origin(
     target: str,
+    authority: str,
     bootstrap: BootstrapSource,
     xds: Xds | None,
     policies: Policies | None,
     network: Network,
     limits: Limits,
 ) -> Origin:
-    """A control plane's: of a client that is shared, or one that runs as long as the channel."""
+    """A control plane's: of a client that is shared, or one that runs as long as the channel.
+
+    `authority`, if any, takes the place of the target's; the virtual host is found by it too.
+    """
     if xds is None:
         shared = Xds(load_settings(bootstrap), network, policies or {})
     elif bootstrap is not None or policies is not None:
@@ -98,13 +102,14 @@ def xds_origin(
         xds._check()
         shared = xds
     client, names = shared._client, parse_target(target, shared._settings)
+    authority = authority or names.authority
 
     def begin(downstream: Downstream) -> Resolver:
         its = replace(downstream, limits=limits)
-        return Resolver(client, network.resolve, names.listener, names.authority, its, Random())
+        return Resolver(client, network.resolve, names.listener, authority, its, Random())
 
     return Origin(
-        names.authority,
+        authority,
         begin,
         shared._policies,
         shared._limits,

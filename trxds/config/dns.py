@@ -1,4 +1,4 @@
-"""The DNS names of LOGICAL_DNS clusters, each watched like a resource and kept by one task (A37).
+"""The DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and kept by one task (A37).
 
 A name is looked up again when a policy asks for it, but not within 30 seconds of the last time. After a
 failure it is looked up again by itself, with backoff, and until then the addresses known are good.
@@ -46,6 +46,11 @@ class Names:
         if name in self._watched:
             self._watched[name].asked.set()
 
+    def resolve_all_again(self) -> None:
+        """As if that were said of each name. Plain."""
+        for watch in self._watched.values():
+            watch.asked.set()
+
 
 class NameWatch:
     """One name, until its watcher leaves."""
@@ -65,7 +70,7 @@ class NameWatch:
             while True:
                 began = trio.current_time()
                 try:
-                    addresses = await look_up(host, int(port))
+                    addresses = await look_up(host.strip("[]"), int(port))
                 except OSError as error:
                     self._failed(error)
                     await trio.sleep(backoff.next())

@@ -72,6 +72,7 @@ class Resolver:
     """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
 
     root_policy = ClusterManagerConfig.policy
+    lost = None  # a cluster with a DNS name says so by itself
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Resolver:
         self._sent: ClusterManagerConfig | None = None
         self._generation = 0
         self._report: RootReport | None = None
+        self._tree_is_new = False
 
     async def run(self) -> None:
         try:
@@ -116,12 +118,22 @@ class Resolver:
         finally:
             self.mailbox.close()
             self._watcher.close()
-            if self._pending is not None:
-                self._downstream.pool.end_change()
 
     def resolve_again(self, name: str) -> None:
         """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
         self._names.resolve_again(name)
+
+    def begin_anew(self) -> None:
+        """The tree is another one and knows nothing: it gets the newest there is. Plain."""
+        self._report, self._tree_is_new = None, True
+        if self._pending is not None:  # nobody was there to answer it
+            self._downstream.pool.end_change()
+            if self._pending.selector is not self._selector:
+                _release(self._pending.selector)
+                self._selected = None
+            self._pending = None
+        self._names.resolve_all_again()  # nobody has seen for long whether their addresses are good
+        self.mailbox.put("tree", None)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> bool:
         """True if anything but the tree has changed."""
@@ -130,7 +142,7 @@ class Resolver:
                 self._report = letter
                 if self._selector is not None:
                     self._downstream.publish(self._selector, letter.picker)
-            elif sender != "clusters":
+            elif sender not in ("clusters", "tree"):
                 self._watcher.take(sender, letter)
         return letters.keys() != {"root"}
 
@@ -161,12 +173,12 @@ class Resolver:
             return
         selector = self._next_selector(self._newest)
         begun = self._newest, selector, self._selector
-        if all(map(is_, begun, self._begun)):
+        if all(map(is_, begun, self._begun)) and not self._tree_is_new:
             return  # only the tree has had news
         self._begun = begun
         root = self._root(self._newest, selector)
-        if root != self._sent:
-            self._sent = root
+        if root != self._sent or self._tree_is_new:
+            self._sent, self._tree_is_new = root, False
             self._generation += 1
             self._pending = _Pending(selector, self._generation)
             self._downstream.pool.begin_change()
@@ -179,8 +191,8 @@ class Resolver:
     def _adopt(self, selector: Selector, report: RootReport) -> None:
         old, self._selector = self._selector, selector
         self._downstream.publish(selector, report.picker)
-        if isinstance(old, ConfigSelector) and old is not selector:
-            old.table.lifetime.maker.release()
+        if old is not None and old is not selector:
+            _release(old)
 
     def _next_selector(self, config: XdsConfig | ConfigError) -> Selector:
         """The one in force if it would come out the same, otherwise a new one with its route table."""
@@ -218,6 +230,11 @@ class Resolver:
         # With LDS or RDS in error a held cluster may be in the middle of a change: keep what it had.
         assert self._sent is not None
         return self._sent.children[name].cluster
+
+
+def _release(selector: Selector) -> None:
+    if isinstance(selector, ConfigSelector):
+        selector.table.lifetime.maker.release()
 
 
 def _absent(cluster: ClusterOutcome) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
+from typing import Protocol
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
@@ -90,4 +90,9 @@ class ErrorSelector:
         return Explanation(path, refusal=self.status)
 
 
-Selector: TypeAlias = ConfigSelector | ErrorSelector
+class Selector(Protocol):
+    """What the calls of a channel ask first. There is a third kind, for targets without routes (`methods.py`)."""
+
+    def choose(self, path: str, metadata: Metadata) -> Selection | Refusal: ...
+
+    def explain(self, path: str, metadata: Metadata) -> Explanation: ...

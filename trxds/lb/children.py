@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trxds.ground.channels import Mailbox
 
 from .edge import Child
+from .explain import Explained
 from .policy import Decision, LbConfig, Report
 from .ports import Hosts
 
@@ -26,6 +27,12 @@ class Children:
 
     def get(self, name: str) -> Child | None:
         return self._children.get(name)
+
+    def nodes(self) -> Iterator[Explained]:
+        """Of those whose task has begun and who are not only kept warm."""
+        for child in self._children.values():
+            if child.node is not None and not child.kept:
+                yield child.node
 
     def reports(self) -> dict[str, Report]:
         """What a decision may look at."""

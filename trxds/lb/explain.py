@@ -48,6 +48,8 @@ class Explained(Protocol):
 
     def explain(self, call: PickArgs) -> Iterator[Step]: ...
 
+    def wake(self) -> None: ...
+
 
 def said(name: str, policy: object, inputs: Inputs, last: Report | None, call: PickArgs) -> Said:
     """What the policy says of itself, or what can be seen from outside."""

@@ -32,12 +32,14 @@ from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
 from .pick import QUEUEING, PickArgs, failing
-from .policy import Decision, Inputs, LbConfig, Policy, Report, Surroundings
+from .policy import Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
 
 _log = logging.getLogger("trxds.lb")
+
+_LOST = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
 Task = Callable[[], Awaitable[None]]
 
@@ -53,7 +55,10 @@ def _ignore(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What all nodes of one channel share. `resolve_again` is told the DNS name that may be out of date."""
+    """What all nodes of one channel share. `resolve_again` is told the DNS name that may be out of date.
+
+    `lost`, where the addresses of all hosts come from one place, is told when one of them fails or its connection ends.
+    """
 
     registry: Registry
     hosts: Hosts
@@ -61,6 +66,7 @@ class Tree:
     limits: Limits = field(default_factory=Limits)
     loads: LoadCounts = field(default_factory=LoadCounts)
     resolve_again: Callable[[str], object] = _ignore
+    lost: Callable[[], object] | None = None
 
 
 class Node:
@@ -175,6 +181,8 @@ class Node:
                 sender.report = letter
             elif isinstance(letter, Configure):
                 self._config, self._generation = letter.config, letter.generation
+        if self._tree.lost is not None and any(map(_is_loss, letters.items())):
+            self._tree.lost()
 
     def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
         try:
@@ -273,6 +281,15 @@ class Node:
             label = f"{self.path} {name}"
             self._begun[f"lb/{label}"] = partial(_run_task, task, scope, label)
 
+    def wake(self) -> None:
+        """Have whoever rests down here connect without waiting for an RPC. Plain."""
+        policy: object = self._policy
+        if isinstance(policy, Rests):
+            policy.wake()
+            self._mailbox.put("wake", None)
+        for child in self._children.nodes():
+            child.wake()
+
     # -- explaining
 
     def explain(self, call: PickArgs) -> Iterator[Step]:
@@ -305,6 +322,11 @@ def _same(one: Report, other: Report) -> bool:
 
 def _of_a_host(sender: Hashable) -> bool:
     return isinstance(sender, tuple) and sender[0] == "host"
+
+
+def _is_loss(letter: tuple[Hashable, Any]) -> bool:
+    sender, host = letter
+    return _of_a_host(sender) and host.state in _LOST
 
 
 async def _run_task(task: Task, scope: trio.CancelScope, name: str) -> None:

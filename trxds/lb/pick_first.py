@@ -46,6 +46,10 @@ class PickFirst:
             wake_at=self._state.wake_at(inputs.hosts, now),
         )
 
+    def wake(self) -> None:
+        if self._state is not None:
+            self._state.wake()
+
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         endpoint = self._state
         if endpoint is None:

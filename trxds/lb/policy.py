@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from trxds.ground.connectivity import Connectivity
 
@@ -111,6 +111,14 @@ class Policy(Protocol):
         It may be asked twice in a row: a decision that leases new hosts is taken again with them.
         """
         ...
+
+
+@runtime_checkable
+class Rests(Protocol):
+    """A policy that may be IDLE until an RPC comes."""
+
+    def wake(self) -> None:
+        """Connect at the next decision all the same, as if one had come."""
 
 
 PolicyFactory = Callable[[Surroundings], Policy]

@@ -62,6 +62,11 @@ class RingHash:
             wake_at=soonest(self._awake.values(), inputs.hosts, now),
         )
 
+    def wake(self) -> None:
+        """One endpoint is enough to serve; which one the next RPCs want nobody knows."""
+        if self._keys and not self._awake:
+            self._wake(self._keys[0])
+
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         states = [self._awake[key].state if key in self._awake else IDLE for key in self._keys]
         if not states:

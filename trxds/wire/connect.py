@@ -27,24 +27,27 @@ class Network(Protocol):
 
 
 class TcpNetwork:
-    """The real one: `127.0.0.1:443`, `[::1]:443`, `unix:/path`."""
+    """The real one: `127.0.0.1:443`, `[::1]:443`, `unix:/path`, `unix-abstract:name`."""
 
     async def connect(self, address: str) -> trio.abc.Stream:
         if address.startswith("unix:"):
             return await trio.open_unix_socket(address.removeprefix("unix:"))
+        if address.startswith("unix-abstract:"):
+            return await trio.open_unix_socket("\0" + address.removeprefix("unix-abstract:"))
         host, port = split_address(address)
+        host, _, zone = host.partition("%")
         family = _family(host)
         # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
         if family is None:
             return await trio.open_tcp_stream(host, port)
-        return await _open(family, host, port)
+        return await _open(family, (host, port, 0, _scope(zone)) if zone else (host, port))
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await resolve(host, port)
 
 
 def _family(host: str) -> socket.AddressFamily | None:
-    """None for a name, and for an address with a zone."""
+    """None for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):
             socket.inet_pton(family, host)
@@ -52,11 +55,16 @@ def _family(host: str) -> socket.AddressFamily | None:
     return None
 
 
-async def _open(family: socket.AddressFamily, ip: str, port: int) -> trio.SocketStream:
+def _scope(zone: str) -> int:
+    """An interface by number or name; `OSError` if there is none."""
+    return int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
+
+
+async def _open(family: socket.AddressFamily, address: tuple[str | int, ...]) -> trio.SocketStream:
     """One address needs neither look-up nor race, and a thousand of them may be connected at once."""
     connecting = trio.socket.socket(family)
     try:
-        await connecting.connect((ip, port))
+        await connecting.connect(address)
     except BaseException:
         connecting.close()
         raise

@@ -1,0 +1,249 @@
+"""Channels without a control plane: where their addresses come from, and what a service config makes of them."""
+
+import pytest
+import trio
+from support.mesh import METHOD, ask, method, spread
+from support.plain import BY_NAME, hosts_in_memory
+from support.tasks import task_names
+
+from trxds import Connectivity, RpcError, StatusCode
+
+ROUND_ROBIN = {"loadBalancingConfig": [{"round_robin": {}}]}
+
+
+async def settled():
+    """Long enough for any change to arrive, on a clock that jumps."""
+    await trio.sleep(1)
+
+
+def addresses(hosts):
+    return "ipv4:" + ",".join(hosts)
+
+
+# -- addresses
+
+
+async def test_pick_first_has_one_connection_and_it_is_to_the_first_address(autojump_clock):
+    async with hosts_in_memory(3) as mesh, mesh.channel(addresses(mesh.hosts)) as channel:
+        assert await spread(channel, 5) == {mesh.hosts[0]: 5}
+        assert [mesh.network.attempts[host] for host in mesh.hosts] == [1, 0, 0]
+
+
+async def test_the_next_address_takes_over_from_one_that_fails(autojump_clock):
+    async with hosts_in_memory(3) as mesh, mesh.channel(addresses(mesh.hosts)) as channel:
+        await ask(channel)
+        mesh.fail(mesh.hosts[0])
+        assert await ask(channel, wait_for_ready=True) == mesh.hosts[1]
+
+
+async def test_an_address_that_does_not_answer_is_given_a_quarter_of_a_second(autojump_clock):
+    async with hosts_in_memory(2) as mesh:
+        mesh.network.black_hole(mesh.hosts[0])
+        began = trio.current_time()
+        async with mesh.channel(addresses(mesh.hosts)) as channel:
+            assert await ask(channel) == mesh.hosts[1]
+        assert trio.current_time() - began == pytest.approx(0.25)
+
+
+async def test_round_robin_by_service_config_reaches_every_address(autojump_clock):
+    async with hosts_in_memory(3) as mesh, mesh.channel(service_config=ROUND_ROBIN) as channel:
+        await ask(channel)
+        await settled()
+        assert await spread(channel, 9) == dict.fromkeys(mesh.hosts, 3)
+
+
+async def test_ring_hash_by_a_header_of_the_service_config_keeps_to_one_address(autojump_clock):
+    config = {"loadBalancingConfig": [{"ring_hash_experimental": {"requestHashHeader": "user"}}]}
+    async with hosts_in_memory(3) as mesh, mesh.channel(service_config=config) as channel:
+        assert len(await spread(channel, 5, metadata=[("user", "7")])) == 1
+
+
+async def test_when_nobody_can_be_reached_the_error_names_an_address_and_why(autojump_clock):
+    async with hosts_in_memory(1) as mesh:
+        mesh.network.refuse(mesh.hosts[0])
+        async with mesh.channel() as channel:
+            with pytest.raises(RpcError) as failed:
+                await ask(channel)
+    assert failed.value.status.code is StatusCode.UNAVAILABLE
+    assert f"{mesh.hosts[0]}: cannot connect: [Errno 111] Connection refused" in failed.value.status.message
+
+
+# -- names
+
+
+async def test_a_name_that_cannot_be_resolved_fails_calls_with_its_reason_until_it_can(autojump_clock):
+    async with hosts_in_memory(1) as mesh:
+        mesh.points_to()
+        async with mesh.channel() as channel:
+            with pytest.raises(RpcError) as failed:
+                await ask(channel)
+            assert failed.value.status.code is StatusCode.UNAVAILABLE
+            assert 'DNS name "cart.example:50051" cannot be resolved: Name or service' in failed.value.status.message
+            assert channel.state is Connectivity.TRANSIENT_FAILURE
+            mesh.points_to(*mesh.hosts)
+            assert await ask(channel, wait_for_ready=True) == mesh.hosts[0]
+
+
+async def test_after_a_failure_a_name_is_looked_up_with_backoff(autojump_clock):
+    async with hosts_in_memory(0) as mesh, mesh.channel():
+        await trio.sleep(30)
+        assert 4 <= mesh.look_ups <= 9  # after 1 s, 1.6 s, 2.6 s ..., each a fifth more or less
+
+
+async def test_a_call_that_waits_for_its_name_says_so_when_its_time_is_over(autojump_clock):
+    async with hosts_in_memory(1) as mesh:
+
+        async def never(host, port):
+            await trio.sleep_forever()
+
+        mesh.network.resolve = never
+        async with mesh.channel() as channel:
+            assert channel.state is Connectivity.CONNECTING
+            with pytest.raises(RpcError) as failed:
+                await ask(channel, timeout=3)
+    assert failed.value.status.code is StatusCode.DEADLINE_EXCEEDED
+    assert f"waiting for the addresses of {BY_NAME}" in failed.value.status.message
+
+
+async def test_a_name_is_looked_up_once_while_all_is_well(autojump_clock):
+    async with hosts_in_memory(2) as mesh, mesh.channel(service_config=ROUND_ROBIN) as channel:
+        for _ in range(10):
+            await ask(channel)
+            await trio.sleep(60)
+        assert mesh.look_ups == 1
+
+
+async def test_when_its_host_is_lost_the_name_is_looked_up_again(autojump_clock):
+    async with hosts_in_memory(2) as mesh:
+        mesh.points_to(mesh.hosts[0])
+        async with mesh.channel() as channel:
+            await ask(channel)
+            await trio.sleep(60)
+            mesh.points_to(mesh.hosts[1])
+            mesh.fail(mesh.hosts[0])
+            await settled()
+            assert await ask(channel, wait_for_ready=True) == mesh.hosts[1]
+
+
+async def test_one_host_of_many_that_is_lost_is_enough_to_look_again(autojump_clock):
+    async with hosts_in_memory(3) as mesh:
+        mesh.points_to(*mesh.hosts[:2])
+        async with mesh.channel(service_config=ROUND_ROBIN) as channel:
+            await ask(channel)
+            await trio.sleep(60)
+            mesh.points_to(*mesh.hosts[1:])
+            mesh.fail(mesh.hosts[0])
+            await settled()
+            assert await spread(channel, 4) == {mesh.hosts[1]: 2, mesh.hosts[2]: 2}
+
+
+async def test_a_name_is_not_looked_up_more_than_every_thirty_seconds(autojump_clock):
+    async with hosts_in_memory(1) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        began = trio.current_time()
+        mesh.fail(mesh.hosts[0])
+        with trio.move_on_after(300):
+            while True:
+                with pytest.raises(RpcError):
+                    await ask(channel)
+                await trio.sleep(0.5)
+        assert 2 <= mesh.look_ups <= 1 + (trio.current_time() - began) / 30
+
+
+async def test_a_failed_look_up_leaves_the_addresses_that_are_known(autojump_clock):
+    async with hosts_in_memory(2) as mesh, mesh.channel(service_config=ROUND_ROBIN) as channel:
+        await ask(channel)
+        await trio.sleep(60)
+        mesh.points_to()
+        mesh.fail(mesh.hosts[0])
+        await settled()
+        assert mesh.look_ups >= 2
+        assert await spread(channel, 4) == {mesh.hosts[1]: 4}
+
+
+async def test_a_host_that_stays_keeps_its_connection_when_the_name_changes(autojump_clock):
+    async with hosts_in_memory(3) as mesh:
+        mesh.points_to(*mesh.hosts[:2])
+        async with mesh.channel(service_config=ROUND_ROBIN) as channel:
+            await ask(channel)
+            await trio.sleep(60)
+            mesh.points_to(*mesh.hosts[1:])
+            mesh.fail(mesh.hosts[0])
+            await settled()
+            await spread(channel, 4)
+            assert mesh.network.attempts[mesh.hosts[1]] == 1
+
+
+# -- the service config
+
+
+async def test_a_methods_timeout_is_the_service_configs(autojump_clock):
+    config = {"methodConfig": [{"name": [{"service": "shop.Cart"}], "timeout": "2s"}]}
+    async with hosts_in_memory(1) as mesh:
+        mesh.network.black_hole(mesh.hosts[0])
+        async with mesh.channel(service_config=config) as channel:
+            began = trio.current_time()
+            with pytest.raises(RpcError) as failed:
+                await ask(channel)
+            assert (failed.value.status.code, trio.current_time() - began) == (StatusCode.DEADLINE_EXCEEDED, 2)
+            told = await channel.explain(METHOD)
+            assert str(told.chosen.limit) == "2 s (the service config's timeout)"
+
+
+async def test_wait_for_ready_is_the_service_configs(autojump_clock):
+    config = {"methodConfig": [{"name": [{}], "waitForReady": True}]}
+    async with hosts_in_memory(1) as mesh:
+        mesh.network.refuse(mesh.hosts[0])
+        async with mesh.channel(service_config=config) as channel, trio.open_nursery() as nursery:
+            nursery.start_soon(ask, channel)
+            await trio.sleep(5)
+            mesh.network.restore(mesh.hosts[0])
+
+
+async def test_a_call_is_retried_as_the_service_config_says(autojump_clock):
+    policy = {"maxAttempts": 3, "initialBackoff": "1s", "maxBackoff": "9s", "backoffMultiplier": 2}
+    config = {"methodConfig": [{"name": [{}], "retryPolicy": {**policy, "retryableStatusCodes": ["ABORTED"]}}]}
+    async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
+
+        async def fails_twice(call):
+            if len(server.calls) < 3:
+                call.abort(StatusCode.ABORTED, "not yet")
+            await call.send(b"done")
+
+        server = mesh.servers[mesh.hosts[0]]
+        server.fallback = fails_twice
+        assert await method(channel)(b"") == b"done"
+
+
+# -- the rest
+
+
+async def test_nothing_is_left_when_the_channel_closes(autojump_clock):
+    async with hosts_in_memory(2) as mesh:
+        before = task_names()
+        async with mesh.channel(service_config=ROUND_ROBIN) as channel:
+            await spread(channel, 4)
+        await settled()
+        assert task_names() == before
+
+
+async def test_an_explanation_tells_the_address(autojump_clock):
+    async with hosts_in_memory(2) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        told = await channel.explain(METHOD)
+        assert told.host == mesh.hosts[0]
+        assert told.chosen.cluster == BY_NAME
+
+
+async def test_a_session_without_a_control_plane_sends_back_the_servers_cookies(autojump_clock):
+    async with hosts_in_memory(1) as mesh:
+
+        async def bakes(call):
+            await call.send_initial_metadata([("set-cookie", "taste=sweet")])
+            await call.send(b"")
+
+        mesh.servers[mesh.hosts[0]].fallback = bakes
+        async with mesh.channel() as channel, channel.session() as session:
+            await method(session)(b"")
+            await method(session)(b"")
+        assert mesh.servers[mesh.hosts[0]].calls[-1].metadata.first("cookie") == "taste=sweet"

@@ -1,0 +1,49 @@
+"""The origin of a channel that needs no control plane: its target says where, a service config says how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, TypeAlias
+
+from trxds.config.plain import PlainResolver
+from trxds.config.resolver import Downstream
+from trxds.config.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
+from trxds.config.target import PlainTarget
+from trxds.wire.connect import Network
+
+from .origin import Origin, Policies, check_policies
+
+ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
+
+
+def plain_origin(
+    target: PlainTarget,
+    service_config: ServiceConfigSource,
+    authority: str,
+    policies: Policies | None,
+    network: Network,
+) -> Origin:
+    """`authority`, if any, takes the place of the target's. `ValueError` lists what is wrong with the config."""
+    policies = policies or {}
+    check_policies(policies)
+    config = _parsed(service_config, policies)
+
+    def begin(downstream: Downstream) -> PlainResolver:
+        return PlainResolver(target, config, network.resolve, downstream, Random())
+
+    return Origin(
+        authority or target.authority,
+        begin,
+        policies,
+        throttling=config.throttling,
+        awaited=f"the addresses of {target.text}",
+    )
+
+
+def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
+    if source is None:
+        return EMPTY_SERVICE_CONFIG
+    if not isinstance(source, str | Mapping):
+        raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
+    return parse_service_config(source, {name: kind.parse for name, kind in policies.items()})

@@ -1,0 +1,111 @@
+"""From a target without a control plane to a data plane: its addresses, and the policy of a service config.
+
+The tree is that policy alone. Where the addresses come from a name, it is looked up again when a host is
+lost, so that a fleet that was replaced is found (A61's policies do not say so by themselves).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from random import Random
+from typing import Any
+
+import trio
+
+from trxds.ground.channels import Mailbox
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
+from trxds.resources.leaf_policy import PickFirst
+
+from .balance import balance
+from .clusters import Clusters, RouteTable
+from .dns import LookUp, Names, NameWatch
+from .methods import MethodSelector
+from .resolver import Downstream, RootReport
+from .service_config import ServiceConfig
+from .target import PlainTarget
+
+_NOWHERE = LocalityId()
+
+
+class PlainResolver:
+    """`mailbox` takes the root's reports as "root", and what is known of the name as "name"."""
+
+    def __init__(
+        self, target: PlainTarget, config: ServiceConfig, look_up: LookUp, downstream: Downstream, random: Random
+    ) -> None:
+        self.mailbox: Mailbox[Any] = Mailbox()
+        self._target = target
+        self._config = config
+        self._look_up = look_up
+        self._downstream = downstream
+        self._random = random
+        self._policy = config.lb_policy or PickFirst()
+        self._generation = 0
+        self._changing = False
+        self._watch: NameWatch | None = None
+
+    @property
+    def root_policy(self) -> str:
+        """The name of the policy that is configured."""
+        return balance(self._policy, (), "").policy
+
+    async def run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                name = self._target.text
+                table = RouteTable(1, [name], Clusters(nursery, self.mailbox), nursery)
+                self._selector = MethodSelector(self._config, name, table)
+                self._names = Names(nursery, self._look_up, self._random)
+                self._begin()
+                while True:
+                    self._read(await self.mailbox.next())
+        finally:
+            self.mailbox.close()
+            self._settle()
+
+    def begin_anew(self) -> None:
+        """The tree is another one and knows nothing. The addresses are old: a name is looked up anew. Plain."""
+        if self._watch is not None:
+            self._watch.leave()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._target.name:
+            self._watch = self._names.watch(self._target.name, self.mailbox, "name")
+        else:
+            self._configure(self._target.addresses)
+
+    def resolve_again(self, name: str) -> None:
+        """The addresses of that name seem to be out of date. Plain."""
+        self._names.resolve_again(name)
+
+    def lost(self) -> None:
+        """Those of the one name there is, in that case. Plain."""
+        self._names.resolve_again(self._target.name)
+
+    def _read(self, letters: Mapping[Hashable, Any]) -> None:
+        state = letters.get("name")
+        if state is not None:
+            self._configure(state.value or (), state.error.message if state.error else "")
+        report = letters.get("root")
+        if report is not None:
+            self._heard(report)
+
+    def _configure(self, addresses: tuple[str, ...], note: str = "") -> None:
+        """`note` says why there may be no address."""
+        place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
+        self._generation += 1
+        if not self._changing:
+            self._changing = True
+            self._downstream.pool.begin_change()
+        self._downstream.configure(balance(self._policy, (place,), note), self._generation)
+
+    def _heard(self, report: RootReport) -> None:
+        if report.generation >= self._generation:
+            self._settle()
+        self._downstream.publish(self._selector, report.picker)
+
+    def _settle(self) -> None:
+        if self._changing:
+            self._changing = False
+            self._downstream.pool.end_change()

@@ -1,0 +1,156 @@
+"""Targets that need no control plane: what the text of one means (gRPC's doc/naming.md).
+
+    dns:///host:port    dns:host    host:port         a name to look up; without a scheme it is one too
+    ipv4:1.2.3.4:80,5.6.7.8:80    ipv6:[::1]:80       addresses that are known
+    unix:path    unix:///path    unix-abstract:name   sockets of this machine
+
+What one means is settled before anything runs, so a mistake in it is a `ValueError` and no failed call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from types import MappingProxyType
+from urllib.parse import quote, unquote
+
+DEFAULT_PORT = 443
+XDS = "xds"
+
+# What `:authority` may have as it is; the "%" of an IPv6 zone, for one, is coded there.
+_AUTHORITY = ":@!$&'()*+,;=[]"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTarget:
+    """`addresses` are known, or else `name` is looked up, a "host:port". `authority` is the default `:authority`."""
+
+    text: str
+    authority: str
+    addresses: tuple[str, ...] = ()
+    name: str = ""
+
+
+class _Mistake(ValueError):
+    """What is wrong with a part of a target; whoever has the whole says which."""
+
+
+def parse_plain(target: str) -> PlainTarget | None:
+    """None for a target of xDS, which another one reads; `ValueError` for a text that is no target."""
+    if not isinstance(target, str):
+        raise TypeError(f"target is a text such as dns:///host:port or xds:///NAME, not {target!r}")
+    scheme, _, rest = target.partition(":")
+    scheme = scheme.lower()
+    if scheme == XDS:
+        return None
+    try:
+        if scheme in _KINDS:
+            return _KINDS[scheme](target, rest)
+        if rest.startswith("//"):
+            raise _Mistake(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
+        return _dns(target, target)
+    except _Mistake as mistake:
+        raise ValueError(f"target {target!r}: {mistake}") from None
+
+
+def checked_authority(text: str) -> str:
+    """`ValueError` for what cannot be an `:authority`."""
+    if not all("!" <= character <= "~" and character not in "/?#@\\" for character in text):
+        raise ValueError(f"authority {text!r} is no host or host:port")
+    return text
+
+
+# -- the kinds
+
+
+def _dns(text: str, rest: str) -> PlainTarget:
+    path = _path(rest, "the platform's resolver is asked, and no DNS server of a target's own; write dns:///HOST:PORT")
+    host, port = _host_and_port(path)
+    if not host or any(character in "/?#@" or character.isspace() for character in host):
+        raise _Mistake(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return PlainTarget(text, _authority(path), name=name)
+
+
+def _ipv4(text: str, rest: str) -> PlainTarget:
+    return _known(text, rest, lambda host: str(IPv4Address(host)), "ipv4:1.2.3.4:80")
+
+
+def _ipv6(text: str, rest: str) -> PlainTarget:
+    return _known(text, rest, lambda host: f"[{IPv6Address(host)}]", "ipv6:[::1]:80")
+
+
+def _known(text: str, rest: str, read: Callable[[str], str], example: str) -> PlainTarget:
+    each = _path(rest, f"an address has no authority before it; write {example}").split(",")
+    # Not all of them, as in C-core: servers and certificates do not know what a list means there.
+    return PlainTarget(text, _authority(each[0]), tuple(_address(one, read, example) for one in each))
+
+
+def _address(text: str, read: Callable[[str], str], example: str) -> str:
+    host, port = _host_and_port(text)
+    try:
+        return f"{read(host)}:{port}"
+    except ValueError:
+        raise _Mistake(f"{host!r} is no address of this kind; write for example {example}") from None
+
+
+def _unix(text: str, rest: str) -> PlainTarget:
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise _Mistake("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
+    path = unquote(rest.removeprefix("//"))
+    if not path:
+        raise _Mistake("no path; write unix:///PATH")
+    return _socket(text, f"unix:{path}")
+
+
+def _unix_abstract(text: str, rest: str) -> PlainTarget:
+    if not rest:
+        raise _Mistake("no name; write unix-abstract:NAME")
+    return _socket(text, f"unix-abstract:{unquote(rest)}")
+
+
+def _socket(text: str, address: str) -> PlainTarget:
+    # As in grpc-go: a path, which C-core puts there, is no host to many a server.
+    return PlainTarget(text, "localhost", (address,))
+
+
+_KINDS: Mapping[str, Callable[[str, str], PlainTarget]] = MappingProxyType(
+    {"dns": _dns, "ipv4": _ipv4, "ipv6": _ipv6, "unix": _unix, "unix-abstract": _unix_abstract}
+)
+
+
+# -- their parts
+
+
+def _path(rest: str, no_authority: str) -> str:
+    """What follows `scheme:`, `scheme:/` or `scheme:///`."""
+    if rest.startswith("//"):
+        authority, _, rest = rest[2:].partition("/")
+        if authority:
+            raise _Mistake(f"{authority!r} stands where nothing may; {no_authority}")
+    return unquote(rest.removeprefix("/"))
+
+
+def _authority(path: str) -> str:
+    """As it was written, but that an IPv6 address has its brackets."""
+    bare = path.count(":") > 1 and not path.startswith("[")
+    return quote(f"[{path}]" if bare else path, safe=_AUTHORITY)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    if text.startswith("["):
+        host, bracket, port = text[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise _Mistake(f"{text!r} has a bracket too few or too many; write [ADDRESS]:PORT")
+        return host, _port(port[1:]) if port else DEFAULT_PORT
+    if text.count(":") != 1:  # no port, or an IPv6 address without brackets and so without a port
+        return text, DEFAULT_PORT
+    host, _, port = text.partition(":")
+    return host, _port(port)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**16:
+        raise _Mistake(f"{text!r} is no port; write a number from 1 to 65535, or none for {DEFAULT_PORT}")
+    return int(text)
