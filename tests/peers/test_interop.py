@@ -1,0 +1,125 @@
+"""gRPC's interoperability cases, run as any harness would, against servers that we did not write.
+
+grpcio's service has all the features but one; Node's grpc-js compresses nothing; and on Node's bare HTTP/2 the flag of
+each request is seen, which is the one.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from trxds.interop import protos
+from trxds.interop.client import CASES, ORCA, SOAKS
+
+HERE = Path(__file__).parent
+NODE_MODULES = HERE.parents[1] / ".venv" / "node" / "node_modules"
+
+CLIENT_COMPRESSION = {"client_compressed_unary", "client_compressed_streaming"}
+SERVER_COMPRESSION = {"server_compressed_unary", "server_compressed_streaming"}
+LONG = {"concurrent_large_unary"}
+
+
+@contextmanager
+def serving(*command, **options):
+    """The port of a server that runs as long as the block."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
+
+
+def run_case(name, port, *flags, host="127.0.0.1"):
+    where = [f"--server_host={host}", f"--server_port={port}", f"--test_case={name}"]
+    command = [sys.executable, "-m", "trxds.interop.client", *where, *flags]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+
+
+def check(name, port, *flags, **options):
+    done = run_case(name, port, *flags, **options)
+    assert (done.returncode, done.stdout) == (0, f"{name}: passed\n"), done.stderr
+
+
+@pytest.fixture(scope="module")
+def grpcio():
+    with serving(sys.executable, str(HERE / "interop_grpcio.py")) as port:
+        yield port
+
+
+def node(script, tmp_path_factory):
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    if not NODE_MODULES.is_dir() and "CI" not in os.environ:
+        pytest.skip("grpc-js is not installed; say make test, which installs it")
+    descriptors = FileDescriptorSet()
+    protos.TEST_SERVICE.file.CopyToProto(descriptors.file.add())
+    file = tmp_path_factory.mktemp("node") / "test.binpb"
+    file.write_bytes(descriptors.SerializeToString())
+    environ = {**os.environ, "NODE_PATH": str(NODE_MODULES)}
+    return serving("node", str(HERE / "node" / script), str(file), env=environ)
+
+
+@pytest.fixture(scope="module")
+def grpc_js(tmp_path_factory):
+    with node("server.js", tmp_path_factory) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def node_http2(tmp_path_factory):
+    with node("compressed.js", tmp_path_factory) as port:
+        yield port
+
+
+@pytest.mark.parametrize("name", sorted((CASES.keys() | ORCA.keys() | SOAKS.keys()) - CLIENT_COMPRESSION))
+def test_the_case_holds_against_grpcio(name, grpcio):
+    check(name, grpcio)
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - CLIENT_COMPRESSION - SERVER_COMPRESSION - LONG))
+def test_the_case_holds_against_grpc_js(name, grpc_js):
+    check(name, grpc_js)
+
+
+@pytest.mark.parametrize("name", sorted(CLIENT_COMPRESSION))
+def test_the_case_holds_against_nodes_http2(name, node_http2):
+    check(name, node_http2)
+
+
+def test_pick_first_stays_with_one_of_several_servers(grpcio):
+    with serving(sys.executable, str(HERE / "interop_grpcio.py"), "--host", "127.0.0.2", "--port", grpcio, "--id", "2"):
+        check("pick_first_unary", grpcio, host="127.0.0.2,127.0.0.1")
+
+
+def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path):
+    authority = trustme.CA()
+    server = authority.issue_cert("foo.test.example")
+    ca, chain, key = (tmp_path / name for name in ("ca.pem", "chain.pem", "key.pem"))
+    authority.cert_pem.write_to_path(ca)
+    server.cert_chain_pems[0].write_to_path(chain)
+    server.private_key_pem.write_to_path(key)
+    with serving(sys.executable, str(HERE / "interop_grpcio.py"), "--tls", str(chain), str(key)) as port:
+        tls = ["--use_tls=true", "--use_test_ca=true", f"--ca_file={ca}"]
+        check("large_unary", port, *tls, "--server_host_override=foo.test.example")
+        refused = run_case("large_unary", port, *tls)
+        assert refused.returncode == 1
+        assert "127.0.0.1" in refused.stderr
+
+
+def test_a_case_that_does_not_hold_exits_1_and_says_what_it_saw(grpc_js):
+    done = run_case("client_compressed_unary", grpc_js)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == ("client_compressed_unary: failed: the probe, uncompressed, succeeded, should have failed\n")
+
+
+def test_an_unknown_case_lists_those_that_there_are():
+    done = run_case("no_such_case", 1)
+    assert done.returncode == 2
+    assert "large_unary" in done.stderr and "orca_oob" in done.stderr

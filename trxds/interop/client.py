@@ -1,0 +1,194 @@
+"""`python -m trxds.interop.client`: runs one case against a server and exits 0 if it holds.
+
+Flags are those of the other languages' clients, so that the same harness can drive them all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+import click
+import trio
+
+import trxds
+from trxds.channel.channel import Channel
+from trxds.ground.status import RpcError
+
+from . import cases, compressed, orca, soak
+from .cases import Case, Failed
+
+CASES: Mapping[str, Case] = {
+    case.__name__: case
+    for case in (
+        cases.cancel_after_begin,
+        cases.cancel_after_first_response,
+        compressed.client_compressed_streaming,
+        compressed.client_compressed_unary,
+        cases.client_streaming,
+        cases.concurrent_large_unary,
+        cases.custom_metadata,
+        cases.empty_stream,
+        cases.empty_unary,
+        cases.large_unary,
+        cases.pick_first_unary,
+        cases.ping_pong,
+        compressed.server_compressed_streaming,
+        compressed.server_compressed_unary,
+        cases.server_streaming,
+        cases.special_status_message,
+        cases.status_code_and_message,
+        cases.timeout_on_sleeping_server,
+        cases.unimplemented_method,
+        cases.unimplemented_service,
+    )
+}
+SOAKS = {"rpc_soak": soak.rpc_soak, "channel_soak": soak.channel_soak}
+ORCA: Mapping[str, Callable[[Channel, orca.Heard], Awaitable[None]]] = {
+    "orca_per_rpc": orca.orca_per_rpc,
+    "orca_oob": orca.orca_oob,
+}
+
+# Those that want Google's cloud, or a proxy that caches: known, and refused by name.
+ELSEWHERE = frozenset(
+    {
+        "cacheable_unary",
+        "compute_engine_channel_credentials",
+        "compute_engine_creds",
+        "google_default_credentials",
+        "jwt_token_creds",
+        "oauth2_auth_token",
+        "per_rpc_creds",
+        "service_account_creds",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the server is, and how it is reached."""
+
+    target: str
+    options: Mapping[str, Any]
+
+    def open(self, **more: Any) -> AbstractAsyncContextManager[Channel]:
+        return trxds.open_channel(self.target, **self.options, **more)
+
+
+def target_of(host: str, port: int) -> str:
+    """`ipv4:` and `ipv6:` for addresses, several separated by commas; `dns:` for a name."""
+    hosts = host.split(",")
+    kinds = {_kind(each) for each in hosts}
+    if kinds == {"dns"} and len(hosts) == 1:
+        return f"dns:///{host}:{port}"
+    if len(kinds) > 1 or kinds == {"dns"}:
+        raise click.UsageError(f"--server_host {host!r}: one name, or addresses of one kind with commas between them")
+    kind = kinds.pop()
+    return f"{kind}:" + ",".join(f"[{each}]:{port}" if kind == "ipv6" else f"{each}:{port}" for each in hosts)
+
+
+def _kind(host: str) -> str:
+    try:
+        return f"ipv{ip_address(host).version}"
+    except ValueError:
+        return "dns"
+
+
+def _flag(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A boolean as other languages' harnesses write it: --name, --name=true, --name=false."""
+    return click.option(f"--{name}", type=bool, is_flag=False, flag_value="true", default="false", help=help)
+
+
+def _options(
+    use_tls: bool,
+    use_test_ca: bool,
+    ca_file: str | None,
+    server_host_override: str,
+    additional_metadata: str,
+    service_config_json: str,
+    **_: Any,
+) -> dict[str, Any]:
+    """What the flags say, as arguments of `open_channel`."""
+    options: dict[str, Any] = {}
+    if use_tls:
+        if use_test_ca and ca_file is None:
+            raise click.UsageError("--use_test_ca: say where it is, with --ca_file")
+        options["credentials"] = trxds.tls(roots=ca_file if use_test_ca else None, server_name=server_host_override)
+    if server_host_override:
+        options["authority"] = server_host_override
+    if service_config_json:
+        options["service_config"] = service_config_json
+    return options
+
+
+def _soak(flags: Mapping[str, Any]) -> soak.Soak:
+    return soak.Soak(
+        iterations=flags["soak_iterations"],
+        max_failures=flags["soak_max_failures"],
+        max_latency=flags["soak_per_iteration_max_acceptable_latency_ms"] / 1000,
+        overall_timeout=flags["soak_overall_timeout_seconds"],
+        pause=flags["soak_min_time_ms_between_rpcs"] / 1000,
+        request_size=flags["soak_request_size"],
+        response_size=flags["soak_response_size"],
+        workers=flags["soak_num_threads"],
+    )
+
+
+@click.command()
+@click.option("--server_host", default="localhost", show_default=True, help="A name, or addresses with commas between.")
+@click.option("--server_port", type=click.IntRange(1, 65535), default=10000, show_default=True)
+@click.option("--server_host_override", default="", help="The name for TLS and :authority instead of the host.")
+@click.option("--test_case", default="large_unary", show_default=True, help="Which case; an unknown one lists them.")
+@_flag("use_tls", "Connect with TLS.")
+@_flag("use_test_ca", "Trust the certificates of --ca_file instead of the platform's.")
+@click.option("--ca_file", type=click.Path(exists=True, dir_okay=False), help="PEM file of the test CA.")
+@click.option("--additional_metadata", default="", help="key:value pairs for every call, with semicolons between.")
+@click.option("--service_config_json", default="", help="The service config, instead of one that a resolver may have.")
+@click.option("--soak_iterations", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--soak_max_failures", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--soak_per_iteration_max_acceptable_latency_ms", type=int, default=1000, show_default=True)
+@click.option("--soak_overall_timeout_seconds", type=int, default=10, show_default=True)
+@click.option("--soak_min_time_ms_between_rpcs", type=int, default=0, show_default=True)
+@click.option("--soak_request_size", type=int, default=cases.LARGE_REQUEST, show_default=True)
+@click.option("--soak_response_size", type=int, default=cases.LARGE_REPLY, show_default=True)
+@click.option("--soak_num_threads", type=click.IntRange(1), default=1, show_default=True, help="Calls at a time.")
+@click.option("--default_service_account", hidden=True)
+@click.option("--oauth_scope", hidden=True)
+@click.option("--service_account_key_file", hidden=True)
+def main(test_case: str, server_host: str, server_port: int, **flags: Any) -> None:
+    """Run one of gRPC's interoperability cases against a server; exit 0 if it holds, 1 if not."""
+    server = Server(target_of(server_host, server_port), _options(**flags))
+    try:
+        trio.run(_run, test_case, server, _soak(flags))
+    except* (Failed, RpcError) as errors:  # a group, where a case has calls side by side
+        print(f"{test_case}: failed: {errors.exceptions[0]}", file=sys.stderr)
+        sys.exit(1)
+    print(f"{test_case}: passed")
+
+
+async def _run(name: str, server: Server, settings: soak.Soak) -> None:
+    if name in SOAKS:
+        await SOAKS[name](settings, server.open)
+    elif name in ORCA:
+        heard = orca.Heard()
+        async with server.open(policies=heard.policies, service_config=orca.SERVICE_CONFIG) as channel:
+            await ORCA[name](channel, heard)
+    elif name in CASES:
+        async with server.open() as channel:
+            await CASES[name](channel)
+    else:
+        raise click.UsageError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    if name in ELSEWHERE:
+        return f"--test_case {name} needs Google's cloud or a caching proxy, and is not offered here"
+    return f"--test_case {name!r} is none of {', '.join(sorted([*CASES, *SOAKS, *ORCA]))}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The cases that look at compression.
+
+Whether a reply came compressed is not to be seen by callers of trxds: what the server's flag says is undone and held by
+the wire's own tests. So the server's cases look at what arrives; the client's have the server look at the flag.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trxds.channel.channel import Channel
+from trxds.ground.status import StatusCode
+
+from .cases import LARGE_REPLY, expect, failure_of, large_request, service, zeros
+from .protos import BoolValue, ResponseParameters, StreamingInputCallRequest, StreamingOutputCallRequest
+
+_YES, _NO = BoolValue(value=True), BoolValue(value=False)
+
+
+async def client_compressed_unary(channel: Channel) -> None:
+    unary = service(channel).UnaryCall
+    probe = await failure_of(lambda: unary(large_request(expect_compressed=_YES)), "the probe, uncompressed,")
+    expect(probe.status.code, StatusCode.INVALID_ARGUMENT, "the status of the probe")
+    for compression, wanted in (("gzip", _YES), ("deflate", _YES), ("identity", _NO)):
+        reply = await unary(large_request(expect_compressed=wanted), compression=compression)
+        expect(len(reply.payload.body), LARGE_REPLY, f"bytes in the reply to {compression}")
+
+
+async def client_compressed_streaming(channel: Channel) -> None:
+    streaming = service(channel).StreamingInputCall
+    probe = await failure_of(lambda: streaming([_part(27182, _YES)]), "the probe, uncompressed,")
+    expect(probe.status.code, StatusCode.INVALID_ARGUMENT, "the status of the probe")
+    async with streaming.open(compression="gzip") as call:
+        await call.send(_part(27182, _YES))
+        await call.send(_part(45904, _NO), compress=False)
+        call.done_sending()
+        reply = await call.receive()
+        expect(reply and reply.aggregated_payload_size, 73086, "aggregated_payload_size")
+        expect(await call.receive(), None, "a second reply")
+
+
+def _part(size: int, compressed: Any) -> Any:
+    return StreamingInputCallRequest(payload=zeros(size), expect_compressed=compressed)
+
+
+async def server_compressed_unary(channel: Channel) -> None:
+    for wanted in (_YES, _NO):
+        reply = await service(channel).UnaryCall(large_request(response_compressed=wanted))
+        expect(len(reply.payload.body), LARGE_REPLY, "bytes in the reply")
+
+
+async def server_compressed_streaming(channel: Channel) -> None:
+    wanted = {31415: _YES, 92653: _NO}
+    parameters = [ResponseParameters(size=size, compressed=compressed) for size, compressed in wanted.items()]
+    request = StreamingOutputCallRequest(response_parameters=parameters)
+    async with service(channel).StreamingOutputCall.open(request) as call:
+        expect([len(reply.payload.body) async for reply in call], list(wanted), "sizes of the replies")
