@@ -32,6 +32,10 @@ def test_it_is_written_as_the_cpp_client_writes_it():
     assert encode(ADDRESS, "a") == "MTI3LjIwMS4wLjI6NTAwNTE7YQ=="
 
 
+def test_a_cluster_whose_name_begins_like_the_prefix_keeps_its_name():
+    assert decode(encode(ADDRESS, "cluster:a")) == SessionCookie(ADDRESS, "cluster:a")
+
+
 @pytest.mark.parametrize(
     ("value", "cookie"),
     [

@@ -29,8 +29,13 @@ class SessionCookie:
     expires: float = math.inf
 
 
+_CLUSTER = "cluster:"  # A60's text has it before the name
+
+
 def encode(addresses: str, cluster: str) -> str:
-    return base64_of(f"{addresses};{cluster}")
+    # A name that itself begins so gets it once more, because reading takes it off.
+    prefix = _CLUSTER if cluster.startswith(_CLUSTER) else ""
+    return base64_of(f"{addresses};{prefix}{cluster}")
 
 
 def base64_of(text: str) -> str:
@@ -50,7 +55,7 @@ def decode(value: str) -> SessionCookie | None:
         addresses, _, cluster = data.decode("utf-8").partition(";")
     except UnicodeDecodeError:
         return None
-    return SessionCookie(addresses, cluster.removeprefix("cluster:").strip('"'))
+    return SessionCookie(addresses, cluster.removeprefix(_CLUSTER).strip('"'))
 
 
 def names_hosts(addresses: str) -> bool:
