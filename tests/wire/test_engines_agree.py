@@ -139,6 +139,7 @@ ONLY_H2 = {
     "Invalid input StreamInputs.RECV_INFORMATIONAL_HEADERS in state": "headers after the end: a stream error (§5.1)",
     "Cannot set END_STREAM on informational responses": "likewise",
     "STREAM_CLOSED": "headers on a closed stream may be ignored (§5.1)",
+    "StreamClosedError": "likewise",
     "may not depend on itself": "priorities are ignored (§5.3)",
     "Received frame with non-compliant data": "h2 reads the reserved bit of a WINDOW_UPDATE (§6.9)",
     "PRIORITY must have": "likewise",

@@ -76,7 +76,7 @@ class H2Engine:
             return self._break(ErrorCode.FRAME_SIZE_ERROR, str(error))
         except h2.exceptions.ProtocolError as error:
             self._collect(control=True)
-            return [Broken(int(error.error_code), str(error) or type(error).__name__)]
+            return [Broken(int(error.error_code), _complaint(error))]
         self._collect(control=True)
         return [self._limited(event) for event in map(_translate, received) if event is not None]
 
@@ -323,6 +323,12 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
         event.additional_data or b"",
     ),
 }
+
+
+def _complaint(error: h2.exceptions.ProtocolError) -> str:
+    if isinstance(error, h2.exceptions.NoSuchStreamError):
+        return f"{type(error).__name__} on stream {error.stream_id}"  # it says the number and nothing else
+    return str(error) or type(error).__name__
 
 
 def _translate(event: h2.events.Event) -> Event | None:

@@ -95,7 +95,7 @@ def tls_cause(error: BaseException) -> str:
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {cause.verify_message.rstrip('.')}"
-    if isinstance(cause, ssl.SSLEOFError):
+    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # which one depends on Python's release
         return "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
     if isinstance(cause, ssl.SSLError) and cause.reason:
         text = cause.reason.lower().replace("_", " ")
