@@ -1,0 +1,34 @@
+"""From one snapshot to the next: what to say to someone who has the one before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .messages import Change, Section, State
+
+
+def changes(before: State, after: State) -> list[Change]:
+    """What makes `after` of `before`, by `apply`."""
+    return [change for name in after for change in _of_section(name, before.get(name, {}), after[name])]
+
+
+def _of_section(name: str, before: Section, after: Section) -> Iterator[Change]:
+    if before is after:
+        return
+    for key in before.keys() - after.keys():
+        yield {"section": name, "key": key, "value": None}
+    for key, row in after.items():
+        if before.get(key) != row:
+            yield {"section": name, "key": key, "value": row}
+
+
+def apply(state: State, told: Iterable[Change]) -> State:
+    """What a viewer has after these changes."""
+    after = {name: dict(section) for name, section in state.items()}
+    for change in told:
+        section = after.setdefault(change["section"], {})
+        if change["value"] is None:
+            section.pop(change["key"], None)
+        else:
+            section[change["key"]] = change["value"]
+    return after
