@@ -60,20 +60,22 @@ class StatefulSession:
 
     def explain(self, call: PickArgs) -> SessionStep:
         """As `judge`, in words."""
+        drawn = call.cluster
         held = self.judge(call)
         if held is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
         addresses = tuple(held.addresses.split(",")) if held.addresses else ()
-        return SessionStep(repr(self._carrier), addresses, held.cluster, self._verdict(held, call))
+        return SessionStep(repr(self._carrier), addresses, held.cluster, self._verdict(held, call, drawn))
 
-    def _verdict(self, held: cookie.SessionCookie, call: PickArgs) -> str:
+    def _verdict(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
         if not held.addresses and not held.cluster:
             return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
         host = f"names {held.addresses}"
         if not held.cluster:
             return f"{host} and no cluster"
-        counts = "" if held.cluster == call.cluster else ", which the route does not have"
-        return f"{host} and cluster {held.cluster}{counts}"
+        if held.cluster != call.cluster:
+            return f"{host} and cluster {held.cluster}, which the route does not have"
+        return f"{host} and cluster {held.cluster}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
     def _read(self, metadata: Metadata) -> cookie.SessionCookie:
         text = self._carrier.read(metadata)

@@ -21,6 +21,7 @@ from trxds.resources.endpoint import HealthStatus
 
 from .explain import chosen, judge, none_usable
 from .hosts import Entry, HostTable
+from .moves import Reason
 from .sweep import sweep_idle_hosts
 
 _CHILD = "everybody"
@@ -91,6 +92,7 @@ class OverridePicker:
             result = self._session_host(override, call.now)
             if result is not None:
                 return result
+            override.missed = self._missed(override.addresses[0])
             if override.strict:
                 return Fail(none_usable(override))
         result = self.child.pick(call)
@@ -115,6 +117,13 @@ class OverridePicker:
             if state in waiting:
                 return self._wait_for(waiting[state], now)
         return None
+
+    def _missed(self, address: str) -> Reason:
+        """Why the session's host is not used; only for an RPC that goes elsewhere."""
+        entry = self.table.get(address)
+        if entry is None:
+            return Reason.UNKNOWN_HOST
+        return Reason.NOT_READY if entry.health in self.statuses else Reason.STATUS_NOT_ALLOWED
 
     def _wait_for(self, entry: Entry, now: float) -> PickResult:
         # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.

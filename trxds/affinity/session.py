@@ -9,23 +9,35 @@ from __future__ import annotations
 import trio
 
 from trxds.ground.metadata import Metadata, Value
+from trxds.lb.pick import PickArgs
 
 from .jar import CookieJar
+from .moves import Move, reason_of
 
 
 class SessionCookies:
-    def __init__(self, wait_for_first: bool = True) -> None:
+    """`number` names it among those of its channel. `host` and `cluster` are empty while it has no cookie.
+
+    Of where it was only the last move is remembered: that costs nothing but when it happens.
+    """
+
+    def __init__(self, wait_for_first: bool = True, number: int = 0) -> None:
+        self.number = number
+        self.since = trio.current_time()
+        self.calls = 0
+        self.host = self.cluster = ""
+        self.moves = 0
+        self.last_move: Move | None = None
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
-        self._begun = False
         self._first_over = trio.Event()
         if not wait_for_first:
             self._first_over.set()
 
     def claim(self) -> bool:
         """Is this the session's first call? The others `wait`; it says `over` at its end."""
-        first, self._begun = not self._begun, True
-        return first
+        self.calls += 1
+        return self.calls == 1
 
     async def wait(self) -> None:
         """Until the first call has brought headers or has ended."""
@@ -43,20 +55,37 @@ class SessionCookies:
         rest = [(key, value) for key, value in metadata if key != "cookie"]
         return Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
 
-    def heard(self, metadata: Metadata, headers: tuple[str, ...] = ()) -> None:
-        """A call of this session has response headers: keep their cookies, and those of `headers` that are there."""
-        for name in headers:
+    def heard(self, metadata: Metadata, call: PickArgs | None) -> None:
+        """A call of this session has response headers: keep their cookies, and what else its filters write."""
+        told = False
+        for name in call.session_headers if call is not None else ():
             value = metadata.first(name)
             if value is not None:
-                self._headers[name] = value
+                self._headers[name], told = value, True
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):
                 self._jar.take(value, trio.current_time())
+                told = True
+        if told and call is not None:
+            self._place(call)
         self._first_over.set()
+
+    def _place(self, call: PickArgs) -> None:
+        """There may be another host in what came: a filter writes only what is new."""
+        override = call.override
+        if override is None or not override.actual:
+            return
+        host, same_cluster = override.actual.partition(",")[0], call.cluster == self.cluster
+        if host == self.host and same_cluster:
+            return
+        if self.host:
+            self.moves += 1
+            self.last_move = Move(trio.current_time(), self.host, host, reason_of(override, same_cluster))
+        self.host, self.cluster = host, call.cluster
 
     def over(self) -> None:
         """The first call has ended, perhaps without headers."""
         self._first_over.set()
 
     def __repr__(self) -> str:
-        return f"<SessionCookies {self._jar!r}>"
+        return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self._jar!r}>"

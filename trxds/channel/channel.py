@@ -10,7 +10,6 @@ from random import Random
 import trio
 
 from trxds.ads.client import XdsClient
-from trxds.affinity.session import SessionCookies
 from trxds.config.explain import Explanation
 from trxds.config.limits import early_limit, final_limit
 from trxds.config.target import checked_authority, parse_plain
@@ -102,7 +101,8 @@ class Channel(Caller):
         Calls begun while the session has no cookie yet wait for the first of them to bring one;
         `wait_for_first=False` switches that off.
         """
-        yield Session(self._state, SessionCookies(wait_for_first))
+        with self._state.session(wait_for_first) as cookies:
+            yield Session(self._state, cookies)
 
     async def explain(self, method: str, metadata: Pairs = ()) -> Explanation:
         """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.

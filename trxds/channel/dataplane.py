@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
 import trio
 
+from trxds.affinity.session import SessionCookies
 from trxds.config.select import ErrorSelector, Selector
 from trxds.config.service_config import Throttling
 from trxds.ground.calls import Calls
@@ -54,6 +58,7 @@ class ChannelState:
         self.tree: Node | None = None  # its root, for who asks why
         self.client = client  # for who asks what it knows
         self.rpcs: set[Rpc] = set()
+        self.sessions: set[SessionCookies] = set()  # that are open, for who asks
         self.calls_begun = self.calls_succeeded = 0
         self.last_call = -math.inf  # when it began, on Trio's clock
         self.explaining = 0  # of `rpcs`: they ask for an explanation and are no calls
@@ -63,6 +68,17 @@ class ChannelState:
         self._alarm: trio.Event | None = None  # while the control side sleeps
         self._process = os.getpid()
         self._orphaned = False
+        self._session_numbers = count(1)
+
+    @contextmanager
+    def session(self, wait_for_first: bool) -> Iterator[SessionCookies]:
+        """A session for as long as the block lasts."""
+        session = SessionCookies(wait_for_first, next(self._session_numbers))
+        self.sessions.add(session)
+        try:
+            yield session
+        finally:
+            self.sessions.discard(session)
 
     def throttle_by(self, rules: Throttling | None) -> None:
         """What a service config says of retries, now or anew."""

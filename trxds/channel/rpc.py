@@ -231,7 +231,7 @@ class Rpc(Attempt):
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.path)
         if self._session is not None:
-            self._session.heard(metadata, self._args.session_headers if self._args is not None else ())
+            self._session.heard(metadata, self._args)
         return metadata
 
     @property

@@ -21,12 +21,13 @@ class Override:
 
     `addresses` are the cookie's, in order, perhaps none; `actual` is noted by the pick: the
     address list of the endpoint that was chosen, the connected address first. With `strict` the RPC
-    fails when none of `addresses` can be used (Envoy's).
+    fails when none of `addresses` can be used (Envoy's); `missed` is the reason, strict or not.
     """
 
     addresses: tuple[str, ...] = ()
     actual: str = ""
     strict: bool = False
+    missed: str = ""
 
 
 @dataclass(slots=True)

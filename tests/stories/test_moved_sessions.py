@@ -1,0 +1,120 @@
+"""A session remembers its host, its calls, and why it last moved."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import Mesh, ask
+from support.sessions import in_header, listen, session_filter
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.affinity.moves import Reason
+from trxds.testing import resources as xds
+
+
+@asynccontextmanager
+async def on_a_host(hosts=3, **filter_):
+    """A mesh, and a session that has met a host."""
+    async with Mesh.run(hosts, **filter_) as mesh, mesh.channel() as channel, channel.session() as session:
+        await ask(session)
+        yield mesh, session, session._session
+
+
+async def meet(session, times=1):
+    await wait_all_tasks_blocked()
+    for _ in range(times):
+        await ask(session)
+
+
+def move_of(record):
+    assert record.last_move is not None
+    return record.last_move.old, record.last_move.new, record.last_move.reason
+
+
+async def test_it_knows_its_host_and_counts_its_calls(autojump_clock):
+    async with on_a_host() as (_, session, record):
+        host = await ask(session)
+        await meet(session, 3)
+        assert (record.host, record.cluster, record.calls, record.moves) == (host, "cart", 5, 0)
+        assert record.last_move is None
+
+
+async def test_before_its_first_answer_it_is_on_no_host(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+        assert (session._session.host, session._session.calls) == ("", 0)
+
+
+async def test_the_host_was_removed(autojump_clock):
+    async with on_a_host() as (mesh, session, record):
+        old = record.host
+        mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
+        await meet(session, 3)
+        assert move_of(record) == (old, record.host, Reason.UNKNOWN_HOST)
+        assert record.moves == 1
+
+
+async def test_the_host_drains_where_that_is_not_allowed(autojump_clock):
+    async with on_a_host() as (mesh, session, record):
+        old = record.host
+        mesh.endpoints("cart", xds.locality(*mesh.hosts, health={old: "DRAINING"}))
+        await meet(session)
+        assert move_of(record)[2] is Reason.UNKNOWN_HOST  # it is hidden even from the cookie
+
+    async with on_a_host() as (mesh, session, record):
+        old = record.host
+        mesh.cluster("cart", override_statuses=["UNKNOWN", "DRAINING"])
+        await meet(session)
+        assert move_of(record) == (old, record.host, Reason.STATUS_NOT_ALLOWED)
+
+
+async def test_the_host_cannot_be_reached(autojump_clock):
+    async with on_a_host() as (mesh, session, record):
+        old = record.host
+        mesh.servers[old].stop()
+        await trio.sleep(5)
+        await meet(session)
+        assert move_of(record)[2] is Reason.NOT_READY
+
+
+async def test_the_route_leads_to_another_cluster(autojump_clock):
+    async with on_a_host() as (mesh, session, record):
+        mesh.cluster("basket")
+        mesh.endpoints("basket", [await mesh.add_host()])
+        mesh.route("basket")
+        await meet(session)
+        assert move_of(record)[2] is Reason.CLUSTER_MISMATCH
+        assert record.cluster == "basket"
+
+
+async def test_the_cookie_was_too_old(autojump_clock):
+    async with Mesh.run(2) as mesh:
+        mesh.listen(ttl=10)
+        async with mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            await trio.sleep(11)
+            while await ask(channel) != (other := next(host for host in mesh.hosts if host != old)):
+                pass
+            await ask(channel)  # it was the other's turn, then the old one's; now it is the other's again
+            await meet(session)
+            assert move_of(session._session) == (old, other, Reason.NO_COOKIE)
+
+
+async def test_a_session_by_header_is_followed_too(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        listen(mesh, session_filter(state=in_header("x-session")))
+        async with mesh.channel() as channel, channel.session() as session:
+            old = await ask(session)
+            assert session._session.host == old
+            mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
+            await meet(session)
+            assert move_of(session._session)[2] is Reason.UNKNOWN_HOST
+
+
+async def test_a_channel_knows_the_sessions_that_are_open(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        async with channel.session(), channel.session():
+            assert sorted(each.number for each in channel._state.sessions) == [1, 2]
+        with pytest.raises(ValueError, match="the user's own"):
+            async with channel.session():
+                raise ValueError("the user's own")
+        assert channel._state.sessions == set()

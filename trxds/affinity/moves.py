@@ -1,0 +1,37 @@
+"""Why a session is not on its host any more: a word for people and for the label `reason` of a metric."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from trxds.lb.pick import Override
+
+
+class Reason(enum.StrEnum):
+    """Of the rules by which a cookie's host is used, the one that was not met (A55, A60)."""
+
+    NO_COOKIE = "no_cookie"  # the call had none, or one that is too old or cannot be read
+    CLUSTER_MISMATCH = "cluster_mismatch"  # the route does not have the cookie's cluster any more
+    UNKNOWN_HOST = "unknown_host"  # the cluster does not have the host any more
+    STATUS_NOT_ALLOWED = "status_not_allowed"  # its health is none of override_host_status
+    NOT_READY = "not_ready"  # it cannot be reached
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`at` is in seconds on Trio's clock."""
+
+    at: float
+    old: str
+    new: str
+    reason: Reason
+
+
+def reason_of(override: Override, same_cluster: bool) -> Reason:
+    """Why the call that this belongs to went elsewhere; `same_cluster`: as the session was in before."""
+    if not override.addresses:
+        return Reason.NO_COOKIE
+    if not same_cluster:
+        return Reason.CLUSTER_MISMATCH
+    return Reason(override.missed) if override.missed else Reason.UNKNOWN_HOST
