@@ -42,6 +42,7 @@ SHELLS = frozenset(
         "config/plain.py",
         "config/resolver.py",
         "ground/channels.py",
+        "ground/clock.py",
         "ground/lifetime.py",
         "lb/edge.py",
         "lb/load_reports.py",

@@ -13,9 +13,9 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 import trxds.admin
 from trxds import StatusCode
-from trxds.admin.clock import Clock
 from trxds.admin.csds import SERVICE, Dump
 from trxds.admin.protos import ClientResourceStatus, ClientStatusRequest, ClientStatusResponse
+from trxds.ground.clock import Clock
 from trxds.resources import protos
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork

@@ -9,8 +9,8 @@ from trxds.ads.bootstrap import Node
 from trxds.ads.request import introduce
 from trxds.ads.resource import Resource, Update
 from trxds.ads.response import NOTHING
+from trxds.ground.clock import Clock
 
-from .clock import Clock
 from .protos import ClientConfig, ClientResourceStatus
 
 SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"

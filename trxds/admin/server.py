@@ -13,12 +13,12 @@ from trxds.ads.client import XdsClient
 from trxds.ads.line import Line
 from trxds.channel.channel import Channel
 from trxds.channel.xds import Xds
+from trxds.ground.clock import Clock
 from trxds.ground.status import StatusCode
 from trxds.serving import server
 from trxds.serving.call import Call, Handler, bidi_streaming, unary
 
 from . import channelz, health
-from .clock import Clock
 from .csds import SERVICE, Dump, client_config
 from .protos import ClientStatusRequest, ClientStatusResponse
 

@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 from trxds.ads.line import Line
 from trxds.channel.channel import Channel
+from trxds.ground.clock import Clock
 from trxds.ground.status import StatusCode
 from trxds.serving.call import Call, Handler, unary
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 
-from ..clock import Clock
 from . import protos
 from .numbers import Numbers
 from .told import Telling

@@ -8,9 +8,8 @@ from typing import Any
 
 import trio
 
+from trxds.ground.clock import Clock
 from trxds.wire.connection import Connection
-
-from ..clock import Clock
 
 
 def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:

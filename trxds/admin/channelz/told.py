@@ -11,12 +11,12 @@ import trio
 from trxds.ads.line import Line
 from trxds.channel.channel import Channel
 from trxds.ground.calls import Calls
+from trxds.ground.clock import Clock
 from trxds.ground.connectivity import Connectivity
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 from trxds.wire.traffic import Traffic
 
-from ..clock import Clock
 from . import protos
 from .numbers import Numbers
 from .sockets import fill_socket
