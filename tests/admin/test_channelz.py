@@ -11,8 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 import trxds.admin
 from trxds import RpcError, StatusCode
-from trxds.admin.channelz.numbers import Numbers
 from trxds.admin.channelz.service import PAGE
+from trxds.ground.numbers import Numbers
 from trxds.testing import ManagementServer, serve
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 from trxds.ads.line import Line
 from trxds.channel.channel import Channel
 from trxds.ground.clock import Clock
+from trxds.ground.numbers import Numbers
 from trxds.ground.status import StatusCode
 from trxds.serving.call import Call, Handler, unary
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 
 from . import protos
-from .numbers import Numbers
 from .told import Telling
 
 SERVICE = "/grpc.channelz.v1.Channelz"

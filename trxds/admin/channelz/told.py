@@ -13,12 +13,12 @@ from trxds.channel.channel import Channel
 from trxds.ground.calls import Calls
 from trxds.ground.clock import Clock
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.numbers import Numbers
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 from trxds.wire.traffic import Traffic
 
 from . import protos
-from .numbers import Numbers
 from .sockets import fill_socket
 
 _STATES = {
