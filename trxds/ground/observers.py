@@ -1,0 +1,202 @@
+"""All who watch one channel, as one: each event goes to everybody, and what they raise to the log.
+
+`Observers` outlives who comes and goes. Whoever tells something seldom just tells it; where it would have to be
+gathered first, or is told of every RPC, `present` is asked before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Generic, TypeVar
+
+from .metadata import Value
+from .observe import (
+    AttemptObserver,
+    CallBegun,
+    CallObserver,
+    Observer,
+    Outlier,
+    Pick,
+    SessionPick,
+    Settled,
+    Weights,
+    XdsRequest,
+    XdsResource,
+    XdsResponse,
+)
+from .status import Status
+
+_log = logging.getLogger("trxds.observers")
+
+Watcher = TypeVar("Watcher")
+T = TypeVar("T")
+
+
+class Complaints:
+    """What observers raised, each kind of observer once."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self) -> None:
+        self._heard: set[str] = set()
+
+    def __call__(self, one: object, event: str) -> None:
+        name = type(one).__qualname__
+        if name not in self._heard:
+            self._heard.add(name)
+            _log.exception("observer %s raised when told %s; it goes on, and this is said once", name, event)
+
+
+class _Everybody(Generic[Watcher]):
+    """Those who are told of one thing."""
+
+    __slots__ = ("_complain", "_each")
+
+    def __init__(self, each: Sequence[Watcher], complain: Complaints) -> None:
+        self._each = each
+        self._complain = complain
+
+    def _tell(self, event: str, *what: object) -> None:
+        for each in self._each:
+            try:
+                getattr(each, event)(*what)
+            except Exception:
+                self._complain(each, event)
+
+    def _ask(self, event: str, ask: Callable[[Watcher], T | None]) -> list[T]:
+        """What each of them has to give."""
+        answers: list[T] = []
+        for each in self._each:
+            try:
+                answer = ask(each)
+            except Exception:
+                self._complain(each, event)
+            else:
+                if answer is not None:
+                    answers.append(answer)
+        return answers
+
+
+class Observers(_Everybody[Observer], Observer):
+    """Empty until somebody watches."""
+
+    __slots__ = ("present",)
+
+    def __init__(self, *observers: Observer) -> None:
+        super().__init__(observers, Complaints())
+        self.present = bool(observers)
+        """Whether anybody watches."""
+
+    def __repr__(self) -> str:
+        return f"<Observers {len(self._each)}>"
+
+    def add(self, observer: Observer) -> None:
+        """From now on; calls that are open already are not told to it."""
+        self._each = (*self._each, observer)
+        self.present = True
+
+    def remove(self, observer: Observer) -> None:
+        """From now on, but for what it made for calls that are open."""
+        self._each = tuple(each for each in self._each if each is not observer)
+        self.present = bool(self._each)
+
+    @contextmanager
+    def watched_by(self, observer: Observer) -> Iterator[None]:
+        """As long as the block lasts."""
+        self.add(observer)
+        try:
+            yield
+        finally:
+            self.remove(observer)
+
+    def call(self, call: CallBegun) -> CallObservers | None:
+        made = self._ask("call", lambda each: each.call(call))
+        return CallObservers(made, self._complain) if made else None
+
+    def session_opened(self, number: int) -> None:
+        self._tell("session_opened", number)
+
+    def session_closed(self, number: int) -> None:
+        self._tell("session_closed", number)
+
+    def xds_connected(self, server: str) -> None:
+        self._tell("xds_connected", server)
+
+    def xds_failed(self, server: str, reason: str) -> None:
+        self._tell("xds_failed", server, reason)
+
+    def xds_requested(self, request: XdsRequest) -> None:
+        self._tell("xds_requested", request)
+
+    def xds_answered(self, response: XdsResponse) -> None:
+        self._tell("xds_answered", response)
+
+    def xds_resource(self, resource: XdsResource) -> None:
+        self._tell("xds_resource", resource)
+
+    def connection_failed(self, address: str, status: Status) -> None:
+        self._tell("connection_failed", address, status)
+
+    def connection_opened(self, address: str, security: str) -> None:
+        self._tell("connection_opened", address, security)
+
+    def connection_closed(self, address: str, security: str, why: str) -> None:
+        self._tell("connection_closed", address, security, why)
+
+    def weights(self, weights: Weights) -> None:
+        self._tell("weights", weights)
+
+    def outlier(self, outlier: Outlier) -> None:
+        self._tell("outlier", outlier)
+
+
+class CallObservers(_Everybody[CallObserver], CallObserver):
+    """Those of one call."""
+
+    __slots__ = ()
+
+    def resolution_delayed(self) -> None:
+        self._tell("resolution_delayed")
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObservers | None:
+        made = self._ask("attempt", lambda each: each.attempt(previous, transparent))
+        return AttemptObservers(made, self._complain) if made else None
+
+    def backing_off(self, seconds: float) -> None:
+        self._tell("backing_off", seconds)
+
+    def settled(self, place: Settled) -> None:
+        self._tell("settled", place)
+
+    def ended(self, status: Status) -> None:
+        self._tell("ended", status)
+
+
+class AttemptObservers(_Everybody[AttemptObserver], AttemptObserver):
+    """Those of one attempt."""
+
+    __slots__ = ()
+
+    def headers(self) -> list[tuple[str, Value]]:
+        return [*chain.from_iterable(self._ask("headers", lambda each: [*each.headers()]))]
+
+    def delayed(self, why: str) -> None:
+        self._tell("delayed", why)
+
+    def picked(self, pick: Pick) -> None:
+        self._tell("picked", pick)
+
+    def session_picked(self, pick: SessionPick) -> None:
+        self._tell("session_picked", pick)
+
+    def sent(self, size: int, wire_size: int) -> None:
+        self._tell("sent", size, wire_size)
+
+    def received(self, size: int, wire_size: int) -> None:
+        self._tell("received", size, wire_size)
+
+    def ended(self, status: Status) -> None:
+        self._tell("ended", status)
