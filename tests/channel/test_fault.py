@@ -195,3 +195,33 @@ async def test_the_filters_of_one_channel_count_together():
 
 def test_a_fault_that_injects_nothing_is_no_filter():
     assert make_chain(Shared(Random(1)), (FaultConfig(most_active=3),)) == ()
+
+
+# -- explained
+
+
+@pytest.mark.parametrize("active", [0, 1])
+def test_an_explanation_draws_what_a_call_would_be_in_for(active):
+    config = FaultConfig(Delay(1.0, share=Share(50)), Abort(StatusCode.ABORTED, share=Share(50)), most_active=1)
+    fates = set()
+    for seed in range(40):
+        told = Fault(config, ActiveFaults(active), Random(seed)).explain(PickArgs("/s/m"))
+        begun = Fault(config, ActiveFaults(active), Random(seed)).start(PickArgs("/s/m"))
+        assert (told.delay > 0) is isinstance(begun, Wait)
+        if not told.delay:
+            assert told.status == begun
+        assert told.odds == "50% wait 1 s, 50% fail with ABORTED"
+        fates.add(told.verdict)
+    full = "; 1 RPCs wait already, and no more may"
+    assert fates == (
+        {f"not drawn{full}", f"drawn to fail{full}"}
+        if active
+        else {"not drawn", "drawn to fail", "drawn to wait 1 s", "drawn to wait 1 s, then to fail"}
+    )
+
+
+def test_the_odds_are_those_of_the_calls_own_headers():
+    config = FaultConfig(Delay(0.0, True, Share(80)), Abort(StatusCode.OK, True, Share(40)))
+    headers = Metadata([("x-envoy-fault-delay-request", "20"), ("x-envoy-fault-delay-request-percentage", "10")])
+    told = Fault(config, ActiveFaults(), Random(1)).explain(PickArgs("/s/m", headers))
+    assert told.odds == "10% wait as they ask, 40% fail as they ask"

@@ -136,8 +136,8 @@ def test_its_str_tells_it_line_by_line():
         "route 22 matches: the path is any",
         "cluster a",
         "time: no limit (no field sets one)",
-        "filter cluster selection (from the client itself): ClusterSelection()",
-        "filter router (from the listener): RouterConfig()",
+        "filter cluster selection (from the client itself): from here on the cluster stands",
+        "filter router (from the listener): the end of the chain",
     ]
 
 

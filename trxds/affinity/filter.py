@@ -70,7 +70,8 @@ class StatefulSession:
     def _verdict(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
         if not held.addresses and not held.cluster:
             return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
-        host = f"names {held.addresses}"
+        form = "" if cookie.names_hosts(held.addresses) else ", which is not of the form ip:port,"
+        host = f"names {held.addresses}{form}"
         if not held.cluster:
             return f"{host} and no cluster"
         if held.cluster != call.cluster:

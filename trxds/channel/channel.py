@@ -115,9 +115,8 @@ class Channel(Caller):
         rpc = Rpc(self._state, checked_path(method), pairs, None, False, None)
         self._state.explaining += 1
         try:
-            plane = await self._state.other_than(None)
-            assert self._state.tree is not None
-            return explain(plane.selector, self._state.tree, method, pairs, trio.current_time())
+            selector, tree = await self._state.at_rest()
+            return explain(selector, tree, method, pairs, trio.current_time())
         finally:
             self._state.explaining -= 1
             rpc.finish()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from .rpc import Rpc
 
+_PATIENCE = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
+
 
 @dataclass(frozen=True, slots=True)
 class DataPlane:
@@ -96,6 +98,17 @@ class ChannelState:
             self.wake()
             await self._changed.park()
         return self.plane
+
+    async def at_rest(self) -> tuple[Selector, Node]:
+        """What calls go by, once no news is on its way through the tree; if news does not end, as it is by then."""
+        for _ in range(_PATIENCE):
+            plane = await self.other_than(None)
+            tree = self.tree
+            assert tree is not None
+            if tree.settled:
+                break
+            await trio.lowlevel.checkpoint()
+        return plane.selector, tree
 
     async def other_state(self, last: Connectivity | None) -> Connectivity | None:
         """Where the channel stands, once that is elsewhere than `last`; None when it is closed."""

@@ -1,10 +1,11 @@
-"""Where an RPC would go and why, whole: the selector, then the sessions, then the tree. Plain, and nothing is sent.
+"""Where an RPC would go and why, whole: the selector, then the filters, then the tree. Plain, and nothing is sent.
 
-Of the filters only those of sessions are asked, for what they read decides where an RPC goes.
+Filters are asked in their order, for each may change what the next ones find, or end the RPC.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from trxds.affinity.filter import StatefulSession
@@ -16,15 +17,29 @@ from trxds.ground.metadata import Metadata
 from trxds.lb.explain import Explained
 from trxds.lb.pick import PickArgs
 
+from .fault import Fault
+from .filter import Filter
+
 
 def explain(selector: Selector, tree: Explained, path: str, metadata: Metadata, now: float) -> Explanation:
     told = selector.explain(path, metadata)
     if told.chosen is None or (route := _route(selector, path, told.chosen.number)) is None:
         return told
     call = PickArgs(path, metadata, route, told.chosen.cluster, hash=told.chosen.hash, now=now)
-    chain = route.clusters[told.chosen.entry].chain
-    sessions = tuple(one.explain(call) for one in chain if isinstance(one, StatefulSession))
-    return replace(told, sessions=sessions, steps=tuple(tree.explain(call)))
+    told = _filtered(told, route.clusters[told.chosen.entry].chain, call)
+    return told if told.outcome else replace(told, steps=tuple(tree.explain(call)))
+
+
+def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
+    """With what the filters say, up to the one that ends the RPC."""
+    for one in chain:
+        if isinstance(one, StatefulSession):
+            told = replace(told, sessions=(*told.sessions, one.explain(call)))
+        elif isinstance(one, Fault):
+            told = replace(told, faults=(*told.faults, one.explain(call)))
+        if told.outcome:
+            break
+    return told
 
 
 def _route(selector: Selector, path: str, number: int) -> BoundRoute | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+from typing import TypeVar
 
 import trio
 
+from trxds.config.steps import FaultStep
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
-from trxds.resources.fault import Abort, Delay, FaultConfig
+from trxds.resources.fault import Abort, Delay, FaultConfig, Share
 from trxds.resources.matchers import header_value, integer
 
 from .filter import Wait
@@ -22,6 +24,8 @@ DELAY_MILLISECONDS = "x-envoy-fault-delay-request"
 DELAY_SHARE = "x-envoy-fault-delay-request-percentage"
 
 INJECTED = "Fault injected"
+
+F = TypeVar("F", Delay, Abort)
 
 
 @dataclass(slots=True)
@@ -49,11 +53,24 @@ class Fault:
 
     def start(self, call: PickArgs) -> Wait | Status | None:
         """A status ends the RPC, at once or after the delay."""
-        injection = decide(self._config, call.metadata, self._random)
-        if injection.delay and self._may_begin():
-            return Wait(partial(self._delay, injection))
+        injection = self._draw(call.metadata)
+        return Wait(partial(self._delay, injection)) if injection.delay else injection.status
+
+    def explain(self, call: PickArgs) -> FaultStep:
+        """As `start`, in words; nothing waits."""
+        delay = _as_asked(self._config.delay, call.metadata, DELAY_SHARE)
+        abort = _as_asked(self._config.abort, call.metadata, ABORT_SHARE)
+        odds = ", ".join(str(each) for each in (delay, abort) if each is not None)
+        injection = self._draw(call.metadata)
+        full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
+        return FaultStep(odds, _verdict(injection) + full, injection.delay, injection.status)
+
+    def _draw(self, metadata: Metadata) -> Injection:
+        injection = decide(self._config, metadata, self._random)
+        if self._may_begin():
+            return injection
         # An abort takes no time, so it is not counted; one that follows a delay was let in with that.
-        return injection.status if injection.delay or self._may_begin() else None
+        return Injection(status=injection.status if injection.delay else None)
 
     def _may_begin(self) -> bool:
         most = self._config.most_active
@@ -101,10 +118,26 @@ def _code(abort: Abort, metadata: Metadata) -> StatusCode:
 
 def _drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
     """Is the RPC one of the share? A header may make the share smaller and never greater."""
-    share = fault.share
+    share = _share(fault, metadata, header)
+    return share.numerator >= share.denominator or random.randrange(share.denominator) < share.numerator
+
+
+def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> Share:
     asked = _number(metadata, header) if fault.by_header else None
-    numerator = share.numerator if asked is None or asked < 0 else min(asked, share.numerator)
-    return numerator >= share.denominator or random.randrange(share.denominator) < numerator
+    if asked is None or not 0 <= asked < fault.share.numerator:
+        return fault.share
+    return replace(fault.share, numerator=asked)
+
+
+def _as_asked(fault: F | None, metadata: Metadata, header: str) -> F | None:
+    """With the share that counts for this RPC."""
+    return replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
+
+
+def _verdict(injection: Injection) -> str:
+    delay = f"drawn to wait {injection.delay:g} s" if injection.delay else ""
+    abort = f"{'then' if delay else 'drawn'} to fail" if injection.status else ""
+    return ", ".join(filter(None, (delay, abort))) or "not drawn"
 
 
 def _number(metadata: Metadata, header: str) -> int | None:

@@ -106,7 +106,9 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
 @click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata of the call; may be repeated.")
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
 @click.option("--bootstrap", type=click.Path(exists=True, dir_okay=False), help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
-@click.option("--within", default=10.0, show_default=True, help="Seconds to wait for a configuration.")
+@click.option(
+    "--within", default=20.0, show_default=True, help="Seconds for a configuration; after 15 it says what is missing."
+)
 @click.option(
     "--settle", default=1.0, show_default=True, help="Seconds for hosts to connect, if policies connect them."
 )

@@ -27,12 +27,15 @@ class FilterUse:
     scope: str
 
     def __str__(self) -> str:
-        return f"{self.name} (from the {self.scope}): {self.config!r}"
+        return f"{self.name} (from the {self.scope}): {self.config}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSelection(FilterConfig):
     """Internal, just before the router: keeps the cluster and lets the route table go (A60)."""
+
+    def __str__(self) -> str:
+        return "from here on the cluster stands"
 
 
 _CLUSTER_SELECTION = FilterUse("cluster selection", ClusterSelection(), "client itself")

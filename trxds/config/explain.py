@@ -20,7 +20,7 @@ from .limits import Limit
 from .reasons import judge
 from .request_hash import request_hash
 from .routes import BoundRoute, BoundRoutes
-from .steps import Fails, Outcome, SessionStep, Step, ToHost
+from .steps import Drops, Fails, FaultStep, Outcome, SessionStep, Step, ToHost
 
 _SHOWN = 20  # of the routes that were passed, by `str`
 
@@ -81,8 +81,9 @@ class Chosen:
 class Explanation:
     """What becomes of an RPC: a `chosen` route, or else a `refusal`. `str` tells it line by line.
 
-    `sessions` are what session filters read, and may send the RPC to another cluster than the one of
-    `chosen`; `steps` are the policies that the RPC passes, from the root of the tree to its `outcome`.
+    `faults` are what fault filters do to it, and may end it there. `sessions` are what session filters read, and
+    may send the RPC to another cluster than the one of `chosen`; `steps` are the policies that the RPC passes,
+    from the root of the tree to its `outcome`.
     """
 
     method: str
@@ -90,6 +91,7 @@ class Explanation:
     passed: tuple[Passed, ...] = ()
     chosen: Chosen | None = None
     refusal: Status | None = None
+    faults: tuple[FaultStep, ...] = ()
     sessions: tuple[SessionStep, ...] = ()
     steps: tuple[Step, ...] = ()
 
@@ -98,6 +100,8 @@ class Explanation:
         """What the RPC comes to; None only where the tree was not asked."""
         if self.refusal is not None:
             return Fails(self.refusal)
+        if self.faults and self.faults[-1].status is not None:
+            return Drops(self.faults[-1].status)
         return self.steps[-1].outcome if self.steps else None
 
     @property
@@ -122,6 +126,7 @@ class Explanation:
             yield f"{len(self.passed) - _SHOWN} more routes do not match"
         if self.chosen is not None:
             yield from self.chosen.lines()
+        yield from map(str, self.faults)
         yield from map(str, self.sessions)
         yield from map(str, self.steps)
         if self.refusal is not None:

@@ -68,6 +68,22 @@ Outcome: TypeAlias = ToHost | Waits | Fails | Drops | Unknown
 
 
 @dataclass(frozen=True, slots=True)
+class FaultStep:
+    """What a fault filter does to the RPC (A33): `odds` are those of RPCs with this metadata, the rest is this draw.
+
+    `delay` is in seconds; with a `status` the RPC ends there, after the delay.
+    """
+
+    odds: str
+    verdict: str
+    delay: float = 0.0
+    status: Status | None = None
+
+    def __str__(self) -> str:
+        return f"fault: {self.verdict} ({self.odds})"
+
+
+@dataclass(frozen=True, slots=True)
 class SessionStep:
     """What a session filter reads from the RPC, and what follows.
 

@@ -78,6 +78,11 @@ class Mailbox(Generic[T]):
         self._reader = None
         return trio.lowlevel.Abort.SUCCEEDED
 
+    @property
+    def quiet(self) -> bool:
+        """Nothing is unread, and the reader has come back from what it read."""
+        return not self._letters and self._finished == self._delivered
+
     def has_seen(self, batch: int) -> bool:
         """The reader has read that batch and come back for the next, or left."""
         return self._finished >= batch or self._closed

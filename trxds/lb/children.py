@@ -34,6 +34,11 @@ class Children:
             if child.node is not None and not child.kept:
                 yield child.node
 
+    @property
+    def settled(self) -> bool:
+        running = (child for child in self._children.values() if not child.kept)
+        return all(child.node is not None and child.node.settled for child in running)
+
     def reports(self) -> dict[str, Report]:
         """What a decision may look at."""
         return {name: report for name, child in self._children.items() if (report := child.heard) is not None}

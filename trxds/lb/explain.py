@@ -50,6 +50,10 @@ class Explained(Protocol):
 
     def wake(self) -> None: ...
 
+    @property
+    def settled(self) -> bool:
+        """No news is on its way through it, so that parents and children say the same."""
+
 
 def said(name: str, policy: object, inputs: Inputs, last: Report | None, call: PickArgs) -> Said:
     """What the policy says of itself, or what can be seen from outside."""

@@ -292,6 +292,10 @@ class Node:
 
     # -- explaining
 
+    @property
+    def settled(self) -> bool:
+        return self._mailbox.quiet and self._children.settled
+
     def explain(self, call: PickArgs) -> Iterator[Step]:
         """What the RPC would come to now, policy by policy. Nothing is wished, leased or connected for it."""
         policy = None if self._raised else self._policy

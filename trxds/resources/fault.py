@@ -24,6 +24,9 @@ class Share:
     numerator: int = 0
     denominator: int = 100
 
+    def __str__(self) -> str:
+        return f"{100 * min(self.numerator, self.denominator) / self.denominator:g}%"
+
 
 @dataclass(frozen=True, slots=True)
 class Delay:
@@ -32,6 +35,9 @@ class Delay:
     seconds: float = 0.0
     by_header: bool = False
     share: Share = Share()
+
+    def __str__(self) -> str:
+        return f"{self.share} wait {'as they ask' if self.by_header else f'{self.seconds:g} s'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,9 @@ class Abort:
     by_header: bool = False
     share: Share = Share()
 
+    def __str__(self) -> str:
+        return f"{self.share} fail {'as they ask' if self.by_header else f'with {self.code.name}'}"
+
 
 @dataclass(frozen=True, slots=True)
 class FaultConfig(FilterConfig):
@@ -50,6 +59,10 @@ class FaultConfig(FilterConfig):
     delay: Delay | None = None
     abort: Abort | None = None
     most_active: int | None = None
+
+    def __str__(self) -> str:
+        most = f"at most {self.most_active} at a time" if self.most_active is not None else None
+        return ", ".join(str(each) for each in (self.delay, self.abort, most) if each is not None) or "off"
 
 
 def _parse(config: Extension) -> FaultConfig | None:

@@ -53,6 +53,9 @@ class HttpFilter:
 class RouterConfig(FilterConfig):
     """The end of every chain; none of its fields concerns a client."""
 
+    def __str__(self) -> str:
+        return "the end of the chain"
+
 
 def _router(config: Extension) -> RouterConfig | None:
     if config.parse(protos.Router) is None:

@@ -29,12 +29,19 @@ class CookieConfig:
     path: str = ""
     ttl: float = 0.0
 
+    def __str__(self) -> str:
+        lasts = f"for {self.ttl:g} s" if self.ttl else "as long as its jar"
+        return f"cookie {self.name!r} for {f'path {self.path}' if self.path else 'every path'}, {lasts}"
+
 
 @dataclass(frozen=True, slots=True)
 class HeaderConfig:
     """`name` in lower case, as metadata has it."""
 
     name: str
+
+    def __str__(self) -> str:
+        return f"header {self.name!r}"
 
 
 SessionState: TypeAlias = CookieConfig | HeaderConfig
@@ -49,6 +56,11 @@ class StatefulSessionConfig(FilterConfig):
 
     state: SessionState | None = None
     strict: bool = False
+
+    def __str__(self) -> str:
+        if self.state is None:
+            return "off"
+        return f"{self.state}{', strict: its host or none' if self.strict else ''}"
 
 
 OFF = StatefulSessionConfig()

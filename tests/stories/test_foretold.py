@@ -1,0 +1,413 @@
+"""`trxds explain` says the true reason, and the RPC then goes where it said: the conformance scenarios' situations.
+
+The resources are those of the scenarios whose numbers stand at the tests; what no scenario has is named so.
+"""
+
+from contextlib import asynccontextmanager
+
+import trio
+from support.foretold import Situation, check_failure, failure, where
+from support.mesh import Mesh, bidi
+from support.sessions import answer, b64, in_cookie, override
+
+from trxds import StatusCode
+from trxds.testing import resources as xds
+
+ANY = "/oracle.Echo/Unary"
+PICK_FIRST = "envoy.extensions.load_balancing_policies.pick_first.v3.PickFirst"
+FAULT = "envoy.extensions.filters.http.fault.v3.HTTPFault"
+
+
+@asynccontextmanager
+async def situation(hosts, *resources, filters=(), down=(), settle=15):
+    """Resources by a function of the hosts; `down` are numbers of hosts that nobody can reach."""
+    async with Mesh.run(hosts) as mesh:
+        mesh.plane.put(xds.listener("svc", routes="routes", filters=filters))
+        for one in resources:
+            mesh.plane.put(one(*mesh.hosts) if callable(one) else one)
+        for number in down:
+            stop(mesh, mesh.hosts[number])
+        async with mesh.channel("xds:///svc") as channel:
+            await channel.explain(ANY)
+            await trio.sleep(settle)  # for what connects by itself, and for a failover
+            yield Situation(mesh, channel), mesh.hosts
+
+
+def stop(mesh, host):
+    mesh.network.refuse(host)
+    mesh.network.cut(host)
+
+
+def session(**more):
+    return xds.stateful_session("sess", **more)
+
+
+def cookie(text):
+    return [("cookie", f"sess={b64(text)}")]
+
+
+def routes(*entries):
+    return xds.routes("routes", *entries)
+
+
+def eds(name, *numbers, **more):
+    """The hosts of those numbers, in one locality."""
+    return lambda *hosts: xds.endpoints(name, xds.locality(*[hosts[number] for number in numbers], **more))
+
+
+def policy(type_name):
+    config = {"name": type_name, "typed_config": {"@type": f"type.googleapis.com/{type_name}"}}
+    return {"load_balancing_policy": {"policies": [{"typed_extension_config": config}]}}
+
+
+def fault(**config):
+    return {"name": "fault", "typed_config": {"@type": f"type.googleapis.com/{FAULT}", **config}}
+
+
+def percent(numerator):
+    return {"percentage": {"numerator": numerator, "denominator": "HUNDRED"}}
+
+
+def lines(told):
+    return str(told).splitlines()
+
+
+def line(told, beginning):
+    """The one line that begins so."""
+    (found,) = [each for each in lines(told) if each.startswith(beginning)]
+    return found.removeprefix(beginning).strip()
+
+
+ONE = (routes(xds.route("a")), xds.cluster("a"))  # one route to one cluster
+
+
+# -- routes
+
+
+async def test_21_a_route_by_header(autojump_clock):
+    by_header = {"match": {"prefix": "", "headers": [{"name": "h", "exact_match": "v"}]}, "route": {"cluster": "x"}}
+    resources = (routes(by_header, xds.route("y")), xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
+    async with situation(2, *resources) as (here, (x, y)):
+        told = await here.told(ANY, [("h", "v")], hosts=[x])
+        assert line(told, "route 0 matches:") == 'the path is any, header h is "v" (wanted: "v")'
+        told = await here.told(ANY, [("h", "other")], hosts=[y])
+        assert line(told, "route 0 does not match:") == 'header h is "other" (wanted: "v")'
+        assert line(told, "route 1 matches:") == "the path is any"
+
+
+async def test_23_the_first_match_wins_and_an_action_that_grpc_does_not_know_is_reached(autojump_clock):
+    entries = (
+        xds.route("x", prefix="/a/"),
+        xds.route("y", prefix="/a/b"),
+        {"match": {"prefix": "/redirect/"}, "redirect": {"host_redirect": "h"}},
+    )
+    resources = (routes(*entries), xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
+    async with situation(2, *resources) as (here, (x, _)):
+        await here.told("/a/b", hosts=[x])
+        told, status = await here.told_it_fails("/none/M")
+        assert line(told, "route 2 does not match:") == 'the path is not "/redirect/" and anything after it'
+        assert status.message in line(told, "UNAVAILABLE:") and "no route matches /none/M" in status.message
+        told, _ = await here.told_it_fails("/redirect/M")
+        assert "has an action unknown to gRPC" in lines(told)[-1]
+
+
+async def test_22_a_fraction_is_told_with_its_odds(autojump_clock):
+    def fraction(prefix, numerator):
+        share = {"default_value": {"numerator": numerator, "denominator": "HUNDRED"}}
+        return {"match": {"prefix": prefix, "runtime_fraction": share}, "route": {"cluster": "x"}}
+
+    entries = (fraction("/zero/", 0), fraction("/thirty/", 30), fraction("/all/", 100), xds.route("y"))
+    resources = (routes(*entries), xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
+    async with situation(2, *resources) as (here, (x, y)):
+        await here.told("/zero/M", hosts=[y])
+        await here.told("/all/M", hosts=[x])
+        for told in await here.told_by_chance("/thirty/M", hosts=[x, y]):
+            assert "of a million (wanted: below 300000)" in str(told)
+
+
+# -- clusters
+
+
+async def test_19_a_split_is_told_with_its_odds_and_whoever_is_drawn_is_where_it_goes(autojump_clock):
+    resources = (xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
+    async with situation(2, routes(xds.route({"x": 80, "y": 20})), *resources) as (here, (x, y)):
+        for told in await here.told_by_chance(ANY, hosts=[x, y]):
+            assert line(told, f"cluster {told.chosen.cluster}:").endswith(" of 100 (x 80, y 20)")
+            assert told.host == {"x": x, "y": y}[told.chosen.cluster]
+        here.mesh.plane.put(routes(xds.route({"x": 0, "y": 1})))
+        await trio.sleep(1)
+        told = await here.told(ANY, hosts=[y])
+        assert "cluster y" in lines(told)  # nothing to draw
+
+
+async def test_13_a_sessions_cluster_takes_the_place_of_the_one_drawn(autojump_clock):
+    resources = (*map(xds.cluster, ("c1", "c2", "c3")), eds("c1", 0, 1), eds("c2", 2, 3), eds("c3", 4, 5))
+    split = routes(xds.route({"c1": 999_998, "c2": 1, "c3": 1}))
+    async with situation(6, split, *resources, filters=[session()]) as (here, hosts):
+        told = await here.told(ANY, cookie(f"{hosts[5]};c3"), hosts=[hosts[5]])
+        assert line(told, "session by cookie 'sess':") == f"names {hosts[5]} and cluster c3, in place of c1"
+        assert line(told, "xds_cluster_manager sees").startswith("3 clusters; chooses c3: it is the RPC's")
+
+
+async def test_13_a_cookie_of_a_cluster_that_the_route_does_not_have(autojump_clock):
+    resources = (xds.cluster("c1"), xds.cluster("c2"), eds("c1", 0), eds("c2", 1))
+    entries = routes(xds.route("c2", prefix="/other/"), xds.route("c1"))
+    async with situation(2, entries, *resources, filters=[session()]) as (here, (first, second)):
+        told = await here.told(ANY, cookie(f"{second};c2"), hosts=[first])
+        assert line(told, "session by").endswith(f"names {second} and cluster c2, which the route does not have")
+        assert f"{second} is no endpoint of cluster c1" in line(told, "xds_override_host sees")
+
+
+# -- sessions
+
+
+async def test_02_a_session_meets_its_host(autojump_clock):
+    async with situation(3, *ONE, eds("a", 0, 1, 2), filters=[session()]) as (here, hosts):
+        for host in hosts:
+            told = await here.told(ANY, cookie(f"{host};a"), hosts=[host])
+            assert line(told, "session by cookie 'sess':") == f"names {host} and cluster a"
+            assert line(told, "xds_override_host sees").endswith(": the session's first host that is READY")
+        told = await here.told(ANY, hosts=hosts)
+        assert line(told, "session by cookie 'sess':") == "none in the request"
+        assert line(told, "round_robin sees").startswith("3 of 3 endpoints READY")
+
+
+async def test_04_a_session_whose_host_has_left_the_cluster(autojump_clock):
+    async with situation(3, *ONE, eds("a", 1, 2), filters=[session()]) as (here, (gone, *others)):
+        told = await here.told(ANY, cookie(f"{gone};a"), hosts=others)
+        assert line(told, "xds_override_host sees") == (
+            f"{gone} is no endpoint of cluster a; chooses what is below it: none of the session's hosts can be used"
+        )
+
+
+async def test_06_a_session_whose_host_drains_stays_if_its_cluster_says_so(autojump_clock):
+    def draining(*hosts):
+        return xds.endpoints("a", xds.locality(*hosts, health={hosts[0]: "DRAINING"}))
+
+    statuses = ["UNKNOWN", "HEALTHY", "DRAINING"]
+    resources = (routes(xds.route("a")), xds.cluster("a", override_statuses=statuses), draining)
+    async with situation(3, *resources, filters=[session()]) as (here, (drains, *others)):
+        told = await here.told(ANY, cookie(f"{drains};a"), hosts=[drains])
+        assert f"{drains} is DRAINING, not connected;" in line(told, "xds_override_host sees")
+        await here.told(ANY, hosts=others)
+        here.mesh.plane.put(xds.cluster("a"))
+        await trio.sleep(1)
+        told = await here.told(ANY, cookie(f"{drains};a"), hosts=others)
+        assert f"{drains} is DRAINING, which override_host_status does not have" in str(told)
+
+
+async def test_55_a_session_whose_host_is_down(autojump_clock):
+    resources = (*ONE, eds("a", 0, 1, 2))
+    async with situation(3, *resources, filters=[session()], down=[2]) as (here, (*others, down)):
+        told = await here.told(ANY, cookie(f"{down};a"), hosts=others)
+        assert f"{down} is HEALTHY, TRANSIENT_FAILURE;" in line(told, "xds_override_host sees")
+
+
+async def test_55_a_session_whose_host_the_policy_never_connected(autojump_clock):
+    resources = (routes(xds.route("pf")), xds.cluster("pf") | policy(PICK_FIRST), eds("pf", 0, 1, 2))
+    async with situation(3, *resources, filters=[session()]) as (here, (first, _, last)):
+        told = await here.told(ANY, cookie(f"{last};pf"), hosts=[last])
+        assert line(told, "so the RPC") == f"waits for {last} to connect"
+        assert "nobody has connected it yet, so it is connected for the session" in str(told)
+        await here.told(ANY, hosts=[first])
+
+
+async def test_09_cookies_that_cannot_be_used(autojump_clock):
+    async with situation(2, *ONE, eds("a", 0, 1), filters=[session()]) as (here, hosts):
+        for value, verdict in {
+            "!!!!": "cannot be read, or is too old",
+            "": "none in the request",
+            b64("hello;a"): "names hello, which is not of the form ip:port, and cluster a",
+            b64("127.9.0.1;a"): "names 127.9.0.1, which is not of the form ip:port, and cluster a",
+        }.items():
+            told = await here.told(ANY, [("cookie", f"sess={value}")], hosts=hosts)
+            assert line(told, "session by cookie 'sess':") == verdict
+            assert told.steps[-1].policy == "round_robin"
+
+
+async def test_15_a_route_that_switches_sessions_off_or_names_another_cookie(autojump_clock):
+    off = xds.route("a", prefix="/off/") | {"typed_per_filter_config": override(disabled=True)}
+    other = xds.route("a", prefix="/other/") | {"typed_per_filter_config": override(in_cookie("other", ttl="5s"))}
+    resources = (routes(off, other, xds.route("a")), xds.cluster("a"), eds("a", 0, 1))
+    async with situation(2, *resources, filters=[session()]) as (here, hosts):
+        its = cookie(f"{hosts[1]};a")
+        told = await here.told("/off/M", its, hosts=hosts)
+        assert line(told, "filter stateful_session") == "(from the route): off"
+        assert line(told, "xds_override_host sees").startswith("no session filter;")
+        told = await here.told("/other/M", its, hosts=hosts)
+        assert line(told, "filter stateful_session") == "(from the route): cookie 'other' for every path, for 5 s"
+        assert line(told, "session by cookie 'other':") == "none in the request"
+        told = await here.told(ANY, its, hosts=[hosts[1]])
+        assert line(told, "filter stateful_session").startswith("(from the listener): cookie 'sess' for")
+
+
+# -- failover
+
+
+def three_priorities(*hosts):
+    zones = (xds.locality(host, priority=number, zone=f"z{number}") for number, host in enumerate(hosts))
+    return xds.endpoints("x", *zones)
+
+
+async def test_48_a_failover_to_the_next_priority(autojump_clock):
+    resources = (routes(xds.route("x")), xds.cluster("x"), three_priorities)
+    async with situation(3, *resources, down=[0, 1]) as (here, (_, _, third)):
+        told = await here.told(ANY, hosts=[third])
+        names = [f"{{cluster=x, child_number={number}}}" for number in range(3)]
+        assert line(told, "priority sees") == (
+            f"{names[0]} TRANSIENT_FAILURE, {names[1]} TRANSIENT_FAILURE, {names[2]} READY; "
+            f"chooses {names[2]}: the first that is READY or IDLE"
+        )
+
+
+async def test_48_every_priority_down_and_the_last_one_speaks(autojump_clock):
+    resources = (routes(xds.route("x")), xds.cluster("x"), three_priorities)
+    async with situation(3, *resources, down=[0, 1, 2]) as (here, (_, _, third)):
+        told, status = await here.told_it_fails(ANY)
+        assert third in status.message
+        assert line(told, "priority sees").endswith(": none can serve, and it is the last")
+        assert line(told, "round_robin sees").endswith("1 TRANSIENT_FAILURE; chooses to fail: all have failed")
+
+
+async def test_a_failover_to_the_next_cluster_of_an_aggregate_and_one_that_is_missing(autojump_clock):
+    clusters = (xds.aggregate("both", "nobody", "x", "y"), xds.cluster("x"), xds.cluster("y"))
+    resources = (routes(xds.route("both")), *clusters, eds("x", 0), eds("y", 1))
+    async with situation(2, *resources, down=[0], settle=60) as (here, (_, y)):
+        told = await here.told(ANY, hosts=[y], within=60)
+        saw = next(each for each in lines(told) if each.startswith("cds sees aggregate"))
+        assert "aggregate both of x, y; left out:" in saw and '"nobody"' in saw
+        assert "x TRANSIENT_FAILURE, y READY; chooses y: the first that is READY or IDLE" in str(told)
+
+
+# -- what keeps RPCs from a cluster
+
+
+async def test_40_a_circuit_breaker(autojump_clock):
+    def breaker(most):
+        return xds.cluster("a") | {"circuit_breakers": {"thresholds": [{"max_requests": most}]}}
+
+    async with situation(2, routes(xds.route("a")), breaker(1), eds("a", 0, 1)) as (here, hosts):
+        await here.told(ANY, hosts=hosts)
+        async with bidi(here.channel).open() as held:
+            await held.send(b"")
+            await held.receive()
+            told, status = await here.channel.explain(ANY), await failure(here.channel, ANY)
+            check_failure(told, status)
+            assert line(told, "xds_cluster_impl sees").endswith("chooses to drop it: there may be no more")
+            assert "circuit breaker drop" in status.message
+        here.mesh.plane.put(breaker(0))
+        await trio.sleep(1)
+        told, _ = await here.told_it_fails(ANY)
+        assert line(told, "xds_cluster_impl sees").startswith("0 of 0 RPCs in flight, drops: none;")
+
+
+async def test_drops_that_the_endpoints_ask_for_are_told_with_their_odds(autojump_clock):
+    """As no scenario has it; 28 has the forms that are refused."""
+
+    def dropping(numerator):
+        share = {"category": "load", "drop_percentage": {"numerator": numerator, "denominator": "HUNDRED"}}
+        return lambda *hosts: eds("a", 0)(*hosts) | {"policy": {"drop_overloads": [share]}}
+
+    async with situation(1, *ONE, dropping(100)) as (here, hosts):
+        told, status = await here.told_it_fails(ANY)
+        assert "drops: load 100%; chooses to drop it: it was drawn for load" in line(told, "xds_cluster_impl sees")
+        assert "EDS-configured drop: load" in status.message
+        here.mesh.plane.put(dropping(40)(*hosts))
+        await trio.sleep(1)
+        assert "drops: load 40%" in str(await here.channel.explain(ANY))
+
+
+async def test_a_fault_on_purpose_ends_the_rpc_before_any_policy(autojump_clock):
+    """As no scenario has it (A33)."""
+    entries = (
+        xds.route("a", prefix="/slow/") | {"typed_per_filter_config": {"fault": delay(100)}},
+        xds.route("a", prefix="/half/") | {"typed_per_filter_config": {"fault": abort(50)}},
+        xds.route("a"),
+    )
+    resources = (routes(*entries), xds.cluster("a"), eds("a", 0))
+    async with situation(1, *resources, filters=[fault(abort={"grpc_status": 8, **percent(100)})]) as (here, hosts):
+        told, status = await here.told_it_fails(ANY)
+        assert line(told, "filter fault (from the listener):") == "100% fail with RESOURCE_EXHAUSTED"
+        assert line(told, "fault:") == "drawn to fail (100% fail with RESOURCE_EXHAUSTED)"
+        assert not told.steps
+        assert (status.code, status.message) == (StatusCode.RESOURCE_EXHAUSTED, "Fault injected")
+        began = trio.current_time()
+        told = await here.told("/slow/M", hosts=hosts)
+        assert trio.current_time() - began >= 2
+        assert line(told, "fault:") == "drawn to wait 2 s (100% wait 2 s)"
+        half = [str(await here.channel.explain("/half/M")) for _ in range(40)]
+        assert all("(50% fail with ABORTED)" in each for each in half)
+        assert len({each.splitlines()[-1] for each in half}) == 2  # some fail, some go on
+
+
+def delay(share):
+    return {"@type": f"type.googleapis.com/{FAULT}", "delay": {"fixed_delay": "2s", **percent(share)}}
+
+
+def abort(share):
+    return {"@type": f"type.googleapis.com/{FAULT}", "abort": {"grpc_status": 10, **percent(share)}}
+
+
+# -- resources that are missing or refused
+
+
+async def test_50_a_cluster_and_a_listener_that_are_deleted(autojump_clock):
+    entries = routes(xds.route("y", prefix="/y/"), xds.route("x"))
+    resources = (entries, xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
+    async with situation(2, *resources) as (here, (_, y)):
+        here.mesh.plane.remove("CDS", "x")
+        await trio.sleep(20)
+        told, status = await here.told_it_fails(ANY)
+        assert line(told, "cds sees") == "cluster x without a usable resource; chooses to fail: it may still come"
+        assert 'CDS resource "x"' in status.message and "does not exist" in status.message
+        await here.told("/y/M", hosts=[y])
+        here.mesh.plane.remove("LDS", "svc")
+        await trio.sleep(20)
+        told, status = await here.told_it_fails("/y/M")
+        assert told.chosen is None and 'LDS resource "svc"' in status.message
+
+
+async def test_30_a_cluster_that_was_refused_says_what_is_wrong_with_it(autojump_clock):
+    entries = routes(xds.route("y", prefix="/y/"), xds.route("x"))
+    resources = (entries, xds.cluster("x"), xds.cluster("y") | {"lb_policy": "MAGLEV"}, eds("x", 0), eds("y", 0))
+    async with situation(1, *resources) as (here, hosts):
+        await here.told(ANY, hosts=hosts)
+        told, status = await here.told_it_fails("/y/M")
+        assert "cluster y without a usable resource" in line(told, "cds sees")
+        assert 'CDS resource "y"' in line(told, "so the RPC fails, unless it waits for ready:")
+        assert "lb_policy" in status.message
+
+
+async def test_28_endpoints_that_were_refused_leave_those_that_were_there_in_use(autojump_clock):
+    async with situation(2, *ONE, eds("a", 0)) as (here, hosts):
+        gap = xds.endpoints("a", xds.locality(hosts[0]), xds.locality(hosts[1], priority=2, zone="z2"))
+        here.mesh.plane.put(gap)
+        await trio.sleep(1)
+        told = await here.channel.explain(ANY)
+        assert told.host == hosts[0] == (await answer(here.channel, path=ANY)).host
+        assert line(told, "cds sees").startswith("cluster a with 1 endpoints in 1 priorities")
+        async with here.mesh.channel("xds:///svc") as anew:  # has nothing to keep
+            told, status = await Situation(here.mesh, anew).told_it_fails(ANY)
+        assert "field:endpoints[1].priority error:" in line(
+            told, "cds sees cluster a with 0 endpoints in 0 priorities;"
+        )
+        assert 'EDS resource "a"' in status.message and "NACKED since" in status.message
+
+
+# -- hashes
+
+
+async def test_38_a_key_by_header_and_the_host_that_owns_it(autojump_clock):
+    hashed = xds.route("x")
+    hashed["route"]["hash_policy"] = [{"header": {"header_name": "k"}}]
+    resources = (routes(xds.route("x", prefix="/none/"), hashed), xds.cluster("x") | {"lb_policy": "RING_HASH"})
+    async with situation(4, *resources, eds("x", 0, 1, 2, 3)) as (here, _):
+        owners = set()
+        for key in ("k1", "k2", "k3", "k4", "k5"):
+            owner = where(await here.channel.explain(ANY, [("k", key)]))
+            told = await here.told(ANY, [("k", key)], hosts=[owner])
+            assert f"hash {told.chosen.hash:#018x}" in line(told, "ring_hash sees")
+            owners.add(owner)
+        assert len(owners) > 1
+        told = await here.channel.explain("/none/M")
+        assert "drawn because no hash policy yields one" in line(told, "ring_hash sees")
