@@ -1,14 +1,16 @@
-"""A TypedStruct in load_balancing_policy: a policy of the user's own, or none (A52)."""
+"""A TypedStruct in load_balancing_policy: a policy by the name that it has in a service config (A52)."""
 
 import math
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
+from trxds.config.balancing_config import STRUCT_POLICIES
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.lb_policy import WrrLocality
+from trxds.resources.leaf_policy import RingHash
 from trxds.resources.types import CDS
 from trxds.testing import resources as xds
 
@@ -18,7 +20,7 @@ WRR_LOCALITY = "type.googleapis.com/envoy.extensions.load_balancing_policies.wrr
 
 
 def parsed(body, parse=dict):
-    context = ParseContext(custom_policies={NAME: parse})
+    context = ParseContext(custom_policies={NAME: parse}, struct_policies=STRUCT_POLICIES)
     return CDS.read(protos.from_json(xds.cluster("c") | body), context)
 
 
@@ -42,8 +44,18 @@ def test_whatever_its_parser_raises_is_a_problem_of_the_resource(error):
     assert f"value[{NAME}] error:{type(error).__name__}: {error}" in problem
 
 
+def test_it_may_name_one_of_ours_as_a_service_config_does():
+    body = xds.custom_policy("ring_hash_experimental", minRingSize=10, maxRingSize=20)
+    assert parsed(body).value.lb_policy == RingHash(10, 20)
+
+
+def test_what_is_wrong_in_its_settings_is_a_problem_of_the_resource():
+    (problem,) = parsed(xds.custom_policy("ring_hash_experimental", minRingSize=0)).errors
+    assert "value[ring_hash_experimental].minRingSize error:must be in the range 1 to 8388608" in problem
+
+
 @pytest.mark.parametrize("name", ["my.pkg.Other", ROUND_ROBIN])
-def test_a_typed_struct_of_a_built_in_policy_is_not_that_policy(name):
+def test_the_name_of_a_message_is_none_of_a_policy(name):
     (problem,) = parsed(xds.custom_policy(name)).errors
     assert "no supported load balancing policy config found" in problem
 

@@ -214,7 +214,12 @@ def test_an_empty_name_of_routes_is_accepted(read: Any) -> None:
 
 
 def test_a_listener_that_is_none_for_clients_is_valid(read: Any) -> None:
-    assert listener(read, {"name": "server"}) == Listener("server", api=False)
+    address = {"socket_address": {"address": "0.0.0.0", "port_value": 80}}
+    assert listener(read, {"name": "server", "address": address}) == Listener("server", api=False)
+
+
+def test_a_listener_is_either_a_clients_or_a_servers(read: Any) -> None:
+    assert read(LDS, {"name": "none"}).errors == ("field: error:Listener has neither address nor ApiListener",)
 
 
 def test_the_limit_of_the_connection_manager_keeps_unset_and_zero_apart(read: Any) -> None:

@@ -16,6 +16,7 @@ from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
+from trxds.config.balancing_config import STRUCT_POLICIES
 from trxds.config.limits import Limits
 from trxds.config.resolver import Downstream, Resolver
 from trxds.ground.status import TrxdsInternalError
@@ -141,6 +142,7 @@ def make_client(
     """One that does not run yet. The switches are gRPC's own environment variables."""
     context = ParseContext(
         custom_policies={name: kind.parse for name, kind in policies.items()},
+        struct_policies=STRUCT_POLICIES,
         certificate_providers=frozenset(settings.certificate_providers),
         override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75

@@ -1,7 +1,8 @@
 """The load balancing policy that a service config asks for (A24): the first of its list that we know.
 
 What comes out is the same value as from a cluster's resource (`resources/lb_policy.py`), so that both are
-balanced alike. The limits and defaults are those of the policies' gRFCs.
+balanced alike. The limits and defaults are those of the policies' gRFCs. A control plane may name them in the
+same way, with a TypedStruct (A52).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from trxds.ground.metadata import is_key
-from trxds.ground.place import Place
+from trxds.ground.place import Place, Problem
 from trxds.resources.custom_policy import CustomPolicy, ParseSettings
-from trxds.resources.lb_policy import RandomSubsetting
+from trxds.resources.extension import Extension
+from trxds.resources.lb_policy import RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (
     CHOICE_COUNT,
     LARGEST_RING,
@@ -148,4 +150,20 @@ _KNOWN: Mapping[str, Callable[[Place], LbPolicyConfig]] = MappingProxyType(
         "least_request_experimental": _least_request,
         "weighted_round_robin": _weighted_round_robin,
     }
+)
+
+
+def _from_struct(read: Callable[[Place], LbPolicyConfig]) -> StructPolicy:
+    def policy(struct: Extension) -> LbPolicyConfig | None:
+        problems: list[Problem] = []
+        found = read(Place(struct.fields, problems))
+        for problem in problems:
+            struct.problems.at(problem.path).add(problem.text)
+        return None if problems else found
+
+    return policy
+
+
+STRUCT_POLICIES: Mapping[str, StructPolicy] = MappingProxyType(
+    {name: _from_struct(read) for name, read in _KNOWN.items()}
 )

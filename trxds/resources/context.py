@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from .custom_policy import ParseSettings
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
-from .lb_policy import LB_POLICIES, LbPolicyType
+from .lb_policy import LB_POLICIES, LbPolicyType, StructPolicy
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ParseContext:
-    """The registries go by message name (`envoy.extensions...Router`); `custom_policies` are the user's (A52).
+    """The registries go by message name (`envoy.extensions...Router`); `custom_policies` are the user's (A52),
+    `struct_policies` those of ours that a TypedStruct may name, as a service config does.
 
     `certificate_providers` are the names that the bootstrap has for sources of certificates (A29).
     `override_host` False switches session affinity off as if this client had never heard of it:
@@ -30,6 +31,7 @@ class ParseContext:
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)
     lb_policies: Mapping[str, LbPolicyType] = field(default_factory=lambda: LB_POLICIES)
     custom_policies: Mapping[str, ParseSettings] = field(default_factory=dict)
+    struct_policies: Mapping[str, StructPolicy] = field(default_factory=dict)
     certificate_providers: frozenset[str] = frozenset()
     override_host: bool = True
     aggregate_lb_policy: bool = False

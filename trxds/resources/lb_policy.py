@@ -1,7 +1,7 @@
 """Load balancing policies as a cluster's resource asks for them (A52).
 
 A control plane lists alternatives, the best first; the first one this client knows is taken.
-A user's own policy comes as a TypedStruct, and only so.
+A TypedStruct names a policy as a service config would: a user's own comes so and in no other way, and ours may.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Nesting:
 
 
 LbPolicyType: TypeAlias = Callable[[Extension, Nesting], LbPolicyConfig | None]
+StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 
 def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) -> LbPolicyConfig | None:
@@ -74,6 +75,8 @@ def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) ->
             parse = nesting.context.custom_policies.get(config.type_name)
             if parse is not None:
                 return custom_policy(config, parse)
+            if config.type_name in nesting.context.struct_policies:
+                return nesting.context.struct_policies[config.type_name](config)
         elif config.type_name in nesting.context.lb_policies:
             return nesting.context.lb_policies[config.type_name](config, nesting)
     problems.add("no supported load balancing policy config found")

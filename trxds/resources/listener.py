@@ -24,7 +24,7 @@ _CONNECTION_MANAGER = protos.type_name(protos.HttpConnectionManager)
 class Listener:
     """Either `rds_name` or `route_config` is set; `max_stream_duration` in seconds, 0 is no limit.
 
-    `api` False: no API listener, so none for a client. That is valid, and whoever wanted to
+    `api` False: a server's, with an address, and none for a client. That is valid, and whoever wanted to
     dial it reports it.
     """
 
@@ -38,6 +38,8 @@ class Listener:
 
 def listener(message: Any, context: ParseContext, problems: Problems) -> Slices[Listener]:
     if not message.HasField("api_listener"):
+        if not message.HasField("address"):
+            problems.add("Listener has neither address nor ApiListener")
         return Listener(message.name, api=False)
     manager = extension(message.api_listener, "api_listener", problems.at("api_listener"))
     if manager is None:
