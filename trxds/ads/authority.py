@@ -49,6 +49,11 @@ class Authority:
         """All that are watched."""
         return self._resources.values()
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The URIs of the servers that are asked, the most preferred first."""
+        return tuple(conversation.server.uri for conversation in self._asked)
+
     def asks(self, conversation: Conversation) -> bool:
         return conversation in self._asked
 

@@ -114,6 +114,11 @@ class XdsClient:
         """All that is watched, and what is known of it."""
         return chain.from_iterable(authority.resources for authority in self._authorities.values())
 
+    def asked_for(self, name: str) -> tuple[str, ...]:
+        """The URIs of the servers that are asked for resources like this one, the most preferred first."""
+        authority = self._authorities.get(authority_of(name))
+        return authority.asked if authority is not None else ()
+
     @property
     def lines(self) -> Iterator[Line]:
         """The ways to all servers that are asked or reported to."""

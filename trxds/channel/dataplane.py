@@ -157,6 +157,12 @@ class ChannelState:
             return Connectivity.CONNECTING
         return Connectivity.TRANSIENT_FAILURE if isinstance(self.plane.selector, ErrorSelector) else self.tree.state
 
+    @property
+    def problem(self) -> Status | None:
+        """Why there is no configuration, if there is none."""
+        selector = self.plane.selector if self.plane is not None else None
+        return selector.status if isinstance(selector, ErrorSelector) else None
+
     def close(self, crash: BaseException | None = None) -> None:
         """End every call, in whatever nursery it runs. Plain and idempotent."""
         if self.closed:

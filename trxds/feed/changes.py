@@ -9,7 +9,7 @@ from .messages import Change, Section, State
 
 def changes(before: State, after: State) -> list[Change]:
     """What makes `after` of `before`, by `apply`."""
-    return [change for name in after for change in _of_section(name, before.get(name, {}), after[name])]
+    return [change for name, section in after.items() for change in _of_section(name, before.get(name, {}), section)]
 
 
 def _of_section(name: str, before: Section, after: Section) -> Iterator[Change]:

@@ -34,6 +34,15 @@ class Children:
             if child.node is not None and not child.kept:
                 yield child.node
 
+    def everybody(self) -> Iterator[tuple[str, Explained, bool]]:
+        """With names, and whether they are only kept warm; a predecessor that still speaks is here as well."""
+        for name, child in tuple(self._children.items()):
+            if child.node is not None:
+                yield name, child.node, child.kept
+            before = child.predecessor
+            if before is not None and before.node is not None:
+                yield f"{name} (before)", before.node, False
+
     @property
     def settled(self) -> bool:
         running = (child for child in self._children.values() if not child.kept)

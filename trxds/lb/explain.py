@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, assert_never, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never, runtime_checkable
 
 from trxds.config.steps import Drops, Fails, Outcome, Step, ToHost, Unknown, Waits
 from trxds.ground.connectivity import Connectivity
@@ -19,6 +19,9 @@ from trxds.ground.status import Status
 from .pick import Always, Complete, Drop, Fail, PickArgs, PickResult, Queue
 from .policy import Inputs, Report
 from .ports import Host
+
+if TYPE_CHECKING:
+    from .survey import Seen
 
 _log = logging.getLogger("trxds.lb")
 
@@ -53,6 +56,8 @@ class Explained(Protocol):
     @property
     def settled(self) -> bool:
         """No news is on its way through it, so that parents and children say the same."""
+
+    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[Seen]: ...
 
 
 def said(name: str, policy: object, inputs: Inputs, last: Report | None, call: PickArgs) -> Said:

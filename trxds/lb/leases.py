@@ -29,6 +29,12 @@ class Leases:
         """What a decision may look at."""
         return self._leased
 
+    def all(self) -> Mapping[str, Host]:
+        """Those that picks have taken as well."""
+        if not self._picked:
+            return self._leased
+        return {**self._leased, **{address: lease.subchannel for address, lease in self._picked.items()}}
+
     def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
         """Take what is missing and let go of what is not wanted; True if there are new ones."""
         if wanted == self._wanted:

@@ -36,6 +36,7 @@ from .policy import Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundi
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
+from .survey import Seen, in_words
 
 _log = logging.getLogger("trxds.lb")
 
@@ -304,6 +305,15 @@ class Node:
         yield Step(self.path, self._name, its.saw, its.chose, its.why, end)
         if below is not None:
             yield from below.explain(call)
+
+    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[Seen]:
+        """Itself under that name, then all below it."""
+        policy = None if self._raised else self._policy
+        says = in_words(self.path, policy, self._inputs(frozenset()), self._last)
+        ejected = self._health_below.ejected
+        yield Seen(path, parent, self._name, self.state, says, self._config, self._leases.all(), ejected, warm)
+        for name, child, kept in self._children.everybody():
+            yield from child.survey(f"{path}/{name}", path, warm or kept)
 
     def _goes_on(self, then: Then) -> tuple[Explained | None, Outcome | None]:
         """Who is asked next, or what becomes of the RPC."""

@@ -49,6 +49,7 @@ class Connection(Link[ClientStream]):
         self.answers = Answers(peer)
         self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
+        self.since = trio.current_time()
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
         self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
@@ -70,6 +71,11 @@ class Connection(Link[ClientStream]):
     def __repr__(self) -> str:
         state = "over" if self.over else "draining" if self.error else "open"
         return f"<Connection {self.peer} {state}, {self.stream_count} streams>"
+
+    @property
+    def ready(self) -> bool:
+        """The server's SETTINGS have come, and it takes new streams."""
+        return self._ready and self.error is None
 
     @property
     def stream_count(self) -> int:

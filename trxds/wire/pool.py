@@ -63,6 +63,16 @@ class Pool:
     def __repr__(self) -> str:
         return f"<Pool {len(self.subchannels)} subchannels, {len(self._connections)} connections>"
 
+    @property
+    def hosts(self) -> tuple[Subchannel, ...]:
+        """Those that are leased now, or kept for the change that is under way."""
+        return tuple(self.subchannels.values())
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """All that stand, the draining ones of hosts that nobody leases any more too."""
+        return tuple(self._connections)
+
     async def run(self) -> None:
         """Until it is closed and the last connection is gone, or cancelled."""
         try:

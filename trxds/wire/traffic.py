@@ -28,5 +28,10 @@ class Traffic:
         self._past += connection.calls
 
     @property
+    def used(self) -> bool:
+        """There is or was a connection."""
+        return bool(self.connections) or self._past.started > 0
+
+    @property
     def calls(self) -> Calls:
         return sum((each.calls for each in self.connections), self._past)

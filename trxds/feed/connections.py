@@ -1,0 +1,42 @@
+"""Connections as rows: to hosts, and to the control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from trxds.ground.numbers import Numbers
+from trxds.wire.connection import Connection
+from trxds.wire.pool import Pool
+from trxds.wire.traffic import Traffic
+
+from .messages import ConnectionRow
+
+Epoch = Callable[[float], float]  # from Trio's clock to seconds since 1970
+
+
+def connections(
+    channel: str, pool: Pool, lines: Iterable[tuple[str, Traffic]], numbers: Numbers, epoch: Epoch
+) -> Iterator[tuple[str, ConnectionRow]]:
+    """`lines` are the ways to control planes, with what is spoken there."""
+    every = [("data", connection) for connection in pool.connections]
+    every += [(kind, connection) for kind, traffic in lines for connection in traffic.connections]
+    for kind, connection in every:
+        yield f"{channel}/{numbers.of(connection)}", _row(channel, kind, connection, epoch)
+
+
+def _row(channel: str, kind: str, connection: Connection, epoch: Epoch) -> ConnectionRow:
+    return {
+        "channel": channel,
+        "kind": kind,
+        "address": connection.peer,
+        "state": "READY" if connection.ready else "DRAINING" if connection.error is not None else "CONNECTING",
+        "since": epoch(connection.since),
+        "streams": connection.stream_count,
+        "calls": connection.calls.started,
+    }
+
+
+def begun(pool: Pool) -> Mapping[int, int]:
+    """How many calls each host ever had, by its `id`, if any."""
+    counts = ((id(host), host.traffic.calls.started) for host in pool.hosts if host.traffic.used)
+    return {host: started for host, started in counts if started}

@@ -1,0 +1,115 @@
+"""Endpoints as rows: what the control plane says of each, and where the connection to it stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from trxds.config.policies import CdsConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig
+from trxds.lb.ports import Host
+from trxds.lb.survey import Seen
+from trxds.resources.endpoint import Endpoint, LocalityId
+
+from .messages import EndpointRow
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """`names` are those by which sessions know it: its own, and of the aggregates above it."""
+
+    names: set[str]
+    places: Sequence[tuple[int, str, Sequence[Endpoint]]]  # priority, locality
+    hosts: dict[str, Host] = field(default_factory=dict)
+    ejected: set[str] = field(default_factory=set)
+
+
+def endpoints(
+    channel: str, target: str, tree: Sequence[Seen], sessions: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, EndpointRow]]:
+    """`sessions` are the hosts and clusters that sessions are on; `target` names what is no control plane's cluster."""
+    on = Counter(sessions)
+    for name, cluster in _clusters(target, tree).items():
+        for priority, locality, group in cluster.places:
+            for endpoint in group:
+                row = _row(channel, name, cluster, priority, locality, endpoint, on)
+                yield f"{channel}/{name}/{row['address']}", row
+
+
+def _row(
+    channel: str,
+    name: str,
+    cluster: _Cluster,
+    priority: int,
+    locality: str,
+    endpoint: Endpoint,
+    on: Counter[tuple[str, str]],
+) -> EndpointRow:
+    addresses = endpoint.addresses
+    host = next((cluster.hosts[address] for address in addresses if address in cluster.hosts), None)
+    return {
+        "channel": channel,
+        "address": addresses[0],
+        "cluster": name,
+        "priority": priority,
+        "locality": locality,
+        "health": endpoint.health.name,
+        "state": None if host is None else host.state.name,
+        "weight": endpoint.weight,
+        "ejected": not cluster.ejected.isdisjoint(addresses),
+        "sessions": sum(on[address, known] for address in addresses for known in cluster.names) if on else 0,
+    }
+
+
+def _clusters(target: str, tree: Sequence[Seen]) -> dict[str, _Cluster]:
+    """Every cluster that is in use, with what the nodes below it know of its hosts."""
+    found: dict[str, _Cluster] = {}
+    above: dict[str, tuple[frozenset[str], _Cluster | None]] = {}  # by path: names of clusters, and the innermost
+    for seen in tree:
+        names, cluster = above[seen.parent] if seen.parent is not None else (frozenset(), None)
+        if seen.warm:
+            above[seen.path] = names, None
+            continue
+        names |= _named(seen)
+        cluster = _begun(found, seen, names, target, cluster)
+        above[seen.path] = names, cluster
+        if cluster is not None:
+            cluster.hosts.update(seen.hosts)
+            cluster.ejected |= seen.ejected
+    return found
+
+
+def _named(seen: Seen) -> frozenset[str]:
+    match seen.config:
+        case CdsConfig(cluster=AggregateConfig(name)):
+            return frozenset({name})
+        case CdsConfig(cluster=ClusterConfig(its)):
+            return frozenset({its.name})
+    return frozenset()
+
+
+def _begun(
+    found: dict[str, _Cluster], seen: Seen, names: frozenset[str], target: str, above: _Cluster | None
+) -> _Cluster | None:
+    """The cluster that this node belongs to: its own if it is one, or that of the nodes above it."""
+    match seen.config:
+        case CdsConfig(cluster=ClusterConfig(its, assignment)):
+            priorities = assignment.priorities if assignment is not None else ()
+            places = [
+                (number, place(locality.id), locality.endpoints)
+                for number, localities in enumerate(priorities)
+                for locality in localities
+            ]
+            cluster = found.setdefault(its.name, _Cluster(set(), places))
+            cluster.names |= names
+            return cluster
+    group = getattr(seen.config, "endpoints", None)  # without a control plane a leaf has all there are
+    if above is None and not names and group is not None:
+        return found.setdefault(target, _Cluster({target}, [(0, "", group)]))
+    return above
+
+
+def place(at: LocalityId) -> str:
+    """`region/zone/sub_zone`, as far as they are there."""
+    return "/".join(filter(None, (at.region, at.zone, at.sub_zone)))

@@ -1,0 +1,131 @@
+"""The feed of some channels: while anybody watches, it looks at them ten times a second and says what is new.
+
+One task looks for all viewers, from when the first comes until the last has left. What it sees it puts into their
+queues by a plain function, so no viewer can hold up another, and an RPC waits for none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from time import perf_counter
+
+import trio
+
+from .changes import changes
+from .messages import EVENTS, SECTIONS, State
+from .sample import Sampler
+from .view import Interest, View
+from .watched import Source, Watched, watched
+
+_log = logging.getLogger("trxds.feed")
+
+PERIOD = 0.1  # seconds between two looks, at least
+_REST = 20  # times as long as it has looked it does not look: a large mesh is seen less often, and costs no more
+_LONGEST_REST = 2.0  # seconds
+
+
+class Feed:
+    """`metadata`: whoever asks for the values of calls' metadata gets them. Made by `open`."""
+
+    def __init__(self, channels: tuple[Watched, ...], nursery: trio.Nursery, metadata: bool) -> None:
+        self._channels = channels
+        self._sampler = Sampler(channels)
+        self._nursery = nursery
+        self._metadata = metadata
+        self._views: set[View] = set()
+        self._state: State | None = None  # what the last message to everybody led to
+        self._watching = trio.CancelScope()
+
+    def __repr__(self) -> str:
+        return f"<Feed of {', '.join(channel.key for channel in self._channels)}, {len(self._views)} viewers>"
+
+    @asynccontextmanager
+    async def view(
+        self,
+        *,
+        sections: Collection[str] = SECTIONS,
+        events: Collection[str] = EVENTS,
+        metadata: bool = False,
+    ) -> AsyncIterator[View]:
+        """Messages for as long as the block lasts: a snapshot of these sections, then what changes, and these events.
+
+        `metadata` asks for the values of calls' metadata, which only a feed that was opened so gives.
+        """
+        view = View(self.interest(sections, events, metadata), lambda: self._state)
+        self._views.add(view)
+        if len(self._views) == 1:
+            self._begin()
+        try:
+            yield view
+        finally:
+            self._views.discard(view)
+            if not self._views:
+                self._end()
+
+    async def snapshot(self, sections: Collection[str] = SECTIONS) -> State:
+        """One look, without a viewer."""
+        return await self._sampler.sample(self.interest(sections, (), False).sections)
+
+    def interest(self, sections: Collection[str], events: Collection[str], metadata: bool) -> Interest:
+        """`ValueError` for what there is not; metadata that nobody may see is not an error and stays hidden."""
+        return Interest(tuple(sections), tuple(events), metadata and self._metadata)
+
+    # -- looking
+
+    def _begin(self) -> None:
+        self._watching = trio.CancelScope()
+        self._nursery.start_soon(self._watch, self._watching, name="feed")
+
+    def _end(self) -> None:
+        self._watching.cancel(reason="nobody watches any more")
+        self._state = None
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                while True:
+                    started = perf_counter()
+                    self._tell(await self._sampler.sample(self._wanted()))
+                    spent = perf_counter() - started
+                    await trio.sleep(max(PERIOD, min(_REST * spent, _LONGEST_REST)))
+            except Exception:
+                # Who watches must never end what is watched.
+                _log.exception("a bug in trxds ends the feed for those who watch it; the channels go on")
+                self.close()
+
+    def _wanted(self) -> frozenset[str]:
+        return frozenset(name for view in self._views for name in view.interest.sections)
+
+    def _tell(self, state: State) -> None:
+        told = changes(self._state or {}, state)
+        self._state = state
+        for view in self._views:
+            view.tell(told, [])
+
+    def close(self) -> None:
+        """All viewers have seen it all. Plain."""
+        for view in self._views:
+            view.close()
+
+
+@asynccontextmanager
+async def open(*channels: Source, metadata: bool = False) -> AsyncIterator[Feed]:
+    """The feed of these channels, while the block lasts. Without a viewer it is no task.
+
+    `metadata` allows viewers to see the values of calls' metadata, and not their keys alone. An exception of the
+    block comes out as it is, not in a group.
+    """
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        feed = Feed(watched(channels), nursery, metadata)
+        try:
+            yield feed
+        except Exception as error:
+            failure = error
+        finally:
+            feed.close()
+        nursery.cancel_scope.cancel(reason="the feed is closed")
+    if failure is not None:
+        raise failure

@@ -1,0 +1,38 @@
+"""xDS resources as rows: how each stands, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from trxds.ads.client import XdsClient
+from trxds.ads.resource import CacheState, Resource
+
+from .messages import ResourceRow
+
+
+def resources(channel: str, client: XdsClient, epoch: Callable[[float], float]) -> Iterator[tuple[str, ResourceRow]]:
+    for each in tuple(client.resources):
+        server = ", ".join(client.asked_for(each.name))
+        yield f"{channel}/{each.type.kind}/{each.name}", _row(channel, each, server, epoch)
+
+
+def _row(channel: str, resource: Resource, server: str, epoch: Callable[[float], float]) -> ResourceRow:
+    came = resource.accepted if resource.state is CacheState.ACKED else resource.failed
+    return {
+        "channel": channel,
+        "type": resource.type.kind,
+        "name": resource.name,
+        "state": resource.state.value,
+        "version": resource.accepted.version if resource.accepted is not None else "",
+        "since": None if came is None else epoch(came.at),
+        "server": server,
+        "error": _error(resource),
+    }
+
+
+def _error(resource: Resource) -> str:
+    if resource.trouble is not None:
+        return resource.trouble.reason
+    told = resource.told
+    problem = None if told is None else told.error or told.ambient
+    return "" if problem is None else problem.message

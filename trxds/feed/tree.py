@@ -1,0 +1,50 @@
+"""The load balancing tree as rows: its nodes with their picks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from trxds.config.policies import OverrideHostConfig
+from trxds.lb.survey import Seen
+
+from .messages import NodeRow
+
+
+def nodes(channel: str, tree: Sequence[Seen], begun: Mapping[int, int]) -> Iterator[tuple[str, NodeRow]]:
+    """`begun` has the calls of each host that ever had one, by its `id`."""
+    children: dict[str, list[str]] = {each.path: [] for each in tree}
+    for each in tree:
+        if each.parent is not None:
+            children[each.parent].append(f"{channel}/{each.path}")
+    picks = _picks(tree, begun)
+    for each in tree:
+        yield (
+            f"{channel}/{each.path}",
+            {
+                "channel": channel,
+                "path": each.path,
+                "policy": each.policy,
+                "parent": None if each.parent is None else f"{channel}/{each.parent}",
+                "state": each.state.name,
+                "picks": picks[each.path],
+                "children": children[each.path],
+                "says": _says(each),
+                "warm": each.warm,
+            },
+        )
+
+
+def _picks(tree: Sequence[Seen], begun: Mapping[int, int]) -> dict[str, int]:
+    """A host counts once for a node, however many below it use the host."""
+    hosts = {each.path: {id(host) for host in each.hosts.values() if id(host) in begun} for each in tree}
+    for each in reversed(tree):
+        if each.parent is not None:
+            hosts[each.parent] |= hosts[each.path]
+    return {path: sum(begun[host] for host in its) for path, its in hosts.items()}
+
+
+def _says(seen: Seen) -> str:
+    """What a session's policy sees depends on the call; whom it keeps does not."""
+    if seen.policy != OverrideHostConfig.policy:
+        return seen.says
+    return f"{len(seen.hosts)} host{'' if len(seen.hosts) == 1 else 's'} in use by sessions"

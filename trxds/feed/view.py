@@ -1,0 +1,105 @@
+"""One viewer's messages: a bounded queue that nobody waits for. Who is too slow gets a new snapshot."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from .messages import EVENTS, SECTIONS, Change, Message, State
+
+MOST_UNREAD = 50  # messages: five seconds of them
+_HIDDEN = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """What a viewer wants to see; `ValueError` for what there is not. `metadata`: its values too."""
+
+    sections: Collection[str] = SECTIONS
+    events: Collection[str] = EVENTS
+    metadata: bool = False
+
+    def __post_init__(self) -> None:
+        for what, wanted, known in (("section", self.sections, SECTIONS), ("event", self.events, EVENTS)):
+            for name in wanted:
+                if name not in known:
+                    raise ValueError(f"there is no {what} {name!r}; there are {', '.join(known)}")
+
+    def of(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The event as this viewer may see it."""
+        if self.metadata or not event.get("metadata"):
+            return event
+        return {**event, "metadata": dict.fromkeys(event["metadata"], _HIDDEN)}
+
+
+class View:
+    """An async iterator, for one task; it ends with the feed. Made by `Feed.view`."""
+
+    def __init__(self, interest: Interest, now: Callable[[], State | None]) -> None:
+        self.interest = interest
+        self._now = now  # what the last message to everybody led to
+        self._unread: deque[tuple[list[Change], list[Mapping[str, Any]]]] = deque()
+        self._behind = True
+        self._missed = 0  # events
+        self._number = 0
+        self._over = False
+        self._news = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        return f"<View {'behind' if self._behind else f'{len(self._unread)} unread'}, {self._number} read>"
+
+    # -- the feed's side: plain
+
+    def tell(self, changes: Iterable[Change], events: Sequence[Mapping[str, Any]]) -> None:
+        """What is new; it is dropped when there is no room, and a snapshot will be read instead."""
+        mine = [event for event in events if event["kind"] in self.interest.events]
+        if self._behind:
+            self._missed += len(mine)
+        elif len(self._unread) >= MOST_UNREAD:
+            self._missed += len(mine) + sum(len(events) for _, events in self._unread)
+            self._unread.clear()
+            self._behind = True
+        else:
+            told = [change for change in changes if change["section"] in self.interest.sections]
+            if told or mine:
+                self._unread.append((told, [self.interest.of(event) for event in mine]))
+        self._news.unpark_all()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._over = True
+        self._news.unpark_all()
+
+    # -- the viewer's side
+
+    def __aiter__(self) -> View:
+        return self
+
+    async def __anext__(self) -> Message:
+        await trio.lowlevel.checkpoint()
+        while not self._over or self._unread:
+            message = self._next()
+            if message is not None:
+                return message
+            await self._news.park()
+        raise StopAsyncIteration
+
+    def _next(self) -> Message | None:
+        state = self._now()
+        # What nobody has wanted so far was not looked at: there will be a look that has it.
+        if self._behind and state is not None and state.keys() >= set(self.interest.sections):
+            self._behind = False
+            self._number += 1
+            return {"number": self._number, "snapshot": {name: state[name] for name in self.interest.sections}}
+        if not self._unread:
+            return None
+        changes, events = self._unread.popleft()
+        if self._missed and "missed" in self.interest.events:
+            events.insert(0, {"kind": "missed", "count": self._missed})
+        self._missed = 0
+        self._number += 1
+        return {"number": self._number, "changes": changes, "events": events}
