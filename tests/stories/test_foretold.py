@@ -391,7 +391,7 @@ async def test_28_endpoints_that_were_refused_leave_those_that_were_there_in_use
         assert "field:endpoints[1].priority error:" in line(
             told, "cds sees cluster a with 0 endpoints in 0 priorities;"
         )
-        assert 'EDS resource "a"' in status.message and "NACKED since" in status.message
+        assert 'EDS resource "a"' in status.message and "errors validating" in status.message
 
 
 # -- hashes
