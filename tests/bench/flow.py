@@ -4,16 +4,67 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
+from statistics import median
+from typing import TypeAlias
 
 from process import HERE, child
 
+Figures: TypeAlias = dict[str, float]
+
+METHOD_TEXT = """
+Large messages and long streams: CPU and wall of one call with 1 MiB each way, one after the other, and of one message
+of 100 bytes in a server's stream. Each client has a channel to one address, and no xDS. "ms away": behind a process that hands
+everything on later, there and back. Each figure is the median of {rounds} runs, each in a fresh process, the clients by turns.
+"""
+
 CLIENTS = {"trxds": "flow_client_trxds.py", "grpcio aio": "flow_client_grpcio.py"}
+YARDSTICK = "grpcio aio"
 ROUND_TRIPS = (0.0, 0.010, 0.050)  # seconds
 KINDS = {"echo": "1 MiB both ways", "count": "100 bytes in a stream"}
+
+
+def print_flow(rounds: int, *, small: bool = False) -> None:
+    print(METHOD_TEXT.format(rounds=rounds))
+    times = {"echo": 2, "count": 50} if small else {"echo": 30, "count": 10_000}
+    print(f"{'':49} CPU µs   of grpcio's      wall µs   of grpcio's")
+    with child("flow_server.py") as server:
+        for round_trip in ROUND_TRIPS[: 2 if small else None]:
+            with ExitStack() as stack:
+                address = server.address
+                if round_trip:
+                    distance = child("flow_distance.py", address, str(round_trip / 2))
+                    address = stack.enter_context(distance).address
+                for kind, count in times.items():
+                    print_rows(measure(address, kind, count, rounds), f"{KINDS[kind]}, {round_trip * 1000:g} ms away")
+
+
+def measure(address: str, kind: str, count: int, rounds: int) -> dict[str, Figures]:
+    """Medians, by client; they take turns."""
+    runs: dict[str, list[Figures]] = {name: [] for name in CLIENTS}
+    for _ in range(rounds):
+        for name, client in CLIENTS.items():
+            runs[name].append(run(client, address, kind, count))
+    return {name: {what: median(each[what] for each in found) for what in found[0]} for name, found in runs.items()}
+
+
+def run(client: str, address: str, kind: str, count: int) -> Figures:
+    command = [sys.executable, str(HERE / client), address, kind, str(count)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def print_rows(figures: Mapping[str, Figures], where: str) -> None:
+    theirs = figures[YARDSTICK]
+    for name, ours in figures.items():
+        line = f"{where:34} {name:11}"
+        for what in ("cpu", "wall"):
+            line += f" {ours[what]:9,.0f} {ours[what] / theirs[what]:9.2f} x"
+        print(line, flush=True)
 
 
 def main() -> None:
@@ -21,36 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="numbers that mean nothing")
     options = parser.parse_args()
-    times = {"echo": 2, "count": 50} if options.small else {"echo": 30, "count": 10_000}
-    print(f"{'':44} CPU µs       wall µs   of one call or message")
-    with child("flow_server.py") as server:
-        for round_trip in ROUND_TRIPS[: 2 if options.small else None]:
-            with ExitStack() as stack:
-                address = server.address
-                if round_trip:
-                    distance = child("flow_distance.py", address, str(round_trip / 2))
-                    address = stack.enter_context(distance).address
-                for kind, count in times.items():
-                    print_rows(address, kind, count, round_trip, options.rounds)
-
-
-def print_rows(address: str, kind: str, count: int, round_trip: float, rounds: int) -> None:
-    """The clients take turns; medians."""
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in CLIENTS}
-    for _ in range(rounds):
-        for name, client in CLIENTS.items():
-            runs[name].append(measure(client, address, kind, count))
-    for name, figures in runs.items():
-        cpu, wall = (statistics.median(figure[what] for figure in figures) for what in ("cpu", "wall"))
-        where = f"{KINDS[kind]}, {round_trip * 1000:g} ms away"
-        print(f"{where:32} {name:11} {cpu:7,.0f} {wall:13,.0f}", flush=True)
-
-
-def measure(client: str, address: str, kind: str, count: int) -> dict[str, float]:
-    command = [sys.executable, str(HERE / client), address, kind, str(count)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+    print_flow(options.rounds, small=options.small)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""CPU per unary RPC, ours beside grpcio's and grpclib's, in one run on one machine.
+"""All that is measured, ours beside grpcio's in one run on one machine; here, CPU per unary RPC.
 
-make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000] [--scale-rounds 7]
+make bench        or        python tests/bench/run.py [--rounds 7] [--count 3000] [--flow-rounds 5] [--scale-rounds 7]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flow import print_flow
 from process import HERE, child
 from scale import print_scale
 from scale_runs import Sizes
@@ -30,8 +31,8 @@ process; neither is counted. Each figure is the median of {rounds} runs of {coun
 process; the clients take turns, so that a slow minute of the machine hits all of them.
 "xds" is the whole path: ADS, routes, the load balancing tree. "cookie": the listener has the stateful session
 filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server.
-The ratio is to grpcio's asyncio API, of "trxds sync" to its blocking API, under the same configuration.
-No client checks more or less than it does by default. In brackets: the least and the greatest run.
+The ratio is to grpcio's asyncio API, of "trxds sync" to its blocking API, under the same configuration; clients
+with a thread for each call are left out where there would be a thousand. No client checks more or less than it does by default. In brackets: the least and the greatest run.
 """
 
 
@@ -43,20 +44,25 @@ class Column:
     script: str
     target: str
     cookie: bool = False
+    threads: bool = False
 
 
-def columns(address: str) -> list[Column]:
-    return [
+MOST_THREADS = 100
+
+
+def columns(address: str, concurrency: int) -> list[Column]:
+    everyone = [
         Column("trxds xds", "client_trxds.py", "xds:///plain"),
         Column("trxds xds, cookie", "client_trxds.py", "xds:///sticky", cookie=True),
-        Column("trxds sync xds", "client_trxds_sync.py", "xds:///plain"),
-        Column("trxds sync xds, cookie", "client_trxds_sync.py", "xds:///sticky", cookie=True),
+        Column("trxds sync xds", "client_trxds_sync.py", "xds:///plain", threads=True),
+        Column("trxds sync xds, cookie", "client_trxds_sync.py", "xds:///sticky", cookie=True, threads=True),
         Column("grpcio aio xds", "client_grpcio_aio.py", "xds:///plain"),
         Column("grpcio aio xds, cookie", "client_grpcio_aio.py", "xds:///sticky", cookie=True),
-        Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain"),
-        Column("grpcio sync xds, cookie", "client_grpcio_sync.py", "xds:///sticky", cookie=True),
+        Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain", threads=True),
+        Column("grpcio sync xds, cookie", "client_grpcio_sync.py", "xds:///sticky", cookie=True, threads=True),
         Column("grpclib", "client_grpclib.py", address),
     ]
+    return [column for column in everyone if not column.threads or concurrency <= MOST_THREADS]
 
 
 def yardstick(column: Column) -> str:
@@ -101,7 +107,7 @@ def measure(column: Column, concurrency: int, count: int, environ: Mapping[str, 
 
 
 def print_table(concurrency: int, runs: Mapping[str, list[float]], compared: Mapping[str, str]) -> None:
-    print(f"\n{concurrency} concurrent{'':14} CPU µs per RPC              of grpcio's")
+    print(f"\n{concurrency:,} concurrent{'':14} CPU µs per RPC              of grpcio's")
     for name, figures in runs.items():
         median = statistics.median(figures)
         spread = f"[{min(figures):.0f}..{max(figures):.0f}]"
@@ -113,7 +119,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--count", type=int, default=3000)
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 50])
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 50, 1000])
+    parser.add_argument("--flow-rounds", type=int, default=5, help="0: none")
     parser.add_argument("--scale-rounds", type=int, default=7, help="0: none")
     options = parser.parse_args()
     print(METHOD_TEXT.format(rounds=options.rounds, count=options.count))
@@ -125,12 +132,15 @@ def main() -> None:
         with child("-m", "trxds", "plane", str(file), "--port", "0") as plane:
             environ = {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(plane.address)}
             for concurrency in options.concurrency:
-                runs: dict[str, list[float]] = {column.name: [] for column in columns(address)}
+                taking_turns = columns(address, concurrency)
+                runs: dict[str, list[float]] = {column.name: [] for column in taking_turns}
                 for _ in range(options.rounds):
-                    for column in columns(address):
+                    for column in taking_turns:
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
-                print_table(concurrency, runs, {column.name: yardstick(column) for column in columns(address)})
+                print_table(concurrency, runs, {column.name: yardstick(column) for column in taking_turns})
     print_selection(options.rounds)
+    if options.flow_rounds:
+        print_flow(options.flow_rounds)
     if options.scale_rounds:
         print_scale(options.scale_rounds, Sizes())
 

@@ -80,7 +80,7 @@ def rows(sizes: Sizes) -> list[Row]:
         Row("    longest step of all that, ms", "idle longest", ms, most=20),
         Row("        with the garbage collector in it, ms", "idle held", ms),
         Row(f"{ready} endpoints turn READY, loopback: CPU ms each", "ready cpu", ms, ratio=1.5),
-        Row("    memory, KB each", "ready memory", kb, most=20),
+        Row(f"    memory of {ready} idle connections, KB each", "ready memory", kb, most=20),
         Row("    longest step, ms", "ready longest", ms, most=20),
         Row("        with the garbage collector in it, ms", "ready held", ms),
         Row("    the same in an in-memory network: CPU ms each", "memory ready cpu", ms),
