@@ -16,9 +16,10 @@ from process import HERE, child
 Figures: TypeAlias = dict[str, float]
 
 METHOD_TEXT = """
-Large messages and long streams: CPU and wall of one call with 1 MiB each way, one after the other, and of one message
-of 100 bytes in a server's stream. Each client has a channel to one address, and no xDS. "ms away": behind a process that hands
-everything on later, there and back. Each figure is the median of {rounds} runs, each in a fresh process, the clients by turns.
+Large messages and long streams: CPU and wall of one call with 1 MiB each way, one after the other, and of one
+message of 100 bytes in a server's stream. Each client has a channel to one address, and no xDS. "ms away": behind a
+process that hands everything on later, there and back. Each figure is the median of {rounds} runs, each in a fresh
+process, the clients by turns.
 """
 
 CLIENTS = {"trxds": "flow_client_trxds.py", "grpcio aio": "flow_client_grpcio.py"}

@@ -32,7 +32,8 @@ process; the clients take turns, so that a slow minute of the machine hits all o
 "xds" is the whole path: ADS, routes, the load balancing tree. "cookie": the listener has the stateful session
 filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server.
 The ratio is to grpcio's asyncio API, of "trxds sync" to its blocking API, under the same configuration; clients
-with a thread for each call are left out where there would be a thousand. No client checks more or less than it does by default. In brackets: the least and the greatest run.
+with a thread for each call are left out where there would be a thousand.
+No client checks more or less than it does by default. In brackets: the least and the greatest run.
 """
 
 
