@@ -6,7 +6,7 @@ says in between is not lost, since only the newest counts.
 
 from __future__ import annotations
 
-BURST = 50  # changes that may follow each other at once
+BURST = 100  # changes that may follow each other at once
 INTERVAL = 0.05  # seconds between those after that
 
 

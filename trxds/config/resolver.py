@@ -153,10 +153,10 @@ class Resolver:
             return math.inf
         if self._pace.ready_at(now) > now:
             return self._pace.ready_at(now)
-        self._pace.take(now)
         self._unseen = False
         outcome = self._watcher.look(self._clusters.alive)
-        if not isinstance(outcome, Missing):
+        if not isinstance(outcome, Missing) and outcome != self._newest:
+            self._pace.take(now)
             self._newest = outcome
         return math.inf
 
