@@ -5,10 +5,11 @@ READY := $(VENV)/.ready
 NODE_PEER := $(VENV)/node/.ready
 ENVOY_PEER := $(VENV)/envoy/.ready
 FUZZ_READY := $(VENV)/.fuzz
+DOCS_READY := $(VENV)/.docs
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test lint bench fuzz conformance clean
+.PHONY: demo test lint bench fuzz docs conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -27,6 +28,11 @@ bench: $(READY)
 # Every parser for its share of a minute of all cores.
 fuzz: $(FUZZ_READY)
 	cd tests && ../$(VENV)/bin/python -m fuzz.run
+
+# The site, in build/site; a link that leads nowhere or a page without a place is an error.
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 ifneq ($(wildcard $(CONFORMANCE)/run.py),)
 conformance: $(READY)
@@ -61,5 +67,9 @@ $(FUZZ_READY): $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
 	@touch $@
 
+$(DOCS_READY): $(READY)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis

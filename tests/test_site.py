@@ -1,0 +1,54 @@
+"""What `make docs` needs to be true of docs/: a place for each page, and links that work on both sides."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+_spec = importlib.util.spec_from_file_location("source", ROOT / SITE["hooks"][0])
+assert _spec is not None and _spec.loader is not None
+source = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(source)
+
+
+def named(nav: Any) -> Iterator[str]:
+    match nav:
+        case str():
+            yield nav
+        case list():
+            for each in nav:
+                yield from named(each)
+        case dict():
+            for each in nav.values():
+                yield from named(each)
+
+
+def test_every_page_has_one_place() -> None:
+    assert sorted(named(SITE["nav"])) == [str(page.relative_to(ROOT / "docs")) for page in PAGES]
+
+
+def test_the_front_page_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/index.md").read_text("utf-8")))
+    assert linked == set(named(SITE["nav"])) - {"index.md"}
+
+
+def test_a_link_out_of_docs_becomes_a_page_of_the_site() -> None:
+    text = "see [this](../examples/hello.py), [that](../examples/nowhere.py) and [here](calls.md)"
+    assert source.outward(text) == {"examples/hello.py"}
+    assert source.inward(text) == (
+        "see [this](source/examples/hello.py.md), [that](../examples/nowhere.py) and [here](calls.md)"
+    )
+    assert "async def main" in source.shown("examples/hello.py")
+
+
+def test_no_page_links_out_of_docs_in_a_way_that_the_site_does_not_know() -> None:
+    assert [page.name for page in PAGES if "](../" in source.inward(page.read_text("utf-8"))] == []
