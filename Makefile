@@ -31,7 +31,8 @@ fuzz: $(FUZZ_READY)
 
 # The site, in build/site; a link that leads nowhere or a page without a place is an error.
 docs: $(DOCS_READY)
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@# Not --quiet, which would hide the warnings from --strict as well.
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 	@echo "build/site/index.html"
 
 ifneq ($(wildcard $(CONFORMANCE)/run.py),)
