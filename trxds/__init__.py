@@ -21,6 +21,7 @@ from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Metadata
+from trxds.ground.observe import AttemptObserver, CallObserver, Observer, Telemetry
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 
 __version__ = "0.1.0"
@@ -29,11 +30,13 @@ logging.getLogger("trxds").addHandler(logging.NullHandler())
 
 __all__ = [
     "Answer",
+    "AttemptObserver",
     "AuthContext",
     "BootstrapError",
     "Call",
     "CallCredentials",
     "CallDetails",
+    "CallObserver",
     "CallOptions",
     "Caller",
     "Channel",
@@ -44,6 +47,7 @@ __all__ = [
     "Metadata",
     "Method",
     "Next",
+    "Observer",
     "OpenCall",
     "Replies",
     "RpcError",
@@ -53,6 +57,7 @@ __all__ = [
     "StreamStream",
     "StreamUnary",
     "Stub",
+    "Telemetry",
     "TrxdsInternalError",
     "UnaryStream",
     "UnaryUnary",

@@ -30,6 +30,8 @@ from .trackers import tell_began, tell_ended
 if TYPE_CHECKING:
     from trxds.wire.stream import ClientStream
 
+    from .watched import WatchedAttempt, WatchedCall
+
 _log = logging.getLogger("trxds.channel")
 
 T = TypeVar("T")
@@ -51,11 +53,13 @@ class Attempt(ABC):
         "_previous",
         "_refusals",
         "_scopes",
+        "_seen",
         "_started",
         "_state",
         "_trackers",
         "_wait_for_ready",
         "_waiting_for",
+        "_watch",
         "initial",
         "metadata",
         "path",
@@ -89,6 +93,8 @@ class Attempt(ABC):
         self._previous = 0  # attempts that the server may have seen
         self._refusals = 0
         self._trackers: tuple[Tracker, ...] = ()
+        self._watch: WatchedCall | None = None  # what is told of the call, if somebody watches
+        self._seen: WatchedAttempt | None = None  # ... and of this attempt
 
     # -- its time
 
@@ -140,13 +146,18 @@ class Attempt(ABC):
     async def _pick(self) -> Status | None:
         args = self._args
         assert args is not None
+        if self._watch is not None and self._seen is None:
+            self._seen = self._watch.attempt(self._previous, self.stream)
         if self._credentials and (problem := await self._authorized()) is not None:
             return problem
         while True:
             plane = self._state.plane
             assert plane is not None
             args.now = trio.current_time()
-            match self._picked(plane, args):
+            result = self._picked(plane, args)
+            if self._seen is not None:
+                self._seen.saw(result, args, self._wait_for_ready)
+            match result:
                 case Complete(host, trackers):
                     if self._credentials and (problem := too_open(self._credentials, cast(Subchannel, host))):
                         return problem
@@ -188,7 +199,10 @@ class Attempt(ABC):
             return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
     async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
-        stream = host.open_stream(self._request())
+        request = self._request()
+        if self._seen is not None:
+            request.observer = self._seen.observers
+        stream = host.open_stream(request)
         if stream is None:
             return False
         self.stream = stream
@@ -220,6 +234,8 @@ class Attempt(ABC):
             headers += self._authorization
         if self._previous:
             headers.append((b"grpc-previous-rpc-attempts", b"%d" % self._previous))
+        if self._seen is not None:
+            headers += self._seen.headers
         return headers
 
     async def _other_plane(self, plane: DataPlane | None) -> DataPlane:
@@ -247,6 +263,8 @@ class Attempt(ABC):
             return False
         self._refusals += stream.left
         self._end_attempt()
+        if self._watch is not None:
+            self._seen = self._watch.attempt(self._previous, stream, transparent=True)
         return True
 
     def _resemble(self, call: Attempt) -> None:
@@ -259,18 +277,26 @@ class Attempt(ABC):
         self._only = call._only
         self._started = call._started
         self._wait_for_ready = call._wait_for_ready
+        self._watch = call._watch
 
     def _take_over(self, attempt: Attempt) -> None:
         """Go on where that attempt is."""
         self.stream = attempt.stream
         self._trackers, attempt._trackers = attempt._trackers, ()
+        self._seen, attempt._seen = attempt._seen, None
         if self._args is not None and self._args.override is not None and attempt._args is not None:
             self._args.override = attempt._args.override  # whose host is the session's now
 
     def _error(self, status: Status) -> RpcError:
+        if self._watch is not None:
+            self._watch.failure = status
         return RpcError(status, self.initial, self.trailing, self.stream.peer if self.stream is not None else "")
 
-    def _end_attempt(self) -> None:
+    def _end_attempt(self, status: Status | None = None) -> None:
+        """With that status; if none is given, as its stream has ended."""
+        if self._seen is not None:
+            seen, self._seen = self._seen, None
+            seen.end(status, self.stream)
         trackers, self._trackers = self._trackers, ()
         if not trackers or self.stream is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from random import Random
 
 import trio
@@ -12,9 +12,10 @@ import trio
 from trxds.ads.client import XdsClient
 from trxds.config.explain import Explanation
 from trxds.config.limits import early_limit, final_limit
-from trxds.config.target import checked_authority, parse_plain
+from trxds.config.target import canonical, checked_authority, parse_plain
 from trxds.ground import metadata as md
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observe import Observer, Telemetry
 from trxds.lb.custom import PolicyType
 from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
@@ -34,6 +35,7 @@ from .explain import explain
 from .fork import tell_after_fork
 from .interceptors import Interceptor
 from .kinds import Pairs
+from .locations import Locations
 from .method import checked_path
 from .plain import ServiceConfigSource, plain_origin
 from .rpc import Rpc
@@ -121,6 +123,10 @@ class Channel(Caller):
             self._state.explaining -= 1
             rpc.finish()
 
+    def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
+        """Have `observer` told of all that the channel does, as long as the block lasts (`trxds.Observer`)."""
+        return self._state.observers.watched_by(observer)
+
     def __repr__(self) -> str:
         return f"<Channel {self.target} {'closed' if self._state.closed else 'open'}, {len(self._state.rpcs)} calls>"
 
@@ -146,6 +152,7 @@ async def open_channel(
     early_route_timeouts: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
+    telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target` for as long as the block lasts.
@@ -177,6 +184,7 @@ async def open_channel(
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
     balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
+    `telemetry`, one or several, watches all that the channel does: `trxds.otel.telemetry(...)` (`docs/telemetry.md`).
     `network` replaces TCP, for tests.
 
     Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken or a bad
@@ -199,16 +207,25 @@ async def open_channel(
     state = ChannelState(target, origin.authority, defaults, Random(), origin.client)
     state.throttle_by(origin.throttling)
     state.first_awaited = origin.awaited
+    _observe(state, telemetry, canonical(target))
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)
-    pool = make_pool(network, credentials, origin.authority, origin.providers, state.random, options, asking)
+    pool = make_pool(
+        network, credentials, origin.authority, origin.providers, state.random, options, asking, state.observers
+    )
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
     async with beside(f"the channel to {target}", services, state.close):
         yield Channel(state, pool)
     if state.crash is not None:
         raise state.ending()
+
+
+def _observe(state: ChannelState, telemetry: Telemetry | Iterable[Telemetry], target: str) -> None:
+    each = telemetry if isinstance(telemetry, Iterable) else (telemetry,)
+    for one in each:
+        state.observers.add(one.observe(target, Locations(state)))
 
 
 def _check_unset(target: str, why: str, **options: object) -> None:

@@ -18,6 +18,7 @@ from trxds.config.select import ErrorSelector, Selector
 from trxds.config.service_config import Throttling
 from trxds.ground.calls import Calls
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
 from trxds.ground.status import RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.lb.pick import Picker
 
@@ -71,16 +72,19 @@ class ChannelState:
         self._process = os.getpid()
         self._orphaned = False
         self._session_numbers = count(1)
+        self.observers = Observers()
 
     @contextmanager
     def session(self, wait_for_first: bool) -> Iterator[SessionCookies]:
         """A session for as long as the block lasts."""
         session = SessionCookies(wait_for_first, next(self._session_numbers))
         self.sessions.add(session)
+        self.observers.session_opened(session.number)
         try:
             yield session
         finally:
             self.sessions.discard(session)
+            self.observers.session_closed(session.number)
 
     def throttle_by(self, rules: Throttling | None) -> None:
         """What a service config says of retries, now or anew."""

@@ -46,6 +46,7 @@ class Hedge(Attempt):
         try:
             problem = await self._begin()
             if problem is not None:
+                self._end_attempt(problem)
                 self._hedges.failed(self, problem, EMPTY)
         except Exception:
             # A channel that closes raises what its calls are to raise, and the call itself does that.

@@ -7,7 +7,7 @@ message of another type as readily, and the server would read nonsense out of it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from google.protobuf.message import Message
 
@@ -21,7 +21,7 @@ def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
     """From a request to bytes: of a protobuf class, by a function, or bytes as they are (None)."""
     if kind is None:
         return _checked(_BYTES, "bytes", path, bytes)
-    if isinstance(kind, type) and issubclass(kind, Message):
+    if is_message(kind):
         return _checked(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
     return cast(Serialize, kind)
 
@@ -33,6 +33,11 @@ def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Deserialize, kind.FromString)
     return cast(Deserialize, kind)
+
+
+def is_message(kind: object) -> TypeGuard[type[Message]]:
+    """Whether it is a protobuf class."""
+    return isinstance(kind, type) and issubclass(kind, Message)
 
 
 def _checked(expected: type | tuple[type, ...], name: str, path: str, serialize: Serialize) -> Serialize:

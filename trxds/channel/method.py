@@ -33,7 +33,10 @@ def checked_path(path: str) -> str:
 
 
 class Method(Generic[Req, Res]):
-    """One method of a service. `await method(request)` for a single reply, `open` for any kind."""
+    """One method of a service. `await method(request)` for a single reply, `open` for any kind.
+
+    `registered`: its messages are protobuf classes, so its path is one of the program's own; metrics tell such by name.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,10 @@ class Method(Generic[Req, Res]):
         deserialize: Callable[[bytes], Res],
         client_streaming: bool,
         server_streaming: bool,
+        registered: bool = True,
     ) -> None:
         self.path = path
+        self.registered = registered
         self._state = state
         self._session = session
         self._serialize = serialize
@@ -131,7 +136,10 @@ class Method(Generic[Req, Res]):
     ) -> Rpc:
         checked = md.check(metadata) if metadata else md.EMPTY
         encoding = encoding_named(compression) if compression is not None else None
-        return Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session, encoding, credentials)
+        rpc = Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session, encoding, credentials)
+        if self._state.observers.present:
+            rpc.watch(self.registered)
+        return rpc
 
     def _check_one_reply(self) -> None:
         if self._server_streaming:
@@ -164,6 +172,7 @@ class Method(Generic[Req, Res]):
             self._deserialize,
             self._client_streaming,
             self._server_streaming,
+            self.registered,
         )
 
     def __repr__(self) -> str:

@@ -20,16 +20,18 @@ from trxds.config.method_config import NO_METHOD_CONFIG, HedgingPolicy, MethodCo
 from trxds.config.select import Selection
 from trxds.ground.lifetime import Hold
 from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.observe import CallBegun
 from trxds.ground.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.wire.compression import compress
 
 from .attempt import Attempt
 from .call_credentials import CallCredentials
-from .dataplane import ChannelState
+from .dataplane import ChannelState, DataPlane
 from .filter import Respond, Wait
 from .hedging import Hedges
 from .retry import Retries
+from .watched import WatchedCall
 
 if TYPE_CHECKING:
     from trxds.affinity.session import SessionCookies
@@ -86,6 +88,14 @@ class Rpc(Attempt):
         for scope in self._scopes:
             scope.deadline = self._deadline
 
+    def watch(self, registered: bool) -> None:
+        """Tell whoever watches the channel of this call, from here on to its end. Plain."""
+        session = self._session
+        call = CallBegun(self.path, registered, session.number if session is not None else None)
+        observers = self._state.observers.call(call)
+        if observers is not None:
+            self._watch = WatchedCall(observers, session)
+
     # -- one unary call
 
     async def ask(self, request: bytes) -> bytes | Status:
@@ -125,7 +135,10 @@ class Rpc(Attempt):
                 self._only = outgoing
             if self._config.hedging is not None:
                 return await self._hedge(self._config.hedging)
-        return await self._pick()
+        problem = await self._pick()
+        if problem is not None and self._seen is not None:
+            self._end_attempt(problem)
+        return problem
 
     async def _hedge(self, policy: HedgingPolicy) -> Status | None:
         """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
@@ -168,7 +181,7 @@ class Rpc(Attempt):
                 self._waiting_for = "the session's first call"
                 await self.within(self._session.wait)
             self.metadata = self._session.fill(self.metadata, self.path)
-        plane = self._state.plane or await self._other_plane(None)
+        plane = self._state.plane or await self._first_plane()
         while True:
             selection = plane.selector.choose(self.path, self.metadata)
             if isinstance(selection, Selection):
@@ -177,6 +190,12 @@ class Rpc(Attempt):
                 return selection.status
             self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
             plane = await self._other_plane(plane)
+
+    async def _first_plane(self) -> DataPlane:
+        plane = await self._other_plane(None)
+        if self._watch is not None:
+            self._watch.configured()
+        return plane
 
     def _configure(self, config: MethodConfig) -> None:
         """Not less strict than the caller, and of two wishes the caller's (A6, doc/service_config.md)."""
@@ -230,6 +249,8 @@ class Rpc(Attempt):
                 metadata = respond(metadata)
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.path)
+        if self._watch is not None and self._args is not None:
+            self._watch.answered(self._args)
         if self._session is not None:
             self._session.heard(metadata, self._args)
         return metadata
@@ -261,8 +282,10 @@ class Rpc(Attempt):
         delay = self._retries.after(status, trailing)
         if delay is None:
             return False
-        self._end_attempt()
+        self._end_attempt(status)
         self._previous += 1
+        if self._watch is not None:
+            self._watch.backing_off(delay)
         self._waiting_for = f"the next attempt, after {status}"
         await self.within(partial(trio.sleep, delay))
         return True
@@ -317,6 +340,9 @@ class Rpc(Attempt):
         self._state.rpcs.discard(self)
         if self._first and self._session is not None:
             self._session.over()
+        if self._watch is not None:
+            watch, self._watch = self._watch, None
+            watch.end(self.stream)
 
     def __repr__(self) -> str:
         return f"<Rpc {self.path}: {self.stream or self._waiting_for}>"

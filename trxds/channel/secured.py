@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from random import Random
 
+from trxds.ground.observers import Observers
 from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
 from trxds.wire.certificates import CertificateFiles
@@ -27,13 +28,14 @@ def make_pool(
     random: Random,
     options: WireOptions,
     keepalive: Keepalive | None,
+    observers: Observers,
 ) -> Pool:
     """`authority` is the name that hosts prove where no other is said."""
     name = _host(authority)
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
-        return Pool(secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive)
-    return Pool(secured(network, credentials, name), options, random, None, keepalive)
+        return Pool(secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive, observers)
+    return Pool(secured(network, credentials, name), options, random, None, keepalive, observers)
 
 
 def _host(authority: str) -> str:

@@ -14,7 +14,7 @@ from trxds.affinity.session import SessionCookies
 from .dataplane import ChannelState
 from .intercepted import InterceptedMethod
 from .kinds import StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from .messages import deserializer, serializer
+from .messages import deserializer, is_message, serializer
 from .method import Method, checked_path
 
 Req = TypeVar("Req")
@@ -119,4 +119,5 @@ class Caller:
             deserializer(response_type),
             client_streaming,
             server_streaming,
+            is_message(request_type),
         )

@@ -54,6 +54,12 @@ def parse_plain(target: str) -> PlainTarget | None:
         raise ValueError(f"target {target!r}: {mistake}") from None
 
 
+def canonical(target: str) -> str:
+    """With its scheme, as metrics name a target (A66); what has none is a name for DNS."""
+    scheme = target.partition(":")[0].lower()
+    return target if scheme == XDS or scheme in _KINDS else f"dns:///{target}"
+
+
 def checked_authority(text: str) -> str:
     """`ValueError` for what cannot be an `:authority`."""
     if not all("!" <= character <= "~" and character not in "/?#@\\" for character in text):

@@ -10,17 +10,12 @@ when the call begins. With nobody watching there is none, and each event of an R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from .metadata import Value
 from .status import Status
-
-
-def _nowhere() -> str:
-    return ""
-
 
 # -- what is told
 
@@ -42,15 +37,24 @@ class CallBegun:
 class Pick:
     """A host was chosen. `cluster` is the route's, `backend` the one that the host is of: a leaf of an aggregate.
 
-    `address` is the host's; `delayed`: an earlier pick of this attempt had to wait. `locality()` is
-    looked up when asked for, empty where there is none to know.
+    `address` is the host's; `delayed`: an earlier pick of this attempt had to wait.
     """
 
     cluster: str
     backend: str
     address: str
     delayed: bool
-    locality: Callable[[], str] = _nowhere
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Of a host: the cluster that has it, no aggregate, and its locality as A78 writes it. Empty where unknown."""
+
+    backend: str = ""
+    locality: str = ""
+
+
+NOWHERE = Location()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +249,15 @@ class Observer:
     def outlier(self, outlier: Outlier) -> None: ...
 
 
+class Locate(Protocol):
+    """Where a host of the channel is. Plain; for a host of `backend`, or of whichever cluster has it."""
+
+    def __call__(self, address: str, backend: str = "") -> Location: ...
+
+
 class Telemetry(Protocol):
     """What `open_channel(telemetry=...)` takes."""
 
-    def observe(self, target: str) -> Observer:
+    def observe(self, target: str, locate: Locate) -> Observer:
         """An observer for the channel with that target, in its canonical form."""
         ...

@@ -16,11 +16,12 @@ Key: TypeAlias = tuple[str, str]  # cluster, EDS service name
 
 
 class InFlight:
-    """A tracker that counts the RPCs whose streams are open."""
+    """A tracker that counts the RPCs to `cluster` whose streams are open."""
 
-    __slots__ = ("__weakref__", "rpcs")
+    __slots__ = ("__weakref__", "cluster", "rpcs")
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "") -> None:
+        self.cluster = cluster
         self.rpcs = 0
 
     def began(self) -> None:
@@ -38,4 +39,4 @@ class Limits:
 
     def in_flight(self, key: Key) -> InFlight:
         """The count for that cluster; it lives as long as somebody has it."""
-        return self._counts.setdefault(key, InFlight())
+        return self._counts.setdefault(key, InFlight(key[0]))

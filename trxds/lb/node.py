@@ -106,6 +106,11 @@ class Node:
         self._wake_at = math.inf
 
     @property
+    def config(self) -> LbConfig | None:
+        """That is in force."""
+        return self._config
+
+    @property
     def state(self) -> Connectivity:
         """What it reported last."""
         return self._last.state if self._last is not None else Connectivity.CONNECTING

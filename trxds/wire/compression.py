@@ -22,9 +22,9 @@ ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
 
 
 class Compressed(bytes):
-    """A message as it is on the wire with the compressed flag."""
+    """A message as it is on the wire with the compressed flag; `whole` is the size that it had, if we made it."""
 
-    __slots__ = ()
+    whole = 0
 
 
 def encoding_named(name: str) -> str:
@@ -45,7 +45,11 @@ def compress(message: bytes, encoding: str) -> bytes:
     """The message compressed, or as it is if that is not longer."""
     made = zlib.compressobj(wbits=_FORMATS[encoding])
     short = made.compress(message) + made.flush()
-    return Compressed(short) if len(short) < len(message) else message
+    if len(short) >= len(message):
+        return message
+    compressed = Compressed(short)
+    compressed.whole = len(message)
+    return compressed
 
 
 def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Status:

@@ -11,6 +11,7 @@ import trio
 from trxds.ground.calls import Calls
 from trxds.ground.status import Status, StatusCode, unavailable
 
+from .disconnects import UNKNOWN
 from .engine import Engine
 from .events import GoAwayReceived, HeadersReceived, code_name
 from .header_blocks import list_size
@@ -18,6 +19,7 @@ from .http2 import H2Engine
 from .keepalive import Keepalive
 from .lean import LeanEngine
 from .link import Link
+from .observed import ObservedStream
 from .options import WireOptions
 from .request import FixedFields, Request
 from .response import Answers
@@ -112,7 +114,7 @@ class Connection(Link[ClientStream]):
         """
         if self.error is not None:
             return None
-        stream = ClientStream(self, request)
+        stream = ClientStream(self, request) if request.observer is None else ObservedStream(self, request)
         if request.metadata and (problem := self._oversized(request)) is not None:
             stream.fail(problem)
             return stream
@@ -149,6 +151,7 @@ class Connection(Link[ClientStream]):
 
     def _may_open(self) -> bool:
         if self.engine.exhausted:
+            self.disconnect = UNKNOWN
             self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
             return False
         return len(self.streams) < self.engine.peer_max_streams and self.engine.unsent < self.options.unsent_bound
@@ -197,6 +200,7 @@ class Connection(Link[ClientStream]):
 
     def _goaway(self, event: GoAwayReceived) -> None:
         self.goaway = event.code
+        self.disconnect = f"GOAWAY {code_name(event.code)}"
         if self._keepalive is not None:
             self._keepalive.heed(event, self.peer)
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""

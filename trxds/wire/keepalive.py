@@ -17,6 +17,7 @@ import trio
 
 from trxds.ground.status import unavailable
 
+from .disconnects import TIMED_OUT
 from .events import ErrorCode, GoAwayReceived
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Keepalive:
                 heard = trio.current_time()  # a call that begins meanwhile is looked after from then on
             elif not await self._answers(connection):
                 text = f"{connection.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
+                connection.disconnect = TIMED_OUT
                 return connection.close(unavailable(text))
 
     async def _answers(self, connection: Connection) -> bool:

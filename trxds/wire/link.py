@@ -25,6 +25,7 @@ import trio
 
 from trxds.ground.status import Status, StatusCode, unavailable
 
+from .disconnects import SHUTDOWN, UNKNOWN, lost_by
 from .engine import Engine
 from .events import (
     Broken,
@@ -62,6 +63,7 @@ class Link(ABC, Generic[S]):
         self.engine = engine
         self.streams: dict[int, S] = {}
         self.over: Status | None = None  # why nothing is sent or read any more
+        self.disconnect = SHUTDOWN  # the same in a word for metrics; ours if nothing else happens first
         # Half a window: while we owe less than that, the peer still has the other half to send.
         self.stream_credit = options.stream_window // 2
         # A quarter: an engine keeps back up to a half for streams that have ended.
@@ -343,6 +345,7 @@ class Link(ABC, Generic[S]):
             stream.fail(status)
 
     def _lost(self, error: BaseException | None) -> None:
+        self.disconnect = lost_by(error)
         self._end(unavailable(f"{self.peer}: {self._loss(error)}"))
 
     def _loss(self, error: BaseException | None) -> str:
@@ -350,9 +353,11 @@ class Link(ABC, Generic[S]):
         return f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
 
     def _broken(self, event: Broken) -> None:
+        self.disconnect = UNKNOWN
         self._end(unavailable(f"{self.peer}: {code_name(event.code)}: {event.message}"), flush=True)
 
     def _flooded(self) -> None:
+        self.disconnect = UNKNOWN
         self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many control frames")
         text = f"{self.peer}: it provoked {self.engine.control_unsent} bytes of control frames without reading them"
         self._end(unavailable(text), flush=True)

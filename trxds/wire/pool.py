@@ -17,6 +17,7 @@ import trio
 
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
+from trxds.ground.observers import Observers
 from trxds.ground.status import Status, StatusCode
 
 from .connect import Network
@@ -47,12 +48,14 @@ class Pool:
         random: Random,
         secured: Callable[[Hashable], Network] | None = None,
         keepalive: Keepalive | None = None,
+        observers: Observers | None = None,
     ) -> None:
         self.subchannels: dict[Key, Subchannel] = {}
         self._network = network
         self._secured = secured
         self._options = options
         self._keepalive = keepalive
+        self._observers = observers or Observers()
         self._random = random
         self._leases: dict[Key, Counter[Mailbox[Any]]] = {}
         self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
@@ -159,6 +162,7 @@ class Pool:
             connections=self._connections,
             start=self._ask,
             changed=partial(self._post, key),
+            observers=self._observers,
         )
         if self._closed:
             subchannel.retire()

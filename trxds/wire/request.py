@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trxds.ground.metadata import Headers, encode_timeout
+from trxds.ground.observe import AttemptObserver
 
 from .compression import ACCEPTED
 from .engine import Fields
@@ -25,7 +26,7 @@ class Request:
     the connection's reader when the server's headers commit the call, which a trailers-only answer
     does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
     the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
-    known: it leaves with the headers.
+    known: it leaves with the headers. `observer`, if any, is told of the messages.
     """
 
     path: str
@@ -35,6 +36,7 @@ class Request:
     on_headers: Callable[[], None] | None = None
     max_receive_size: int = MAX_RECEIVE_SIZE
     message: bytes | None = None
+    observer: AttemptObserver | None = None
 
     def timeout(self, now: float) -> Headers:
         """The time that is left, as a header; nothing if there is no deadline."""

@@ -16,10 +16,12 @@ import trio
 
 from trxds.ground.backoff import Backoff
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
 from trxds.ground.status import Status, unavailable
 
 from .connect import Network, connect_error
 from .connection import Connection
+from .disconnects import SHUTDOWN
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
@@ -52,6 +54,7 @@ class Subchannel:
         connections: set[Connection],
         start: Callable[[Subchannel], None],
         changed: Callable[[Subchannel], None],
+        observers: Observers,
     ) -> None:
         self.address = address
         self.state = Connectivity.IDLE
@@ -66,6 +69,7 @@ class Subchannel:
         self._connections = connections
         self._start = start
         self._changed = changed
+        self._observers = observers
         self._connection: Connection | None = None  # while READY
         self._scope = trio.CancelScope()  # of the attempt and the backoff after it
         self.retired = False
@@ -105,6 +109,7 @@ class Subchannel:
         if connection is not None:
             connection.on_draining = None
             connection.retire()
+            self._observers.connection_closed(self.address, self._security, SHUTDOWN)
         elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
             self._scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
@@ -118,6 +123,7 @@ class Subchannel:
         failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
         if failure is None or self.retired:
             return
+        self._observers.connection_failed(self.address, failure)
         self.error, self._scope = failure, trio.CancelScope()
         self._become(Connectivity.TRANSIENT_FAILURE)
         with self._scope:
@@ -165,11 +171,17 @@ class Subchannel:
         self._connection = connection
         connection.on_draining = partial(self._leave, connection)
         self._become(Connectivity.READY)
+        self._observers.connection_opened(self.address, self._security)
 
     def _leave(self, connection: Connection) -> None:
         self._connection = None
         self.error = connection.error
         self._become(Connectivity.IDLE)
+        self._observers.connection_closed(self.address, self._security, connection.disconnect)
+
+    @property
+    def _security(self) -> str:
+        return "privacy_and_integrity" if self.secure else "none"
 
     def _become(self, state: Connectivity) -> None:
         self.state = state

@@ -1,0 +1,66 @@
+"""Where a host is: its cluster, and the locality under which that lists it. For who watches RPCs and connections.
+
+They know addresses. What is found is kept as long as the cluster has the same endpoints, so that who asks for each
+RPC finds a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from trxds.config.policies import ClusterManagerConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig
+from trxds.ground.observe import NOWHERE, Location
+from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
+
+if TYPE_CHECKING:
+    from .dataplane import ChannelState
+
+
+class Locations:
+    """Of the hosts of one channel, as its tree is configured now."""
+
+    def __init__(self, state: ChannelState) -> None:
+        self._state = state
+        self._of: Mapping[str, tuple[ClusterLoadAssignment, dict[str, Location]]] = {}
+        self._config: object = None  # that `_of` is of
+
+    def __call__(self, address: str, backend: str = "") -> Location:
+        """Of that cluster's host, or of the first cluster's that lists the address."""
+        config = self._state.tree.config if self._state.tree is not None else None
+        if config is not self._config:
+            self._config, self._of = config, dict(self._renewed(config))
+        if backend:
+            _, hosts = self._of.get(backend, (None, {}))
+            return hosts.get(address) or Location(backend)
+        return next((hosts[address] for _, hosts in self._of.values() if address in hosts), NOWHERE)
+
+    def _renewed(self, config: object) -> Iterator[tuple[str, tuple[ClusterLoadAssignment, dict[str, Location]]]]:
+        for cluster in _clusters(config):
+            name, endpoints = cluster.cluster.name, cluster.endpoints
+            if endpoints is None:
+                continue
+            known = self._of.get(name)
+            yield name, known if known is not None and known[0] is endpoints else (endpoints, _hosts(name, endpoints))
+
+
+def _clusters(config: object) -> Iterator[ClusterConfig]:
+    if not isinstance(config, ClusterManagerConfig):
+        return  # without a control plane there are no clusters
+    for child in config.children.values():
+        match child.cluster:
+            case ClusterConfig():
+                yield child.cluster
+            case AggregateConfig(_, leaves):
+                yield from leaves
+
+
+def _hosts(backend: str, endpoints: ClusterLoadAssignment) -> dict[str, Location]:
+    found: dict[str, Location] = {}
+    for localities in endpoints.priorities:
+        for locality in localities:
+            at = Location(backend, str(locality.id) if locality.id != LocalityId() else "")
+            for endpoint in locality.endpoints:
+                found.update(dict.fromkeys(endpoint.addresses, at))
+    return found

@@ -1,0 +1,138 @@
+"""What an RPC tells those who watch it (`ground/observe.py`); for a call that nobody watches there is nothing of this.
+
+An attempt is told of from before its pick on (A66), so one that finds no host is one too. How a call ended shows
+only when it is let go: its exception may be the caller's own, or `Cancelled`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from trxds.affinity.moves import reason_of
+from trxds.ground.metadata import Headers, Metadata, encode
+from trxds.ground.observe import Pick, SessionPick, Settled
+from trxds.ground.observers import AttemptObservers, CallObservers
+from trxds.ground.status import Status, StatusCode
+from trxds.lb.limits import InFlight
+from trxds.lb.pick import Complete, Fail, PickArgs, Queue
+
+if TYPE_CHECKING:
+    from trxds.affinity.session import SessionCookies
+    from trxds.wire.stream import ClientStream
+
+_LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
+
+
+class WatchedCall:
+    """One call. `failure` is the error that its caller is given, if it is."""
+
+    __slots__ = ("_observers", "_session", "failure")
+
+    def __init__(self, observers: CallObservers, session: SessionCookies | None) -> None:
+        self.failure: Status | None = None
+        self._observers = observers
+        self._session = session
+
+    def attempt(
+        self, previous: int, stream: ClientStream | None, *, transparent: bool = False
+    ) -> WatchedAttempt | None:
+        """One begins; `stream` is what the call has of the attempt before."""
+        observers = self._observers.attempt(previous, transparent)
+        return WatchedAttempt(observers, self, stream) if observers is not None else None
+
+    def configured(self) -> None:
+        """It had to wait for a configuration, and has one."""
+        self._observers.resolution_delayed()
+
+    def backing_off(self, delay: float) -> None:
+        self._observers.backing_off(delay)
+
+    def answered(self, call: PickArgs) -> None:
+        """The response has begun. A host that the cookie named is no news."""
+        override = call.override
+        if override is None or not override.actual:
+            return
+        host = override.actual.partition(",")[0]
+        if host not in override.addresses or self.changes_cluster(call):
+            before = override.addresses[0] if override.addresses else ""
+            reason = reason_of(override, not self.changes_cluster(call)) if before else ""
+            self._observers.settled(Settled(call.cluster, host, before, reason))
+
+    def changes_cluster(self, call: PickArgs) -> bool:
+        """Whether the session was in another cluster, as far as we know."""
+        session = self._session
+        return session is not None and session.cluster not in ("", call.cluster)
+
+    def reason(self, call: PickArgs) -> str:
+        """Why the session's host is not used."""
+        assert call.override is not None
+        return reason_of(call.override, not self.changes_cluster(call))
+
+    def end(self, stream: ClientStream | None) -> None:
+        """Everything of it has been let go."""
+        self._observers.ended(self.failure or self.outcome(stream))
+
+    def outcome(self, stream: ClientStream | None) -> Status:
+        """How the stream ended, or what has ended it: it is cancelled for whoever leaves before its end."""
+        status = stream.status if stream is not None else None
+        if stream is None or status is None:
+            return self.failure or _LEFT
+        if status.code is not StatusCode.CANCELLED:
+            return status
+        if self.failure is None and stream.request.deadline <= trio.current_time():
+            return Status(StatusCode.DEADLINE_EXCEEDED, "the caller's own time was over")
+        return self.failure or status
+
+
+class WatchedAttempt:
+    """One attempt of it."""
+
+    __slots__ = ("_before", "_call", "_delayed", "_session", "observers")
+
+    def __init__(self, observers: AttemptObservers, call: WatchedCall, before: ClientStream | None) -> None:
+        self.observers = observers
+        self._call = call
+        self._before = before
+        self._delayed = False
+        self._session = SessionPick("")  # what was said last
+
+    @property
+    def headers(self) -> Headers:
+        """What observers send along."""
+        return encode(Metadata(self.observers.headers()))
+
+    def saw(self, result: object, call: PickArgs, waits: bool | None) -> None:
+        """The picker has answered; `waits`: a failure is no end."""
+        if call.override is not None:
+            self._tell_session(result, call)
+        match result:
+            case Complete(host, trackers):
+                backend = next((each.cluster for each in trackers if isinstance(each, InFlight)), "")
+                self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
+            case Queue():
+                self._delay(f"no host of cluster {call.cluster} is connected")
+            case Fail(status) if waits:
+                self._delay(status.message)
+
+    def _delay(self, why: str) -> None:
+        if not self._delayed:
+            self._delayed = True
+            self.observers.delayed(why)
+
+    def _tell_session(self, result: object, call: PickArgs) -> None:
+        override = call.override
+        assert override is not None
+        if not override.addresses or override.missed:
+            pick = SessionPick("fallback", self._call.reason(call), override.addresses)
+        else:
+            pick = SessionPick("wait" if isinstance(result, Queue) else "hit", "", override.addresses)
+        if pick != self._session:
+            self._session = pick
+            self.observers.session_picked(pick)
+
+    def end(self, status: Status | None, stream: ClientStream | None) -> None:
+        """It is over: with that status, or as its stream, if it had one, has ended."""
+        mine = stream if stream is not self._before else None
+        self.observers.ended(status or self._call.outcome(mine))

@@ -1,0 +1,28 @@
+"""Why a connection ended, in the words that metrics have for it (A94)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from types import MappingProxyType
+
+SHUTDOWN = "subchannel shutdown"
+TIMED_OUT = "connection timed out"
+UNKNOWN = "unknown"
+
+_BY_NUMBER: Mapping[int, str] = MappingProxyType(
+    {
+        errno.ECONNRESET: "connection reset",
+        errno.ETIMEDOUT: TIMED_OUT,
+        errno.ECONNABORTED: "connection aborted",
+    }
+)
+
+
+def lost_by(error: BaseException | None) -> str:
+    """Of the transport's error, or of its end without one: the peer hung up without a word."""
+    if error is None:
+        return UNKNOWN
+    cause = error.__cause__ or error
+    number = cause.errno if isinstance(cause, OSError) else None
+    return _BY_NUMBER.get(number, "socket error") if number is not None else "socket error"
