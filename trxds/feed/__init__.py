@@ -7,7 +7,9 @@
 It looks at the rooms below and none of them knows it. While nobody watches there is no task and no hook.
 """
 
+from .address import Admin
 from .feed import Feed, open
+from .serve import serve
 from .view import View
 
-__all__ = ["Feed", "View", "open"]
+__all__ = ["Admin", "Feed", "View", "open", "serve"]

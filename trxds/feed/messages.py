@@ -11,7 +11,7 @@ Times are seconds of the wall clock since 1970. What nobody knows is null, an em
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, final
 
 Row: TypeAlias = Mapping[str, Any]
 Section: TypeAlias = Mapping[str, Row]
@@ -21,6 +21,7 @@ SECTIONS = ("channels", "nodes", "endpoints", "connections", "resources", "sessi
 EVENTS = ("pick", "done", "ads", "mark", "second", "missed")
 
 
+@final
 class Snapshot(TypedDict):
     """`number` counts the messages of this viewer, from 1."""
 
@@ -34,6 +35,7 @@ class Change(TypedDict):
     value: Row | None
 
 
+@final
 class Changes(TypedDict):
     number: int
     changes: list[Change]

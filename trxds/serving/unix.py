@@ -26,13 +26,18 @@ class UnixListener(trio.abc.Listener[trio.SocketStream]):
         await self._listener.aclose()
 
 
-async def unix_listener(name: str) -> UnixListener:
-    """Listen at that path. A socket that nobody listens at any more is taken away; `OSError` for anything else."""
+async def unix_listener(name: str, *, private: bool = False) -> UnixListener:
+    """Listen at that path. A socket that nobody listens at any more is taken away; `OSError` for anything else.
+
+    A `private` one is for programs of the same user.
+    """
     path = trio.Path(name)
     await _clear(path)
     listening = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         await listening.bind(name)
+        if private:
+            await path.chmod(0o600)
         listening.listen(_BACKLOG)
     except BaseException:
         listening.close()
