@@ -6,6 +6,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from random import Random
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -42,7 +43,11 @@ from .rpc import Rpc
 from .secured import make_pool
 from .states import States
 from .stub import Caller
+from .told import checked_admin, told_at
 from .xds import BootstrapSource, Xds, xds_origin
+
+if TYPE_CHECKING:
+    from trxds.feed.address import Admin
 
 
 class Session(Caller):
@@ -153,6 +158,7 @@ async def open_channel(
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
+    admin: str | Admin | None = None,
     network: Network | None = None,
 ) -> AsyncIterator[Channel]:
     """Open a channel to `target` for as long as the block lasts.
@@ -185,14 +191,16 @@ async def open_channel(
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
     balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
     `telemetry`, one or several, watches all that the channel does: `trxds.otel.telemetry(...)` (`docs/telemetry.md`).
-    `network` replaces TCP, for tests.
+    `admin`, `unix:/run/shop.sock` or `127.0.0.1:9901`, is where commands such as `trxds lb` ask what the channel does
+    (`docs/commands.md`); a `trxds.feed.Admin` has more to choose. `network` replaces TCP, for tests.
 
-    Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken or a bad
-    service config, and
-    `BootstrapError` for a bad bootstrap, all before anything runs. When the block is left, no task and no socket of
+    Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken, a bad
+    service config or an `admin` that would be open to other machines, and `BootstrapError` for a bad bootstrap, all
+    before anything runs; `OSError` if nobody can listen at `admin`. When the block is left, no task and no socket of
     the channel is.
     """
     network = network or TcpNetwork()
+    served = checked_admin(admin)
     plain = parse_plain(target)
     if plain is None:
         limits = early_limit if early_route_timeouts else final_limit
@@ -217,7 +225,9 @@ async def open_channel(
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
     async with beside(f"the channel to {target}", services, state.close):
-        yield Channel(state, pool)
+        channel = Channel(state, pool)
+        async with told_at(served, channel):
+            yield channel
     if state.crash is not None:
         raise state.ending()
 
