@@ -60,6 +60,7 @@ frame_actions = st.one_of(
 )  # fmt: skip
 client_actions = st.one_of(
     st.tuples(st.just("open")),
+    st.tuples(st.just("ask"), st.sampled_from([1, 10, 16_384])),
     st.tuples(st.just("write"), st.sampled_from([1, 3, 5]), st.sampled_from([0, 10, 100_000]), st.booleans()),
     st.tuples(st.just("credit"), st.sampled_from([0, 1, 3]), st.just(600)),
     st.tuples(st.just("reset"), st.sampled_from([1, 3, 5])),
@@ -113,6 +114,16 @@ class Both:
             self.opened += 1
             return self.same(self.lean.open_stream(FIXED, [], []), self.h2.open_stream(FIXED, [], []))
         return True
+
+    def ask(self, size: int) -> bool:
+        """With the whole request in one go, as far as there is room."""
+        room = self.lean.opening_room
+        if self.opened < 3 and size <= room:
+            self.opened += 1
+            self.ended.add(2 * self.opened - 1)
+            whole = bytes(size)
+            self.same(self.lean.open_stream(FIXED, [], [], whole), self.h2.open_stream(FIXED, [], [], whole))
+        return self.same(room, self.h2.opening_room)
 
     def write(self, stream_id: int, size: int, end: bool) -> bool:
         if stream_id in self.ended:

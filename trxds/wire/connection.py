@@ -123,7 +123,10 @@ class Connection(Link[ClientStream]):
             self._open_waiting()
         else:
             self._open(stream)
-        self._write_soon()
+        if stream.sending:
+            self._write_soon()  # the next thing that the caller says goes along
+        else:
+            self._wrote()
         return stream
 
     def _oversized(self, request: Request) -> Status | None:
@@ -138,16 +141,22 @@ class Connection(Link[ClientStream]):
 
     def _open_waiting(self) -> None:
         while self._waiting and self._may_open():
-            self._open(self._waiting.popitem(last=False)[0])
+            stream = self._waiting.popitem(last=False)[0]
+            self._open(stream)
+            stream.left_queue()
 
     def _open(self, stream: ClientStream) -> None:
         request = stream.request
         now = self._opened_at = trio.current_time()
-        self._last_opened = self.engine.open_stream(
-            self._fixed(request.path, request.authority), request.metadata, request.timeout(now)
-        )
-        self.streams[self._last_opened] = stream
-        stream.begin(self._last_opened)
+        fixed = self._fixed(request.path, request.authority)
+        # With a message that is the whole request the stream begins and ends in one go: most calls are so.
+        whole = stream.whole
+        if len(whole) > self.engine.opening_room:
+            whole = b""
+        stream_id = self.engine.open_stream(fixed, request.metadata, request.timeout(now), whole)
+        self._last_opened = stream_id
+        self.streams[stream_id] = stream
+        stream.begin(stream_id, said=bool(whole))
 
     def _may_open(self) -> bool:
         if self.engine.exhausted:
@@ -166,9 +175,11 @@ class Connection(Link[ClientStream]):
             self._waiting.pop(stream, None)
         if self.over is not None:
             return
-        self._open_waiting()
-        self._write_soon()
-        self._close_when_drained()
+        if self._waiting:
+            self._open_waiting()
+            self._write_soon()
+        if self.error is not None:
+            self._close_when_drained()
 
     def _taken(self) -> None:
         self.last_taken = self._last_opened

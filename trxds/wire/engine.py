@@ -14,6 +14,8 @@ from trxds.ground.metadata import Headers
 
 from .events import ErrorCode, Event
 
+Octets: TypeAlias = bytes | memoryview
+
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields that are the same for every call of a method."""
 
@@ -61,15 +63,21 @@ class Engine(Protocol):
         """How much this stream may send now, its connection's window apart; may be negative."""
         ...
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
+    @property
+    def opening_room(self) -> int:
+        """How much a stream may send along with its headers, if it is opened now."""
+        ...
+
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
         """Begin a request; returns the new stream's identifier.
 
         `passing` are fields whose values will not come again: they enter no compression table,
-        where they would push out those that do.
+        where they would push out those that do. `whole` is all the data that there is, if any of it is known
+        and no more than `opening_room`: our half ends with it.
         """
         ...
 
-    def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
+    def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
         """Append as much of `data` as the windows and `limit` allow; returns how much that was.
 
         When all of it went and `end` is true, our half of the stream ends with it. The end alone,

@@ -25,7 +25,7 @@ from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.ground.metadata import Headers
 
-from .engine import Fields
+from .engine import Fields, Octets
 from .events import (
     Broken,
     DataReceived,
@@ -120,10 +120,17 @@ class H2Engine:
     def exhausted(self) -> bool:
         return self._next_id > _LAST_STREAM_ID
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
+    @property
+    def opening_room(self) -> int:
+        window = min(self._h2.remote_settings.initial_window_size, self._h2.outbound_flow_control_window)
+        return min(window, self._h2.max_outbound_frame_size)
+
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
         stream_id = self._next_id
         self._next_id += 2
         self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
+        if whole:
+            self._h2.send_data(stream_id, whole, end_stream=True)
         self._collect(control=False)
         return stream_id
 
@@ -142,7 +149,7 @@ class H2Engine:
         stream = self._h2.streams.get(stream_id)
         return stream is not None and not stream.closed
 
-    def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
+    def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
         if not self._is_open(stream_id):
             return 0
         size = len(data)

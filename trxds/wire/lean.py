@@ -16,7 +16,7 @@ from typing import ClassVar
 from trxds.ground.metadata import Headers
 
 from . import frames
-from .engine import Fields
+from .engine import Fields, Octets
 from .events import (
     Broken,
     DataReceived,
@@ -57,7 +57,7 @@ class LeanEngine:
         self._streams: dict[int, OpenStream] = {}
         self._next_id = 1
         self._unfinished: Unfinished | None = None
-        self._outgoing: list[bytes | memoryview] = []
+        self._outgoing: list[Octets] = []
         self._stream_window = options.stream_window
         self._receive_window = max(options.connection_window, _FIRST_WINDOW)
         self._unclaimed = 0  # bytes that came for closed streams
@@ -306,16 +306,26 @@ class LeanEngine:
         stream = self._streams.get(stream_id)
         return stream.send_window if stream is not None else 0
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers) -> int:
+    @property
+    def opening_room(self) -> int:
+        return min(self._peer_window, self.connection_window, self._peer_max_frame)
+
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
         stream_id = self._next_id
         self._next_id += 2
-        self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
-        frame = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
-        self._outgoing.append(frame)
-        self.unsent += len(frame)
+        stream = self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
+        out = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
+        if whole:
+            size = len(whole)
+            stream.send_window -= size
+            stream.sending = False
+            self.connection_window -= size
+            out += frames.head(size, frames.DATA, END_STREAM, stream_id) + whole
+        self._outgoing.append(out)
+        self.unsent += len(out)
         return stream_id
 
-    def write(self, stream_id: int, data: memoryview, *, end: bool, limit: int) -> int:
+    def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
         stream = self._streams.get(stream_id)
         if stream is None or not stream.sending:
             return 0
@@ -327,12 +337,12 @@ class LeanEngine:
         elif size or not end:
             return 0
         ends = end and room == size
-        self._append_data(stream_id, data[:room], ends)
+        self._append_data(stream_id, data if room == size else data[:room], ends)
         if ends:
             self._we_ended(stream_id, stream)
         return room
 
-    def _append_data(self, stream_id: int, data: memoryview, end: bool) -> None:
+    def _append_data(self, stream_id: int, data: Octets, end: bool) -> None:
         """All of it, in frames no larger than the peer's largest; one frame if it is empty."""
         start, size, largest = 0, len(data), self._peer_max_frame
         while size - start > largest:
@@ -340,7 +350,7 @@ class LeanEngine:
             start += largest
         self._append_frame(stream_id, data[start:] if start else data, END_STREAM if end else 0)
 
-    def _append_frame(self, stream_id: int, data: memoryview, flags: int) -> None:
+    def _append_frame(self, stream_id: int, data: Octets, flags: int) -> None:
         self._outgoing += (frames.head(len(data), frames.DATA, flags, stream_id), data)
         self.unsent += 9 + len(data)
 

@@ -21,6 +21,7 @@ import trio
 from trxds.ground.status import Status
 
 from .compression import Compressed, decompress
+from .engine import Octets
 from .events import DataReceived
 from .framing import LARGE, Deframer, frame, frame_large
 from .seat import Seat
@@ -28,7 +29,7 @@ from .seat import Seat
 if TYPE_CHECKING:
     from .link import Link
 
-_NOTHING = memoryview(b"")
+_NOTHING = b""
 
 
 class MessageStream(ABC):
@@ -57,8 +58,8 @@ class MessageStream(ABC):
         self.sending = True  # our half has not ended
         self.receiving = True  # the peer's half has not ended
         self.in_line = False  # the connection comes for the rest when there is room
-        self._rest = _NOTHING  # of the message being sent
-        self._later = _NOTHING  # what of a large one comes after that
+        self._rest: Octets = _NOTHING  # of the message being sent
+        self._later: Octets = _NOTHING  # what of a large one comes after that
         self._ending = False  # our half ends after the rest, or has so ended
         self._sender = Seat()
         self._arrived = Deframer(max_receive_size)
@@ -84,7 +85,7 @@ class MessageStream(ABC):
         if self._rest:
             raise trio.WouldBlock
         if len(message) <= LARGE:
-            self._rest = memoryview(frame(message))
+            self._rest = frame(message)
         else:
             self._rest, self._later = frame_large(message)
         self._ending = end
@@ -96,7 +97,7 @@ class MessageStream(ABC):
     def say(self, messages: Sequence[bytes]) -> None:
         """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
         if self.sending and not self._ending and messages:
-            self._rest = memoryview(b"".join((self._rest, self._later, *map(frame, messages))))
+            self._rest = b"".join((self._rest, self._later, *map(frame, messages)))
             self._later = _NOTHING
             self._link.messages_sent += len(messages)
             self._link.push(self)
@@ -132,7 +133,8 @@ class MessageStream(ABC):
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes of the rest to the connection's buffer."""
         written = self._link.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
-        self._rest = self._rest[written:]
+        # What is not large may be bytes: cut off seldom enough to be copied then.
+        self._rest = self._rest[written:] if written < len(self._rest) else _NOTHING
         if not self._rest and self._later:
             self._rest, self._later = self._later, _NOTHING
         elif not self._rest:
@@ -146,7 +148,8 @@ class MessageStream(ABC):
         message = self._arrived.take()
         if message is not None:
             self._link.messages_received += 1
-            self._give_back()
+            if self.receiving:
+                self._give_back()
             if message.__class__ is Compressed:
                 return self._decompressed(message)
         return message
@@ -167,7 +170,8 @@ class MessageStream(ABC):
 
     async def _wait_hungrily(self, until: Callable[[], bool]) -> None:
         self._hungry = True
-        self._give_back()
+        if self._held:
+            self._give_back()
         try:
             await self._receiver.wait(until)
         finally:
@@ -188,9 +192,11 @@ class MessageStream(ABC):
         elif event.end:
             self.peer_ended()
         else:
-            self._held += len(event.data)
-            self._owed += event.flow_length - len(event.data)  # padding
-            self._give_back()
+            size = len(event.data)
+            self._held += size
+            self._owed += event.flow_length - size  # padding
+            if self._held + self._owed >= self._link.stream_credit:  # otherwise nothing would come of it
+                self._give_back()
         self._receiver.look()
 
     def _give_back(self) -> None:

@@ -9,6 +9,7 @@ import trio
 from trxds.ground.metadata import EMPTY, Headers, Metadata
 from trxds.ground.status import Status, StatusCode
 
+from .engine import Octets
 from .events import DataReceived, ErrorCode, HeadersReceived
 from .framing import LARGE, PREFIX_SIZE, frame, frame_large
 from .message_stream import MessageStream
@@ -41,11 +42,12 @@ class ClientStream(MessageStream):
 
     def __init__(self, connection: Connection, request: Request) -> None:
         super().__init__(connection, request.max_receive_size)
-        if request.message is not None:
-            if len(request.message) <= LARGE:
-                self._rest = memoryview(frame(request.message))
+        message = request.message
+        if message is not None:
+            if len(message) <= LARGE:
+                self._rest = frame(message)
             else:
-                self._rest, self._later = frame_large(request.message)
+                self._rest, self._later = frame_large(message)
             self._ending = True
         self.request = request
         self.status: Status | None = None
@@ -84,13 +86,23 @@ class ClientStream(MessageStream):
     def _opened_or_over(self) -> bool:
         return self.id != 0 or self.status is not None
 
-    def begin(self, stream_id: int) -> None:
-        """The connection sent the headers."""
+    @property
+    def whole(self) -> Octets:
+        """All that the call has to say, if that is known and not large: it may leave with the headers."""
+        return self._rest if self._ending and not self._later else b""
+
+    def begin(self, stream_id: int, *, said: bool) -> None:
+        """The connection sent the headers, and if `said` the whole request with them."""
         self.id = stream_id
         if self._rest:
             self._link.messages_sent += 1
-        if self._rest or self._ending:
+        if said:
+            self._rest, self.sending = b"", False
+        elif self._rest or self._ending:
             self._link.push(self)
+
+    def left_queue(self) -> None:
+        """It had to wait before it began."""
         self._sender.look()
 
     # -- the answer
@@ -111,15 +123,18 @@ class ClientStream(MessageStream):
         the server's mistake and makes the status INTERNAL.
         """
         self._single = True
-        self._check_single()
+        if self._arrived.messages:
+            self._check_single()
         await self._wait_hungrily(self._is_over)
         message = self.receive_nowait()
-        if self.status is not None and self.status.ok:
-            if message is None:
-                self.status = Status(StatusCode.INTERNAL, "the server said OK, but sent no message")
-            elif self._arrived.messages:
-                self.status = _SECOND_MESSAGE
-        return message if self.status is not None and self.status.ok else None
+        if self.status is None or not self.status.ok:
+            return None
+        if message is None:
+            self.status = Status(StatusCode.INTERNAL, "the server said OK, but sent no message")
+        elif self._arrived.messages:
+            self.status = _SECOND_MESSAGE
+            return None
+        return message
 
     def _is_over(self) -> bool:
         return self.status is not None
