@@ -8,14 +8,15 @@ from support.mesh import METHOD, PLANE, Mesh
 from support.sessions import b64
 
 from trxds import RpcError
-from trxds.cli.explain import as_data, explain_call, goes_somewhere
+from trxds.cli.explain import CREDENTIALS, as_data, call_metadata, explain_call, goes_somewhere
 from trxds.cli.main import main
 from trxds.config.steps import ToHost
 from trxds.testing import resources as xds
 
 
-async def explained(mesh, *metadata, method=METHOD, within=10):
-    return await explain_call("xds:///shop", method, metadata, xds.bootstrap(PLANE), within, 1, mesh.network)
+async def explained(mesh, *metadata, method=METHOD, within=10, **more):
+    bootstrap, network = xds.bootstrap(PLANE), mesh.network
+    return await explain_call("xds:///shop", method, metadata, bootstrap, within, 1, network=network, **more)
 
 
 def run(*command):
@@ -68,6 +69,30 @@ def test_a_header_without_a_colon_is_named(tmp_path):
     done = run("explain", "xds:///shop", METHOD, "-H", "tenant", "--bootstrap", __file__)
     assert done.exit_code == 2
     assert "'tenant' is not KEY:VALUE" in done.output
+
+
+def test_a_binary_header_is_base64_as_on_the_wire():
+    assert call_metadata(["User: 7", "trace-BIN:AAEC"], ["a=1", "b=2"]) == [
+        ("user", "7"),
+        ("trace-bin", b"\0\1\2"),
+        ("cookie", "a=1; b=2"),
+    ]
+    done = run("explain", "xds:///shop", METHOD, "-H", "trace-bin:***", "--bootstrap", __file__)
+    assert done.exit_code == 2
+    assert "the value of a -bin key is base64" in done.output
+
+
+async def test_what_a_cluster_asks_of_connections_counts_with_the_credentials_that_ask_it(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        tls = {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"}
+        tls |= {"common_tls_context": {"validation_context": {"system_root_certs": {}}}}
+        mesh.plane.put(
+            xds.cluster("cart") | {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": tls}}
+        )
+        assert (await explained(mesh)).host == mesh.hosts[0]
+        told = await explained(mesh, credentials=CREDENTIALS["xds"])
+        assert told.host == ""  # the host speaks no TLS
+        assert "TLS" in str(told.outcome)
 
 
 def test_a_bad_bootstrap_is_named_before_anything_runs(tmp_path):

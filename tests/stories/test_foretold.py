@@ -330,7 +330,7 @@ async def test_a_fault_on_purpose_ends_the_rpc_before_any_policy(autojump_clock)
         assert line(told, "filter fault (from the listener):") == "100% fail with RESOURCE_EXHAUSTED"
         assert line(told, "fault:") == "drawn to fail (100% fail with RESOURCE_EXHAUSTED)"
         assert not told.steps
-        assert (status.code, status.message) == (StatusCode.RESOURCE_EXHAUSTED, "Fault injected")
+        assert status.code is StatusCode.RESOURCE_EXHAUSTED and status.message.startswith("Fault injected")
         began = trio.current_time()
         told = await here.told("/slow/M", hosts=hosts)
         assert trio.current_time() - began >= 2

@@ -55,7 +55,8 @@ class Situation:
         return by_command, status
 
     async def command(self, method, metadata=(), within=15):
-        return await explain_call(self.target, method, metadata, self.mesh.bootstrap, 20, within, self.mesh.network)
+        bootstrap, network = self.mesh.bootstrap, self.mesh.network
+        return await explain_call(self.target, method, metadata, bootstrap, 20, within, network=network)
 
 
 def checked(told: Explanation) -> Explanation:

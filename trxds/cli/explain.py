@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 import trio
 
 import trxds
+from trxds.channel.credentials import ChannelCredentials
 from trxds.channel.xds import BootstrapSource
 from trxds.config.explain import Explanation
 from trxds.config.steps import Drops, Fails, Waits
@@ -18,14 +22,39 @@ from .plain import plain
 
 _LOOK_AGAIN = 0.05  # seconds between two looks at a tree that connects
 
+# What programs commonly give `open_channel`.
+CREDENTIALS: Mapping[str, ChannelCredentials] = MappingProxyType(
+    {"insecure": trxds.insecure(), "tls": trxds.tls(), "xds": trxds.xds_credentials(trxds.insecure())}
+)
+
+
+def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[str, str | bytes]]:
+    """From KEY:VALUE and NAME=VALUE; `ValueError` says what is none. Binary values are base64, as on the wire."""
+    pairs = [_pair(each) for each in headers]
+    together = "; ".join(cookies)
+    return [*pairs, ("cookie", together)] if together else pairs
+
+
+def _pair(header: str) -> tuple[str, str | bytes]:
+    key, colon, value = (part.strip() for part in header.partition(":"))
+    if not colon:
+        raise ValueError(f"{header!r} is not KEY:VALUE")
+    if not key.lower().endswith("-bin"):
+        return key.lower(), value
+    try:
+        return key.lower(), base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{header!r}: the value of a -bin key is base64 ({error})") from None
+
 
 async def explain_call(
     target: str,
     method: str,
-    metadata: Iterable[tuple[str, str]],
+    metadata: Iterable[tuple[str, str | bytes]],
     bootstrap: BootstrapSource,
     within: float,
     settle: float,
+    credentials: ChannelCredentials = CREDENTIALS["insecure"],
     network: Network | None = None,
 ) -> Explanation:
     """Waits `within` seconds for a configuration, then up to `settle` for hosts that policies connect by themselves.
@@ -33,7 +62,7 @@ async def explain_call(
     Raises `RpcError` when there is no configuration in time.
     """
     pairs = list(metadata)
-    async with trxds.open_channel(target, bootstrap=bootstrap, network=network) as channel:
+    async with trxds.open_channel(target, bootstrap=bootstrap, credentials=credentials, network=network) as channel:
         told = None
         with trio.move_on_after(within):
             told = await channel.explain(method, pairs)

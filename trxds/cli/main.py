@@ -21,7 +21,7 @@ from .check import check_file, check_servers
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo
 from .demo.screen import show_verdict, watching
-from .explain import as_data, explain_call, goes_somewhere
+from .explain import CREDENTIALS, as_data, call_metadata, explain_call, goes_somewhere
 from .plain import plain
 from .plane import serve_file
 
@@ -103,7 +103,7 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
 @main.command()
 @click.argument("target", metavar="xds:///NAME")
 @click.argument("method", metavar="/package.Service/Method")
-@click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata of the call; may be repeated.")
+@click.option("-H", "headers", multiple=True, metavar="KEY:VALUE", help="Metadata; KEY-bin:BASE64; may be repeated.")
 @click.option("--cookie", "cookies", multiple=True, metavar="NAME=VALUE", help="A cookie of the call; may be repeated.")
 @click.option("--bootstrap", type=click.Path(exists=True, dir_okay=False), help="Otherwise GRPC_XDS_BOOTSTRAP has it.")
 @click.option(
@@ -111,6 +111,14 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
 )
 @click.option(
     "--settle", default=1.0, show_default=True, help="Seconds for hosts to connect, if policies connect them."
+)
+@click.option(
+    "--credentials",
+    "way",
+    type=click.Choice(list(CREDENTIALS)),
+    default="insecure",
+    show_default=True,
+    help="How the program reaches hosts; xds is xds_credentials(insecure()).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
 def explain(
@@ -121,6 +129,7 @@ def explain(
     bootstrap: str | None,
     within: float,
     settle: float,
+    way: str,
     as_json: bool,
 ) -> None:
     """Say where a call would go and why, without sending it.
@@ -129,9 +138,12 @@ def explain(
     policy down to the host. Asks with a channel of its own, so hosts that a policy connects only for a call are IDLE.
     Exits 0 if the call would reach a host or wait for one, 1 if it would fail, 3 if there is no configuration.
     """
-    metadata = [_pair(each) for each in headers] + ([("cookie", "; ".join(cookies))] if cookies else [])
     try:
-        told = trio.run(explain_call, target, method, metadata, bootstrap, within, settle)
+        metadata = call_metadata(headers, cookies)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="-H") from error
+    try:
+        told = trio.run(explain_call, target, method, metadata, bootstrap, within, settle, CREDENTIALS[way])
     except (ValueError, BootstrapError) as error:
         raise click.UsageError(str(error)) from error
     except trxds.RpcError as error:
@@ -139,13 +151,6 @@ def explain(
         sys.exit(3)
     click.echo(json.dumps(as_data(told), indent=1) if as_json else str(told))
     sys.exit(0 if goes_somewhere(told) else 1)
-
-
-def _pair(header: str) -> tuple[str, str]:
-    key, colon, value = header.partition(":")
-    if not colon:
-        raise click.BadParameter(f"{header!r} is not KEY:VALUE", param_hint="-H")
-    return key.strip().lower(), value.strip()
 
 
 @main.command()
