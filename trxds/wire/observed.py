@@ -13,11 +13,11 @@ class ObservedStream(ClientStream):
 
     __slots__ = ()
 
-    def begin(self, stream_id: int) -> None:
+    def begin(self, stream_id: int, *, said: bool) -> None:
         # Before it is open the call may still go elsewhere, and there say the same.
         if self.request.message is not None:
             self._sent(self.request.message)
-        super().begin(stream_id)
+        super().begin(stream_id, said=said)
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
         taken = super().send_nowait(message, end=end)
