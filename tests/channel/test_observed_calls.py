@@ -10,7 +10,6 @@ from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import Observer, RpcError, StatusCode
-from trxds.affinity.cookie import encode
 from trxds.testing import resources as xds
 from trxds.wire.http2 import ErrorCode
 
@@ -285,11 +284,21 @@ async def test_a_session_that_loses_its_host_moves_for_a_reason(autojump_clock):
         ]
 
 
-async def test_a_session_waits_for_its_host_to_connect(autojump_clock):
-    async with watched(2, sessions=True, connected=False) as (mesh, channel, watcher):
-        first = mesh.hosts[1]
-        cookie = [("cookie", f"session={encode(first, 'cart')}")]
-        assert await ask(channel, metadata=cookie) == first
+async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher):
+        connect = mesh.network.connect
+
+        async def slowly(address):
+            await trio.sleep(1)
+            return await connect(address)
+
+        async with channel.session() as session:
+            first = await ask(session)
+            monkeypatch.setattr(mesh.network, "connect", slowly)
+            mesh.servers[first].goaway()
+            await wait_all_tasks_blocked()
+            watcher.notes.clear()
+            assert await ask(session) == first
         assert watcher.of("session-pick", "settled") == ["session-pick wait", "session-pick hit"]
 
 
