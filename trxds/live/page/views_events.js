@@ -1,0 +1,118 @@
+// The views that show what happens, newest first: the talk with the control plane, and the picks.
+
+function adsView(app) {
+  const filter = filterBox("Filter the ADS log", app.repaint);
+  const table = new Table({
+    label: "ADS log, newest first",
+    empty: "Nothing was said since this page was opened.",
+    rowClass: (row) => (row.answer === "NACK" ? "marked" : ""),
+    columns: [
+      { key: "time", title: "Time", said: (row) => row.time, cell: (row) => mono(clockFine(row.time)) },
+      {
+        key: "direction",
+        title: "Direction",
+        said: (row) => row.direction,
+        cell: (row) => el("span", {}, el("span", { "aria-hidden": "true" }, row.direction === "sent" ? "↑ " : "↓ "), row.direction),
+      },
+      { key: "type", title: "Type", cell: (row) => row.type },
+      {
+        key: "answer",
+        title: "Answer",
+        said: (row) => row.answer,
+        cell: (row) => (row.answer ? chip(row.answer) : quiet(row.direction === "sent" ? "request" : "–")),
+      },
+      { key: "version", title: "Version", said: (row) => row.version, cell: (row) => mono(row.version || "–") },
+      { key: "nonce", title: "Nonce", said: (row) => row.nonce, cell: (row) => mono(row.nonce || "–") },
+      {
+        key: "resources",
+        title: "Resources, error",
+        wide: true,
+        said: (row) => row.resources.join(" ") + row.error,
+        cell: (row) =>
+          el(
+            "span",
+            { class: "two" },
+            el("span", {}, inShort(row.resources)),
+            ...(row.error ? [el("span", { class: "trouble" }, row.error)] : []),
+          ),
+      },
+      { key: "server", title: "Server", said: (row) => row.server, cell: (row) => mono(row.server) },
+    ],
+  });
+  return {
+    element: el("div", {}, viewHead("ADS log", "What client and control plane say to each other, newest first.", filter), table.element),
+    paint: (model, channel) => table.paint(matching(newestFirst(eventsOf(model.ads, channel)), filter.value)),
+  };
+}
+
+function inShort(names) {
+  if (names.length <= 6) return names.join(", ") || "–";
+  return `${names.slice(0, 5).join(", ")} and ${count(names.length - 5)} more`;
+}
+
+// Events have no key; their place among all that came has.
+const numbered = new WeakMap();
+let eventsSeen = 0;
+
+function newestFirst(events) {
+  const rows = events.map((row) => {
+    if (!numbered.has(row)) numbered.set(row, (eventsSeen += 1));
+    return { key: numbered.get(row), row };
+  });
+  return rows.reverse();
+}
+
+function picksView(app) {
+  const filter = filterBox("Filter picks", app.repaint);
+  const form = explainForm(app);
+  const table = new Table({
+    label: "Picks, newest first",
+    empty: "No call since this page was opened.",
+    rowClass: (row) => (toneOfStatus(row.status) === "bad" || row.host === "" ? "marked" : ""),
+    columns: [
+      { key: "time", title: "Time", said: (row) => row.time, cell: (row) => mono(clockFine(row.time)) },
+      { key: "method", title: "Method", said: (row) => row.method, cell: (row) => mono(row.method) },
+      { key: "cluster", title: "Cluster", cell: (row) => row.cluster || "–" },
+      { key: "host", title: "Host", said: (row) => row.host, cell: (row) => mono(row.host || "none") },
+      { key: "why", title: "Why", said: (row) => row.why, cell: (row) => (row.why === "session" ? chip("session", "good") : row.why) },
+      { key: "session", title: "Session", cell: (row) => row.session ?? "–" },
+      {
+        key: "status",
+        title: "Status",
+        said: (row) => row.status + row.message,
+        cell: (row) => statusOf(row),
+      },
+      { key: "seconds", title: "Took", numeric: true, cell: (row) => millis(row.seconds) },
+      {
+        key: "explain",
+        title: "",
+        said: () => "",
+        cell: (row) =>
+          button("Explain", () => form.ask(row.channel, row.method, shownMetadata(row.metadata)), {
+            class: "small",
+            "aria-label": `Explain ${row.method}`,
+          }),
+      },
+    ],
+  });
+  const split = el("div", { class: "split" }, table.element, form.element);
+  return {
+    element: el("div", {}, viewHead("Picks", "Where each call went, newest first; and where a call would go.", filter), split),
+    paint(model, channel) {
+      table.paint(matching(newestFirst(eventsOf(model.picks, channel)), filter.value).slice(0, 100));
+      form.paint(model);
+    },
+    explained: form.explained,
+  };
+}
+
+// Values that the server keeps to itself are no good in a question.
+function shownMetadata(metadata) {
+  return Object.entries(metadata ?? {}).filter(([, value]) => value !== "…");
+}
+
+function statusOf(row) {
+  if (row.status === "") return quiet("under way");
+  const told = chip(row.status, toneOfStatus(row.status));
+  return row.message ? el("span", { class: "two" }, told, quiet(row.message)) : told;
+}
