@@ -10,13 +10,13 @@ class Watcher(Observer):
 
     def __init__(self):
         self.notes = []
-        self.calls = 0
+        self.outliers = []
+        self.backends = []
 
     def of(self, *words):
         return [note for note in self.notes if note.split()[0] in words]
 
     def call(self, call):
-        self.calls += 1
         self.notes.append(f"call {call.path}")
         return WatchedCall(self)
 
@@ -33,7 +33,7 @@ class Watcher(Observer):
         self.notes.append(f"xds {server} failed: {reason}")
 
     def xds_requested(self, request):
-        kind = "NACK" if request.error else "ACK" if request.nonce else "asks"
+        kind = "asks" if not request.answers else "NACK" if request.error else "ACK"
         self.notes.append(f"request {_short(request.type)} {kind} {','.join(request.names)}")
 
     def xds_answered(self, response):
@@ -56,19 +56,19 @@ class Watcher(Observer):
         self.notes.append(f"weights {weights}")
 
     def outlier(self, outlier):
-        self.notes.append(f"outlier {outlier}")
+        self.outliers.append(outlier)
 
 
 class WatchedCall(CallObserver):
     def __init__(self, watcher):
-        self.notes = watcher.notes
+        self.watcher, self.notes = watcher, watcher.notes
 
     def resolution_delayed(self):
         self.notes.append("resolution delayed")
 
     def attempt(self, previous, transparent):
         self.notes.append(f"attempt {previous}{' transparent' if transparent else ''}")
-        return WatchedAttempt(self.notes)
+        return WatchedAttempt(self.watcher)
 
     def backing_off(self, seconds):
         self.notes.append(f"backoff {seconds:.0f}")
@@ -82,8 +82,8 @@ class WatchedCall(CallObserver):
 
 
 class WatchedAttempt(AttemptObserver):
-    def __init__(self, notes):
-        self.notes = notes
+    def __init__(self, watcher):
+        self.watcher, self.notes = watcher, watcher.notes
 
     def headers(self):
         return [("x-watched", str(self.notes.count("headers")))]
@@ -92,6 +92,7 @@ class WatchedAttempt(AttemptObserver):
         self.notes.append(f"delayed {why}")
 
     def picked(self, pick):
+        self.watcher.backends.append(pick.backend)
         self.notes.append(f"picked {pick.address} of {pick.cluster}{' late' if pick.delayed else ''}")
 
     def session_picked(self, pick):
@@ -109,3 +110,14 @@ class WatchedAttempt(AttemptObserver):
 
 def _short(type_url):
     return type_url.rpartition(".")[2]
+
+
+class Watching:
+    """As `open_channel(telemetry=...)` takes it: `watcher` sees the channel from its first step on."""
+
+    def __init__(self):
+        self.watcher = Watcher()
+
+    def observe(self, target, locate):
+        self.target, self.locate = target, locate
+        return self.watcher

@@ -70,7 +70,11 @@ class Authority:
             conversation.subscribe(resource)
         return self.review([resource])
 
-    def leave(self, type: ResourceType, name: str) -> None:
+    def resource(self, type: ResourceType, name: str) -> Resource:
+        """One that is watched."""
+        return self._resources[type, name]
+
+    def leave(self, type: ResourceType, name: str) -> Resource:
         """Want it no longer; it is kept until the servers are told, since a watcher may come back."""
         resource = self._resources.pop((type, name))
         resource.wanted = False
@@ -78,6 +82,7 @@ class Authority:
             conversation.unsubscribe(resource)
         self._leaving = {key: each for key, each in self._leaving.items() if each.asked_of}
         self._leaving[type, name] = resource
+        return resource
 
     def close(self) -> Changes:
         """Ask nobody any more. What is known stays; what is not known is in error from now on."""

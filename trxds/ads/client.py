@@ -15,6 +15,7 @@ from random import Random
 import trio
 
 from trxds.ground.channels import Mailbox
+from trxds.ground.observers import Observers
 from trxds.ground.status import unavailable
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
@@ -35,6 +36,7 @@ from .resource import Changes, Resource
 from .sotw import StateOfTheWorld
 from .state import ResourceState
 from .stream import AdsStream
+from .told import resource_told
 from .watches import Watch, Watches
 
 log = logging.getLogger("trxds.ads")
@@ -61,6 +63,7 @@ class XdsClient:
         *,
         data_error_handling: bool = False,
         take_loads: TakeLoads = _no_loads,
+        observers: Observers | None = None,
     ) -> None:
         self._bootstrap = bootstrap
         self._network = network
@@ -68,6 +71,8 @@ class XdsClient:
         self._context = context
         self._data_error_handling = data_error_handling
         self._take_loads = take_loads
+        self.observers = observers or Observers()
+        """Who watches, for who wants to."""
         self._load_servers = LoadServers(self._begin_reports, self._end_reports)
         self._watches = Watches(self._subscribe, self._unsubscribe, self._load_servers.changed)
         self._streams: dict[Conversation, AdsStream] = {}
@@ -138,6 +143,7 @@ class XdsClient:
         authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name)
         self._wake(authority)
+        self._tell_of([authority.resource(type, name)])
         return changes
 
     def _problem(self, type: ResourceType, name: str) -> str | None:
@@ -151,7 +157,7 @@ class XdsClient:
         self._load_servers.left((type, name))
         if self._problem(type, name) is None:
             authority = self._authorities[authority_of(name)]
-            authority.leave(type, name)
+            self._tell_of([authority.leave(type, name)])
             self._wake(authority)
 
     def _wake(self, authority: Authority) -> None:
@@ -171,7 +177,7 @@ class XdsClient:
         conversation = Conversation(server, self._bootstrap.node, dialect, rules)
         context = replace(self._context, server_features=server.features, server=server)
         network = secure_network(self._network, server.credentials, server.address)
-        stream = AdsStream(conversation, self._watches, self._review, network, self._random, context)
+        stream = AdsStream(conversation, self._watches, self._review, network, self._random, context, self.observers)
         self._streams[conversation] = stream
         self._begin(stream)
         return conversation
@@ -190,10 +196,16 @@ class XdsClient:
     def _review(self, conversation: Conversation, touched: Iterable[Resource]) -> Changes:
         """Something came of a conversation; what it means to watchers."""
         touched, changes = list(touched), Changes()
+        self._tell_of(touched)
         for authority in self._authorities.values():
             if authority.asks(conversation):
                 changes |= authority.review(touched)
         return changes
+
+    def _tell_of(self, resources: Iterable[Resource]) -> None:
+        if self.observers.present:
+            for resource in resources:
+                self.observers.xds_resource(resource_told(resource))
 
     # -- load reports
 

@@ -18,6 +18,7 @@ import trio
 
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
+from trxds.ground.observers import Observers
 from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
@@ -29,6 +30,7 @@ from .protocol import Conversation
 from .resource import Changes, Resource
 from .response import Reading, known_type
 from .talk import Talk
+from .told import Told
 from .watches import Watches
 
 log = logging.getLogger("trxds.ads")
@@ -53,6 +55,7 @@ class AdsStream:
         network: Network,
         random: Random,
         context: ParseContext,
+        observers: Observers,
     ) -> None:
         self.server = conversation.server
         self._conversation = conversation
@@ -61,6 +64,7 @@ class AdsStream:
         self.line = Line(self.kind, self.server.uri)
         self._talk = Talk("ADS", self.server, network, conversation.dialect.path, self.line)
         self._context = context
+        self._told = Told(self.server.uri, observers)
         self._backoff = Backoff(random)
         self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
         self._to_wait: Mailbox[None] = Mailbox()  # wakes who watches the clock
@@ -83,6 +87,8 @@ class AdsStream:
             await self._something_is_wanted()
             reason = await self._talk.hold(self._converse)
             self._conversation.stream_ended(reason)
+            if self._conversation.failure is not None:
+                self._told.failed(reason)
             changes = self._review(self._conversation, ())
             self._watches.publish(changes)
             delay = self._backoff.next()
@@ -98,6 +104,7 @@ class AdsStream:
 
     async def _converse(self, stream: ClientStream) -> None:
         self._conversation.stream_opened()
+        self._told.connected()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
             nursery.start_soon(self._watch_the_clock, name=f"ads/{self.server.uri}/clock")
@@ -113,6 +120,7 @@ class AdsStream:
             await self._to_say.next()
 
     def _sent(self, request: Any) -> None:
+        self._told.requested(request)
         before = self._conversation.next_deadline
         self._conversation.sent(request, trio.current_time())
         if self._conversation.next_deadline != before:
@@ -144,6 +152,7 @@ class AdsStream:
         if reading is None:
             return []
         self._backoff.reset()
+        self._told.answered(reading)
         return self._conversation.received(reading, trio.current_time())
 
     async def _all_have_seen(self, changes: Changes) -> None:

@@ -17,6 +17,7 @@ from trxds.config.target import canonical, checked_authority, parse_plain
 from trxds.ground import metadata as md
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observe import Observer, Telemetry
+from trxds.ground.observers import Observers, observe
 from trxds.lb.custom import PolicyType
 from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
@@ -201,26 +202,26 @@ async def open_channel(
     """
     network = network or TcpNetwork()
     served = checked_admin(admin)
-    plain = parse_plain(target)
+    plain, observers = parse_plain(target), Observers()
     if plain is None:
         limits = early_limit if early_route_timeouts else final_limit
         _check_unset(target, "a control plane has its own", service_config=service_config)
-        origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits)
+        origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
     else:
         _check_unset(target, "no control plane is asked", bootstrap=bootstrap, xds=xds)
         origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
     defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown, tuple(interceptors))
-    state = ChannelState(target, origin.authority, defaults, Random(), origin.client)
+    state = ChannelState(target, origin.authority, defaults, Random(), origin.client, observers)
     state.throttle_by(origin.throttling)
     state.first_awaited = origin.awaited
-    _observe(state, telemetry, canonical(target))
+    observe(observers, telemetry, canonical(target), Locations(state))
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)
     pool = make_pool(
-        network, credentials, origin.authority, origin.providers, state.random, options, asking, state.observers
+        network, credentials, origin.authority, origin.providers, state.random, options, asking, observers
     )
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
@@ -230,12 +231,6 @@ async def open_channel(
             yield channel
     if state.crash is not None:
         raise state.ending()
-
-
-def _observe(state: ChannelState, telemetry: Telemetry | Iterable[Telemetry], target: str) -> None:
-    each = telemetry if isinstance(telemetry, Iterable) else (telemetry,)
-    for one in each:
-        state.observers.add(one.observe(target, Locations(state)))
 
 
 def _check_unset(target: str, why: str, **options: object) -> None:

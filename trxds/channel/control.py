@@ -93,6 +93,7 @@ class Control:
             limits=origin.limits,
             loads=origin.loads,
             lost=resolver.lost,
+            observers=self._state.observers,
         )
         mailbox = resolver.mailbox
         return Node("root", resolver.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))

@@ -49,7 +49,13 @@ class ChannelState:
     """
 
     def __init__(
-        self, target: str, authority: str, defaults: CallDefaults, random: Random, client: XdsClient | None = None
+        self,
+        target: str,
+        authority: str,
+        defaults: CallDefaults,
+        random: Random,
+        client: XdsClient | None,
+        observers: Observers,
     ) -> None:
         self.first_awaited = "a configuration from the control plane"  # for who has waited in vain
         self.target = target
@@ -72,7 +78,7 @@ class ChannelState:
         self._process = os.getpid()
         self._orphaned = False
         self._session_numbers = count(1)
-        self.observers = Observers()
+        self.observers = observers
 
     @contextmanager
     def session(self, wait_for_first: bool) -> Iterator[SessionCookies]:

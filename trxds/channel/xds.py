@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from trxds.ads.names import parse_target
 from trxds.config.balancing_config import STRUCT_POLICIES
 from trxds.config.limits import Limits
 from trxds.config.resolver import Downstream, Resolver
+from trxds.ground.observe import NOWHERE, Telemetry
+from trxds.ground.observers import Observers, observe
 from trxds.ground.status import TrxdsInternalError
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits as CircuitBreakers
@@ -35,13 +37,15 @@ BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[s
 class Xds:
     """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
 
-    def __init__(self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType]) -> None:
+    def __init__(
+        self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType], observers: Observers
+    ) -> None:
         check_policies(policies)
         self._settings = settings
         self._policies = policies
         self._limits = CircuitBreakers()  # circuit breakers count for all channels of a client
         self._loads = LoadCounts()
-        self._client = make_client(settings, network, Random(), policies, self._loads)
+        self._client = make_client(settings, network, Random(), policies, self._loads, observers)
         self._closed = False
         self._crash: BaseException | None = None
 
@@ -64,18 +68,22 @@ async def open_xds_client(
     *,
     bootstrap: BootstrapSource = None,
     policies: Mapping[str, PolicyType] | None = None,
+    telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
 ) -> AsyncIterator[Xds]:
     """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
 
     They share its streams to the control plane, what it knows, and the count of RPCs that circuit
-    breakers go by. The arguments are those of `open_channel`. Channels that are open when the block is
-    left keep the configuration they have; what they still wait for fails.
+    breakers go by. The arguments are those of `open_channel`; `telemetry` is told of the client and not of the
+    channels, and its target is "#shared". Channels that are open when the block is left keep the configuration they
+    have; what they still wait for fails.
 
     Raises `ValueError` for a policy's name that is taken, and `BootstrapError` for a bad bootstrap, before
     anything runs.
     """
-    xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {})
+    observers = Observers()
+    observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
+    xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
     async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
         yield xds
     if xds._crash is not None:
@@ -90,13 +98,14 @@ def xds_origin(
     policies: Policies | None,
     network: Network,
     limits: Limits,
+    observers: Observers,
 ) -> Origin:
     """A control plane's: of a client that is shared, or one that runs as long as the channel.
 
     `authority`, if any, takes the place of the target's; the virtual host is found by it too.
     """
     if xds is None:
-        shared = Xds(load_settings(bootstrap), network, policies or {})
+        shared = Xds(load_settings(bootstrap), network, policies or {}, observers)
     elif bootstrap is not None or policies is not None:
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
     else:
@@ -137,7 +146,12 @@ def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
 
 
 def make_client(
-    settings: Bootstrap, network: Network, random: Random, policies: Mapping[str, PolicyType], loads: LoadCounts
+    settings: Bootstrap,
+    network: Network,
+    random: Random,
+    policies: Mapping[str, PolicyType],
+    loads: LoadCounts,
+    observers: Observers,
 ) -> XdsClient:
     """One that does not run yet. The switches are gRPC's own environment variables."""
     context = ParseContext(
@@ -148,7 +162,9 @@ def make_client(
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
     )
     a88 = dataerrors.enabled(os.environ)
-    return XdsClient(settings, network, random, context, data_error_handling=a88, take_loads=loads.take)
+    return XdsClient(
+        settings, network, random, context, data_error_handling=a88, take_loads=loads.take, observers=observers
+    )
 
 
 def _switch(name: str) -> str:

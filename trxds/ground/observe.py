@@ -85,9 +85,9 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class XdsRequest:
-    """`error` makes it a NACK; with a nonce and without an error it is an ACK. `names` are those asked for.
+    """`answers` a response: a NACK if there is an `error`, otherwise an ACK; else what is asked for has changed.
 
-    In delta `removed` are names that are asked for no longer.
+    `names` are those that are asked for; in delta those that are now, and `removed` those that are no longer.
     """
 
     server: str
@@ -97,6 +97,7 @@ class XdsRequest:
     names: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     error: str = ""
+    answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

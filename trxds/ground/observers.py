@@ -7,7 +7,7 @@ gathered first, or is told of every RPC, `present` is asked before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Generic, TypeVar
@@ -17,11 +17,13 @@ from .observe import (
     AttemptObserver,
     CallBegun,
     CallObserver,
+    Locate,
     Observer,
     Outlier,
     Pick,
     SessionPick,
     Settled,
+    Telemetry,
     Weights,
     XdsRequest,
     XdsResource,
@@ -151,6 +153,12 @@ class Observers(_Everybody[Observer], Observer):
 
     def outlier(self, outlier: Outlier) -> None:
         self._tell("outlier", outlier)
+
+
+def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], target: str, locate: Locate) -> None:
+    """Have each of them watch what has that target."""
+    for one in telemetry if isinstance(telemetry, Iterable) else (telemetry,):
+        observers.add(one.observe(target, locate))
 
 
 class CallObservers(_Everybody[CallObserver], CallObserver):

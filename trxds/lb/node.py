@@ -21,6 +21,7 @@ import trio
 from trxds.config.steps import Outcome, Step, Waits
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
 from trxds.ground.status import Status, StatusCode
 from trxds.resources.slices import Slices
 
@@ -68,6 +69,7 @@ class Tree:
     loads: LoadCounts = field(default_factory=LoadCounts)
     resolve_again: Callable[[str], object] = _ignore
     lost: Callable[[], object] | None = None
+    observers: Observers = field(default_factory=Observers)
 
 
 class Node:
@@ -215,7 +217,15 @@ class Node:
     def _make_policy(self) -> Policy:
         tree, leases = self._tree, self._leases
         surroundings = Surroundings(
-            self._wish, leases.hold, leases.let_go, tree.hosts.find, tree.random, tree.limits, tree.loads
+            self._wish,
+            leases.hold,
+            leases.let_go,
+            tree.hosts.find,
+            tree.random,
+            tree.limits,
+            tree.loads,
+            tree.observers,
+            self.path,
         )
         return tree.registry.make(self._name, surroundings)
 

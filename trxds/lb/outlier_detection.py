@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from trxds.config.policies import OutlierDetectionConfig
+from trxds.ground.observe import Outlier
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
@@ -31,6 +32,8 @@ class OutlierDetection:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
+        self._observers = surroundings.observers
+        self._path = surroundings.path
         self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
         self._records: dict[Key, Record] = {}
         self._by_address: dict[str, Record] = {}  # the same, as picks look for them
@@ -88,23 +91,32 @@ class OutlierDetection:
         for record in records:
             record.next_interval()
         if rules.success_rate is not None:
-            self._eject(by_success_rate(rules.success_rate, records), rules.success_rate.enforcement, rules, now)
+            failing = by_success_rate(rules.success_rate, records)
+            self._eject(failing, "success_rate", rules.success_rate.enforcement, rules, now)
         if rules.failure_percentage is not None:
             failing = by_failure_percentage(rules.failure_percentage, records)
-            self._eject(failing, rules.failure_percentage.enforcement, rules, now)
+            self._eject(failing, "failure_percentage", rules.failure_percentage.enforcement, rules, now)
         for record in records:
             record.forgive(rules, now)
         self._note_ejected()
 
-    def _eject(self, outliers: Iterable[Record], enforcement: int, rules: EjectionRules, now: float) -> None:
+    def _eject(
+        self, outliers: Iterable[Record], method: str, enforcement: int, rules: EjectionRules, now: float
+    ) -> None:
         ejected = sum(record.ejected_at is not None for record in self._records.values())
         for record in outliers:
+            if record.ejected_at is not None:
+                continue
             # Looked at before each, so one host may be ejected whatever the percentage is.
+            unenforced = ""
             if ejected and 100 * ejected >= rules.max_ejection_percent * len(self._records):
-                return
-            if record.ejected_at is None and self._random.randrange(100) < enforcement:
+                unenforced = "max_ejection_overflow"
+            elif self._random.randrange(100) >= enforcement:
+                unenforced = "enforcement_percentage"
+            else:
                 record.eject(now)
                 ejected += 1
+            self._observers.outlier(Outlier(self._path, record.addresses, method, unenforced))
 
     def _note_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)

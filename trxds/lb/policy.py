@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Protocol, runtime_checkable
 
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
 
 from .limits import Limits
 from .load_counts import LoadCounts
@@ -90,7 +91,7 @@ class Surroundings:
 
     `wish` leaves a wish for the next decision. `hold` leases an address, once however often it
     is called, until `let_go`; what is held when the node ends is let go then. `find` looks
-    without leasing.
+    without leasing. `observers` are told what the policy, at `path` in the tree, sees of its hosts.
     """
 
     wish: Callable[[Hashable], None]
@@ -100,6 +101,8 @@ class Surroundings:
     random: Random
     limits: Limits = field(default_factory=Limits)
     loads: LoadCounts = field(default_factory=LoadCounts)
+    observers: Observers = field(default_factory=Observers)
+    path: str = ""
 
 
 class Policy(Protocol):

@@ -46,6 +46,10 @@ class ReportedWeight:
         """A new connection may lead to a new process: its first reports do not count yet."""
         self._since = math.inf
 
+    def stale(self, now: float) -> bool:
+        """There was a report, and it is too old."""
+        return self._weight > 0 and now - self._reported_at >= self.rules.expiration
+
     def at(self, now: float) -> float:
         """The weight to use; 0 while there is none, or the reports are too few or too old."""
         if now - self._reported_at >= self.rules.expiration:

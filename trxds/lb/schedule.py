@@ -14,10 +14,17 @@ from random import Random
 
 
 class Schedule:
-    """`weights` tells those of the moment, 0 for one that is not known."""
+    """`weights` tells those of the moment, 0 for one that is not known; `renewed` is told when they are read."""
 
-    def __init__(self, weights: Callable[[float], list[float]], period: float, random: Random) -> None:
+    def __init__(
+        self,
+        weights: Callable[[float], list[float]],
+        period: float,
+        random: Random,
+        renewed: Callable[[list[float], float], object] | None = None,
+    ) -> None:
         self._weights = weights
+        self._renewed = renewed
         self._period = period  # seconds
         self._random = random
         self._due = -math.inf
@@ -41,7 +48,10 @@ class Schedule:
 
     def _renew(self, now: float) -> None:
         self._due = now + self._period
-        weights = completed(self._weights(now))
+        known = self._weights(now)
+        if self._renewed is not None:
+            self._renewed(known, now)
+        weights = completed(known)
         if weights == self._in_force:
             return  # nobody's turn is put off or brought forward
         self._in_force = weights

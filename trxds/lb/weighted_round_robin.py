@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from trxds.config.policies import WeightedRoundRobinConfig
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observe import Weights
 
 from .endpoints import EndpointState
 from .explain import Said
@@ -26,6 +27,8 @@ _Follower: TypeAlias = partial[Coroutine[Any, Any, None]]
 class WeightedRoundRobin:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
+        self._observers = surroundings.observers
+        self._path = surroundings.path
         self._endpoints = ConnectedEndpoints(self._turns)
         self._config: WeightedRoundRobinConfig | None = None
         self._weights: dict[Key, ReportedWeight] = {}
@@ -63,13 +66,25 @@ class WeightedRoundRobin:
         for key in ready.keys() - set(self._ready):
             self._weights[key].connected()
         if self._schedule is None or tuple(ready) != self._ready:
-            self._schedule = Schedule(lambda now: [each.at(now) for each in weights], rules.update_period, self._random)
+            self._schedule = Schedule(
+                lambda now: [each.at(now) for each in weights],
+                rules.update_period,
+                self._random,
+                partial(self._tell, weights),
+            )
         self._ready = tuple(ready)
         pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
         if rules.reporting_period is None:
             return Turns(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
         self._followers = dict(self._follower(host, weight, rules.reporting_period) for host, weight in pairs)
         return Turns(tuple(Complete(host) for host, _ in pairs), self._schedule)
+
+    def _tell(self, weights: Sequence[ReportedWeight], known: Sequence[float], now: float) -> None:
+        if self._observers.present:
+            unknown = sum(not each for each in known)
+            stale = sum(weight.stale(now) for weight, each in zip(weights, known, strict=True) if not each)
+            few = len(known) - unknown < 2
+            self._observers.weights(Weights(self._path, tuple(known), unknown - stale, stale, few))
 
     def _follower(self, host: Host, weight: ReportedWeight, period: float) -> tuple[str, _Follower]:
         """The task of that host, the same one for as long as it is READY."""

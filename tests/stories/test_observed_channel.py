@@ -1,0 +1,222 @@
+"""What observers are told beside the calls: of the control plane, of connections, and of policies."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import PLANE, Mesh, ask, bidi
+from support.watching import Watching
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+from trxds import RpcError
+from trxds.ground.observe import NOWHERE, Location, Outlier
+from trxds.testing import resources as xds
+
+WRR = "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3."
+
+
+@asynccontextmanager
+async def watched(hosts=1, *, calls=1, **how):
+    """A mesh, a channel of it that was watched from its first step on, what is told."""
+    watching = Watching()
+    async with Mesh.run(hosts, sessions=False) as mesh, mesh.channel(telemetry=watching, **how) as channel:
+        for _ in range(calls):
+            await ask(channel)
+        yield mesh, channel, watching.watcher
+
+
+class TestControlPlane:
+    async def test_the_conversation_from_its_begin_on(self, autojump_clock):
+        async with watched() as (_, _, watcher):
+            assert watcher.of("xds", "request", "response")[:8] == [
+                f"xds {PLANE} connected",
+                "request Listener asks shop",
+                "response Listener shop",
+                "request Listener ACK shop",
+                "request RouteConfiguration asks routes",
+                "response RouteConfiguration routes",
+                "request RouteConfiguration ACK routes",
+                "request Cluster asks cart",
+            ]
+
+    async def test_each_resource_by_its_states(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            await trio.sleep(1)
+            watcher.notes.clear()
+            mesh.plane.remove("CDS", "cart")
+            await trio.sleep(1)
+            assert watcher.of("resource") == [
+                "resource Cluster cart does_not_exist",
+                "resource ClusterLoadAssignment cart unwanted",
+            ]
+
+    async def test_a_resource_that_is_refused_is_invalid_and_nacked(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            watcher.notes.clear()
+            mesh.plane.put({**xds.cluster("cart"), "lb_policy": "MAGLEV"})
+            await trio.sleep(1)
+            told = watcher.of("request", "response", "resource")
+            assert [note for note in told if note.split()[1] == "Cluster"] == [
+                "response Cluster  bad cart",
+                "resource Cluster cart nacked",
+                "request Cluster NACK cart",
+            ]
+
+    async def test_a_server_that_cannot_be_reached_has_failed(self, autojump_clock):
+        watching = Watching()
+        async with Mesh.run(1) as mesh:
+            mesh.network.refuse(PLANE)
+            async with mesh.channel(telemetry=watching) as channel:
+                with pytest.raises(RpcError):
+                    await ask(channel)
+        assert watching.watcher.of("xds")[0].startswith(f"xds {PLANE} failed: Connection refused")
+
+    async def test_a_stream_that_had_answers_ends_without_a_failure(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            mesh.plane.drop_streams()
+            await trio.sleep(5)
+            assert watcher.of("xds") == [f"xds {PLANE} connected"] * 2
+
+    async def test_a_shared_client_has_telemetry_of_its_own(self, autojump_clock):
+        shared, watching = Watching(), Watching()
+        async with Mesh.run(1) as mesh:
+            how = {"network": mesh.network}
+            async with (
+                trxds.open_xds_client(bootstrap=mesh.bootstrap, telemetry=shared, **how) as client,
+                trxds.open_channel("xds:///shop", xds=client, telemetry=watching, **how) as channel,
+            ):
+                await ask(channel)
+        assert shared.target == "#shared" and shared.watcher.of("xds") == [f"xds {PLANE} connected"]
+        assert watching.watcher.of("xds", "response") == [] != watching.watcher.of("call")
+
+
+class TestConnections:
+    async def test_one_that_is_made_and_ends_with_its_channel(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            host = mesh.hosts[0]
+        assert watcher.of("connection") == [
+            f"connection {host} opened, none",
+            f"connection {host} closed: subchannel shutdown",
+        ]
+
+    async def test_one_that_cannot_be_made(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            mesh.network.refuse(mesh.hosts[0])
+            mesh.network.cut(mesh.hosts[0])
+            await trio.sleep(0.5)
+            assert [note.partition(": ")[0] for note in watcher.of("connection")[1:3]] == [
+                f"connection {mesh.hosts[0]} closed",
+                f"connection {mesh.hosts[0]} failed",
+            ]
+
+    async def test_an_attempt_that_nobody_wants_any_more_has_not_failed(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            mesh.network.black_hole("10.0.1.99:50051")
+            mesh.endpoints("cart", [mesh.hosts[0], "10.0.1.99:50051"])
+            await trio.sleep(1)
+            mesh.endpoints("cart", [mesh.hosts[0]])
+            await trio.sleep(60)
+            assert [note for note in watcher.of("connection") if "99" in note] == []
+
+    async def test_a_goaway_has_its_code(self, autojump_clock):
+        async with watched() as (mesh, _, watcher):
+            mesh.servers[mesh.hosts[0]].goaway()
+            await wait_all_tasks_blocked()
+            assert watcher.of("connection")[1] == f"connection {mesh.hosts[0]} closed: GOAWAY NO_ERROR"
+
+    async def test_a_host_that_is_gone_is_a_shutdown(self, autojump_clock):
+        async with watched(2, calls=2) as (mesh, _, watcher):
+            mesh.endpoints("cart", [mesh.hosts[1]])
+            await trio.sleep(1)
+            assert watcher.of("connection")[2:] == [f"connection {mesh.hosts[0]} closed: subchannel shutdown"]
+
+    async def test_a_host_that_vanishes_is_timed_out_by_keepalive(self, autojump_clock):
+        async with watched(keepalive_time=10) as (mesh, channel, watcher):
+            async with bidi(channel).open(b"") as call:
+                await call.receive()
+                mesh.network.silence(mesh.hosts[0])
+                with pytest.raises(RpcError):
+                    await call.receive()
+            assert watcher.of("connection")[1] == f"connection {mesh.hosts[0]} closed: connection timed out"
+
+
+class TestPolicies:
+    async def test_weights_are_told_when_they_are_read(self, autojump_clock):
+        policy = {"name": "wrr", "typed_config": {"@type": f"{WRR}ClientSideWeightedRoundRobin"}}
+        watching = Watching()
+        async with Mesh.run(2, sessions=False) as mesh:
+            policies = [{"typed_extension_config": policy}]
+            mesh.plane.put({**xds.cluster("cart"), "load_balancing_policy": {"policies": policies}})
+            async with mesh.channel(telemetry=watching) as channel:
+                await ask(channel)
+                await trio.sleep(5)
+                watching.watcher.notes.clear()
+                await ask(channel)
+        (told,) = watching.watcher.of("weights")
+        assert "endpoints=(0.0, 0.0), not_yet_usable=2, stale=0, fell_back=True" in told
+
+    async def test_an_outlier_is_ejected_or_there_is_a_reason(self, autojump_clock):
+        rules = {
+            "interval": "10s",
+            "max_ejection_percent": 10,
+            "enforcing_success_rate": 0,
+            "enforcing_failure_percentage": 100,
+            "failure_percentage_threshold": 50,
+            "failure_percentage_minimum_hosts": 1,
+            "failure_percentage_request_volume": 3,
+        }
+
+        async def refuse(call):
+            call.abort(trxds.StatusCode.UNAVAILABLE, "not me")
+
+        watching = Watching()
+        async with Mesh.run(2, sessions=False) as mesh:
+            mesh.plane.put({**xds.cluster("cart"), "outlier_detection": rules})
+            for server in mesh.servers.values():
+                server.fallback = refuse
+            async with mesh.channel(telemetry=watching) as channel:
+                for _ in range(12):
+                    with pytest.raises(RpcError):
+                        await ask(channel)
+                await trio.sleep(11)
+        told = watching.watcher.outliers
+        assert [(each.method, each.unenforced) for each in told] == [
+            ("failure_percentage", ""),
+            ("failure_percentage", "max_ejection_overflow"),
+        ]
+        assert isinstance(told[0], Outlier)
+
+
+class TestLocations:
+    async def test_a_host_is_in_its_cluster_and_locality(self, autojump_clock):
+        watching = Watching()
+        async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:
+            await ask(channel)
+            where = Location("cart", '{region="", zone="z0", sub_zone=""}')
+            assert watching.locate(mesh.hosts[0]) == watching.locate(mesh.hosts[0], "cart") == where
+
+    async def test_who_is_nowhere_to_be_found_is_nowhere(self, autojump_clock):
+        watching = Watching()
+        async with Mesh.run(1) as mesh, mesh.channel(telemetry=watching) as channel:
+            assert watching.locate("10.9.9.9:1") == NOWHERE
+            await ask(channel)
+            assert watching.locate("10.9.9.9:1", "cart") == Location("cart")
+
+    async def test_a_leaf_of_an_aggregate_is_the_backend(self, autojump_clock):
+        watching = Watching()
+        async with Mesh.run(1, sessions=False) as mesh:
+            mesh.plane.put(xds.aggregate("all", "cart"))
+            mesh.route("all")
+            async with mesh.channel(telemetry=watching) as channel:
+                await ask(channel)
+                assert watching.locate(mesh.hosts[0]).backend == "cart"
+        assert watching.watcher.backends == ["cart"]
+
+
+def test_a_target_without_a_scheme_has_one_for_telemetry():
+    from trxds.config.target import canonical
+
+    assert [canonical(each) for each in ("cart:80", "dns:cart", "xds:///shop", "unix:/x", "[::1]:80")] == [
+        "dns:///cart:80", "dns:cart", "xds:///shop", "unix:/x", "dns:///[::1]:80",
+    ]  # fmt: skip
