@@ -60,6 +60,7 @@ async def test_a_unary_call_from_its_begin_to_its_end(autojump_clock):
         await method(channel)(b"one")
         assert watcher.notes == [
             f"call {METHOD}",
+            "routed to cart",
             "attempt 0",
             f"picked {host} of cart",
             "sent 3 as 3",
@@ -155,7 +156,7 @@ async def test_each_hedge_is_an_attempt_and_those_not_chosen_are_cancelled(monke
         watcher = Watcher()
         with channel.observed_by(watcher):
             await method(channel, FAIL)(b"x")
-    assert watcher.of("attempt") == ["attempt 0", "attempt 1"]
+    assert watcher.of("routed", "attempt") == ["routed to cart hedged", "attempt 0", "attempt 1"]
     assert watcher.of("ended", "over") == ["ended CANCELLED", "ended OK", "over OK"]
 
 

@@ -66,6 +66,9 @@ class WatchedCall(CallObserver):
     def resolution_delayed(self):
         self.notes.append("resolution delayed")
 
+    def routed(self, cluster, hedged):
+        self.notes.append(f"routed to {cluster}{' hedged' if hedged else ''}")
+
     def attempt(self, previous, transparent):
         self.notes.append(f"attempt {previous}{' transparent' if transparent else ''}")
         return WatchedAttempt(self.watcher)

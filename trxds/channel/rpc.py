@@ -232,6 +232,8 @@ class Rpc(Attempt):
         table, self._hold = self._hold, selection.table.hold_cluster(args.cluster)
         table.release()
         self._args = args
+        if self._watch is not None:
+            self._watch.routed(args.cluster, self._config.hedging is not None)
         return None
 
     # -- the response

@@ -46,6 +46,9 @@ class WatchedCall:
         """It had to wait for a configuration, and has one."""
         self._observers.resolution_delayed()
 
+    def routed(self, cluster: str, hedged: bool) -> None:
+        self._observers.routed(cluster, hedged)
+
     def backing_off(self, delay: float) -> None:
         self._observers.backing_off(delay)
 

@@ -191,6 +191,9 @@ class CallObserver:
     def resolution_delayed(self) -> None:
         """There was no configuration when it began, and now there is."""
 
+    def routed(self, cluster: str, hedged: bool) -> None:
+        """Route and filters have chosen its cluster, an aggregate perhaps; if `hedged`, attempts may overlap (A6)."""
+
     def attempt(self, previous: int, transparent: bool) -> AttemptObserver | None:
         """An attempt begins; `previous` went before it, those not counted that no server can have seen."""
         return None

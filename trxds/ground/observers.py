@@ -169,6 +169,9 @@ class CallObservers(_Everybody[CallObserver], CallObserver):
     def resolution_delayed(self) -> None:
         self._tell("resolution_delayed")
 
+    def routed(self, cluster: str, hedged: bool) -> None:
+        self._tell("routed", cluster, hedged)
+
     def attempt(self, previous: int, transparent: bool) -> AttemptObservers | None:
         made = self._ask("attempt", lambda each: each.attempt(previous, transparent))
         return AttemptObservers(made, self._complain) if made else None
