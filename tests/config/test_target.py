@@ -58,6 +58,8 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
         ("", "'' has no host name"),
         ("dns:///", "'' has no host name"),
         (":80", "':80' has no host name"),
+        ("dns:////cart", "'/cart' has no host name"),
+        ("///cart", "'///cart' has no host name"),
         ("dns:///a/b", "'a/b' has no host name"),
         ("dns://8.8.8.8/cart", "'8.8.8.8' stands where nothing may; the platform's resolver is asked"),
         ("cart:http", "'http' is no port; write a number"),

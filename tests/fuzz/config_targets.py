@@ -2,46 +2,66 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from tempfile import NamedTemporaryFile
 
 from google.protobuf.message import DecodeError
 
 from trxds.ads import bootstrap, response
+from trxds.ads.authorization import read_token
 from trxds.ads.bootstrap import Bootstrap, ServerConfig
 from trxds.ads.delta import Delta
 from trxds.ads.names import authority_of, canonical, check_type, parse_target
 from trxds.affinity import cookie
+from trxds.affinity.carriers import carrier
 from trxds.affinity.jar import CookieJar
+from trxds.channel.fault import decide
+from trxds.channel.retry import pushback
+from trxds.config.balancing_config import STRUCT_POLICIES
+from trxds.config.request_hash import request_hash
 from trxds.config.service_config import parse_service_config
+from trxds.config.target import canonical as canonical_target
+from trxds.config.target import parse_plain
+from trxds.ground.metadata import Metadata
 from trxds.ground.status import BootstrapError
 from trxds.resources.context import ParseContext
-from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, from_json
+from trxds.resources.fault import Abort, Delay, FaultConfig, Share
+from trxds.resources.hash_policy import HeaderHash
+from trxds.resources.load_stats import MIN_INTERVAL, reporting_order
+from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
+from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.slices import at_once
-from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
+from trxds.resources.stateful_session import CookieConfig, HeaderConfig
+from trxds.resources.types import ResourceType
 from trxds.testing import resources as xds
 
+from .resource_seeds import SEEDS
 from .target import Target
 
 BOOTSTRAP = Bootstrap((ServerConfig("plane:1"),), listener_template="xdstp://fleet/%s")
 
 
-# -- resources
+CONTEXT = ParseContext(
+    certificate_providers=frozenset({"mesh"}),
+    custom_policies={"test.Custom": dict},
+    struct_policies=STRUCT_POLICIES,
+    server_features=frozenset({"trusted_xds_server"}),
+)
 
-SEEDS = {
-    LDS: [xds.listener("shop", routes="r", filters=[xds.stateful_session()])],
-    RDS: [xds.routes("r", xds.route({"a": 1, "b": 2}, prefix="/s/"), xds.route("c"))],
-    CDS: [xds.cluster("c"), xds.aggregate("both", "a", "b"), xds.logical_dns("d", "cart.example", 443)],
-    EDS: [xds.endpoints("c", xds.locality("10.0.0.1:443", "[::1]:443"))],
-}
+
+# -- resources
 
 
 def _resource(type: ResourceType) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
-        parsed = type.parse(data, ParseContext())
+        parsed = type.parse(data, CONTEXT)
         assert (parsed.value is None) is bool(parsed.errors)
-        assert type.parse(data, ParseContext()) == parsed, "the same bytes mean the same"
+        assert type.parse(data, CONTEXT) == parsed, "the same bytes mean the same"
 
     return run
 
@@ -55,7 +75,7 @@ def _discovery(data: bytes) -> None:
             continue  # gRPC ends the stream for it
         type = response.known_type(received)
         if type is not None:
-            reading = at_once(read(received, type, {}, ParseContext()))
+            reading = at_once(read(received, type, {}, CONTEXT))
             named = [item.parsed.name for item in reading.items if item.parsed.name is not None]
             assert len(named) == len(set(named))
 
@@ -107,6 +127,66 @@ def _names(data: bytes) -> None:
     assert target.listener.startswith("xdstp://fleet/")
 
 
+def _plain_target(data: bytes) -> None:
+    text = _text(data)
+    try:
+        target = parse_plain(text)
+    except ValueError as error:
+        assert repr(text) in str(error)
+    else:
+        assert target is None or parse_plain(canonical_target(text)) is not None
+
+
+def _load_order(data: bytes) -> None:
+    """What a load reporting server asks for."""
+    try:
+        message = LoadStatsResponse.FromString(data)
+    except DecodeError:
+        return
+    order = reporting_order(message)
+    assert order.interval >= MIN_INTERVAL and isinstance(order.wants("c"), bool)
+
+
+def _token(data: bytes) -> None:
+    with NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(data)
+        try:
+            assert read_token(file.name).isascii()
+        except OSError as error:
+            assert file.name in str(error)
+
+
+def _metadata(data: bytes) -> None:
+    """What filters, hashes and retries read of a call's headers and trailers, one to a line."""
+    lines = (line.partition("=") for line in data.decode("latin-1").split("\n"))
+    metadata = Metadata((name.lower(), value) for name, _, value in lines)
+    for state in (CookieConfig("session"), HeaderConfig("x-session")):
+        text = carrier(state).read(metadata)
+        assert text is None or isinstance(cookie.decode(text), cookie.SessionCookie | None)
+    injection = decide(BY_HEADER, metadata, Random(1))
+    assert 0 <= injection.delay < math.inf
+    asked = pushback(metadata)
+    assert asked is None or asked >= 0
+    hashed = request_hash(BY_USER, metadata, 1)
+    assert hashed is None or 0 <= hashed < 2**64
+
+
+BY_HEADER = FaultConfig(Delay(by_header=True, share=Share(50)), Abort(by_header=True, share=Share(50)))
+
+
+BY_USER = [HeaderHash("user", Rewrite(Regex("(a*)(.*)"), "\\2-\\1"))]
+
+
+def _a_load_order() -> bytes:
+    order = LoadStatsResponse(clusters=["c"])
+    order.load_reporting_interval.FromSeconds(10)
+    return bytes(order.SerializeToString())
+
+
+def _a_token() -> bytes:
+    return b".".join(base64.urlsafe_b64encode(part) for part in (b"{}", b'{"exp": 1900000000}', b"signature"))
+
+
 def _cookie(data: bytes) -> None:
     """As it is read, and as we would write it for these hosts."""
     said = cookie.decode(data.decode("latin-1"))
@@ -125,43 +205,79 @@ def _jar(data: bytes) -> None:
 
 
 def _a_bootstrap() -> bytes:
-    return json.dumps(xds.bootstrap("10.0.0.5:18000")).encode()
-
-
-def _a_service_config() -> bytes:
-    retry = {
-        "maxAttempts": 3,
-        "initialBackoff": "0.1s",
-        "maxBackoff": "1s",
-        "backoffMultiplier": 2,
-        "retryableStatusCodes": ["UNAVAILABLE"],
+    plane = xds.bootstrap("10.0.0.5:18000", "10.0.0.6:18000")
+    files = {"certificate_file": "c.pem", "private_key_file": "k.pem", "ca_certificate_file": "r.pem"}
+    plane["xds_servers"][0] |= {
+        "channel_creds": [{"type": "google_default"}, {"type": "tls", "config": {**files, "refresh_interval": "10s"}}],
+        "call_creds": [{"type": "jwt_token_file", "config": {"jwt_token_file": "token"}}],
     }
-    methods = [{"name": [{"service": "shop.Cart", "method": "Add"}], "timeout": "1.5s", "retryPolicy": retry}]
+    plane["node"] |= {"cluster": "shop", "locality": {"zone": "a"}, "metadata": {"team": "cart"}}
+    plane["certificate_providers"] = {"mesh": {"plugin_name": "file_watcher", "config": files}}
+    plane["authorities"] = {"fleet": {"client_listener_resource_name_template": "xdstp://fleet/envoy.L/%s"}}
+    plane["client_default_listener_resource_name_template"] = "%s"
+    return json.dumps(plane).encode()
+
+
+_RETRY = {
+    "maxAttempts": 3,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE", 14],
+}
+_HEDGING = {"maxAttempts": 3, "hedgingDelay": "0.5s", "nonFatalStatusCodes": ["INTERNAL"]}
+_METHODS = [
+    {"name": [{"service": "shop.Cart", "method": "Add"}], "timeout": "1.5s", "retryPolicy": _RETRY},
+    {"name": [{"service": "shop.Cart"}], "waitForReady": True, "hedgingPolicy": _HEDGING},
+    {"name": [{}], "maxRequestMessageBytes": 1000, "maxResponseMessageBytes": "1000"},
+]
+_BALANCING: list[dict[str, object]] = [
+    {"round_robin": {}},
+    {"pick_first": {"shuffleAddressList": True}},
+    {"ring_hash_experimental": {"minRingSize": 10, "maxRingSize": 100, "requestHashHeader": "user"}},
+    {"least_request_experimental": {"choiceCount": 3}},
+    {"weighted_round_robin": {"blackoutPeriod": "1s", "errorUtilizationPenalty": 1.5}},
+    {"random_subsetting_experimental": {"subsetSize": 3, "childPolicy": [{"round_robin": {}}]}},
+]
+
+
+def _service_configs() -> list[bytes]:
     throttling = {"maxTokens": 10, "tokenRatio": 0.1}
-    balancing = [{"round_robin": {}}]
-    return json.dumps(
-        {"methodConfig": methods, "retryThrottling": throttling, "loadBalancingConfig": balancing}
-    ).encode()
+    methods = {"methodConfig": _METHODS, "retryThrottling": throttling}
+    return [json.dumps({**methods, "loadBalancingConfig": [policy]}).encode() for policy in _BALANCING]
 
 
 _SOME_NAMES = [b"xds:///shop", b"xds://fleet/shop", b"xdstp://a/envoy.config.cluster.v3.Cluster/c?b=1&a=2#f"]
 _SOME_COOKIES = [b"MTAuMC4wLjE6NDQzO3Nob3A=", b"CgsxMC4wLjAuMTo4MBAF", b"10.0.0.1:443,[::1]:80;shop"]
+_SOME_PLAIN_TARGETS = [
+    b"dns:///shop.example:443",
+    b"dns://8.8.8.8/shop.example",
+    b"shop:80",
+    b"ipv4:10.0.0.1:443,10.0.0.2",
+    b"ipv6:[::1]:443",
+    b"unix:/run/shop",
+    b"unix-abstract:shop",
+]
+_SOME_METADATA = (
+    b"cookie=a=b; session=MTAuMC4wLjE6NDQzO3Nob3A=\nx-session=MTAuMC4wLjE6NDQz\nuser=anna\n"
+    b"x-envoy-fault-delay-request=100\nx-envoy-fault-delay-request-percentage=7\n"
+    b"x-envoy-fault-abort-grpc-request=14\nx-envoy-fault-abort-percentage=7\ngrpc-retry-pushback-ms=100"
+)
 _SET_COOKIES = b"session=abc; Path=/shop; Max-Age=60; HttpOnly\nsession=; Max-Age=0"
 
 TARGETS = [
     *(
-        Target(
-            f"resource_{type.kind.lower()}",
-            _resource(type),
-            [from_json(each).value for each in seeds],
-            ("trxds.resources",),
-        )
+        Target(f"resource_{type.kind.lower()}", _resource(type), [from_json(each).value for each in seeds])
         for type, seeds in SEEDS.items()
     ),
-    Target("discovery", _discovery, _responses(), ("trxds.ads", "trxds.resources")),
-    Target("bootstrap", _bootstrap, [_a_bootstrap()], ("trxds.ads.bootstrap", "trxds.ground")),
-    Target("service_config", _service_config, [_a_service_config()], ("trxds.config", "trxds.ground")),
-    Target("names", _names, _SOME_NAMES, ("trxds.ads.names", "urllib")),
-    Target("cookie", _cookie, _SOME_COOKIES, ("trxds.affinity.cookie", "trxds.resources.address")),
-    Target("jar", _jar, [_SET_COOKIES], ("trxds.affinity",)),
+    Target("discovery", _discovery, _responses()),
+    Target("bootstrap", _bootstrap, [_a_bootstrap()]),
+    Target("service_config", _service_config, _service_configs()),
+    Target("names", _names, _SOME_NAMES),
+    Target("plain_target", _plain_target, _SOME_PLAIN_TARGETS),
+    Target("load_order", _load_order, [_a_load_order()]),
+    Target("token", _token, [_a_token()]),
+    Target("metadata", _metadata, [_SOME_METADATA]),
+    Target("cookie", _cookie, _SOME_COOKIES),
+    Target("jar", _jar, [_SET_COOKIES]),
 ]

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """`run` raises nothing, whatever the bytes; what it asserts holds for all of them. `seeds` are good ones.
-
-    `code` are the packages whose branches the fuzzer looks for.
-    """
+    """`run` raises nothing, whatever the bytes; what it asserts holds for all of them. `seeds` are good ones."""
 
     name: str
     run: Callable[[bytes], None]
     seeds: list[bytes]
-    code: tuple[str, ...]

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from fuzz.targets import TARGETS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import trxds
+
+PACKAGE = Path(trxds.__file__).parent
+
+PARSERS = (
+    "resources/*.py",
+    *(f"wire/{name}.py" for name in ("frames", "lean", "http2", "header_blocks", "framing", "compression", "response")),
+    *(f"ads/{name}.py" for name in ("bootstrap", "names", "response", "delta", "authorization")),
+    *(f"config/{name}.py" for name in ("service_config", "method_config", "balancing_config", "target")),
+    *(f"affinity/{name}.py" for name in ("cookie", "jar", "carriers")),
+    *(f"channel/{name}.py" for name in ("fault", "retry")),
+    "ground/metadata.py",
+)
+"""Files that read what others write; a function there that is called like a reader is one."""
+
+READERS = ("parse", "decode", "decompress", "read", "unpack", "from_", "pushback")
 
 FOUND = Path(__file__).parent / "found"
 
@@ -20,6 +41,50 @@ def test_a_target_withstands_its_seeds_with_a_byte_changed_anywhere(name: str) -
         for place in range(min(len(seed), 200)):
             target.run(seed[:place] + bytes([seed[place] ^ 0x41]) + seed[place + 1 :])
             target.run(seed[:place])
+
+
+def test_the_seeds_of_a_target_reach_every_parser() -> None:
+    reached = reached_by_seeds()
+    assert [each for each in readers() if each not in reached] == []
+
+
+NOT_FROM_OUTSIDE = {
+    "resources/protos.py:from_json": "the field's JSON form, of tests and of `trxds plane`",
+    "resources/types.py:read": "at once, what the target `discovery` reads in slices",
+    "ads/bootstrap.py:read": "opens the file, and parses it by `parse`",
+    "config/balancing_config.py:_from_struct": "makes the readers, once",
+}
+
+
+def readers() -> Iterator[str]:
+    for pattern in PARSERS:
+        for file in sorted(PACKAGE.glob(pattern)):
+            where = file.relative_to(PACKAGE).as_posix()
+            defined = (
+                node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)
+            )
+            names = {node.name for node in defined if node.name.lstrip("_").startswith(READERS)}
+            yield from (f"{where}:{name}" for name in sorted(names) if f"{where}:{name}" not in NOT_FROM_OUTSIDE)
+
+
+def reached_by_seeds() -> set[str]:
+    """The functions of ours that all seeds of all targets have called."""
+    reached: set[str] = set()
+    inside = len(f"{PACKAGE}/")
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            reached.add(f"{frame.f_code.co_filename[inside:]}:{frame.f_code.co_name}")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for target in TARGETS.values():
+            for seed in target.seeds:
+                target.run(seed)
+    finally:
+        sys.setprofile(before)
+    return reached
 
 
 @pytest.mark.parametrize("name", TARGETS)

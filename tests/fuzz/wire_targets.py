@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Iterator
 
 import hpack
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status as RichStatus
 
 from trxds.ground.metadata import decode, decode_message, decode_timeout, encode_message, encode_timeout
-from trxds.ground.status import Status
+from trxds.ground.status import Status, StatusCode
 from trxds.resources.orca import chosen_metrics, load_report
 from trxds.resources.protos import OrcaLoadReport
 from trxds.wire import frames
@@ -104,6 +106,15 @@ def _dialogue() -> bytes:
     return _answer() + ping + rest + frames.goaway(1, 0, b"bye")
 
 
+def _in_pieces() -> bytes:
+    """Headers in two frames, with a priority that nobody heeds; and last, a push that nobody wanted."""
+    block = hpack.Encoder().encode(ANSWER)
+    ours = frames.head(10, frames.HEADERS, frames.WITH_PRIORITY, 1) + bytes(5) + block[:5]
+    rest = frames.head(len(block) - 5, frames.CONTINUATION, frames.END_HEADERS, 1) + block[5:]
+    priority = frames.head(5, frames.PRIORITY, 0, 3) + bytes(5)
+    return frames.settings({}) + priority + ours + rest + frames.head(4, frames.PUSH_PROMISE, 4, 1) + bytes(4)
+
+
 def _block(data: bytes) -> None:
     decoder = BlockDecoder(OPTIONS.header_list_bound)
     for piece in _cut(data):
@@ -160,6 +171,19 @@ def _texts(data: bytes) -> None:
     reset_status(int.from_bytes(data[:4]))
 
 
+def _details(data: bytes) -> None:
+    """What a status says besides its code."""
+    status = Status(StatusCode.NOT_FOUND, details=data)
+    info = status.detail(ErrorInfo)
+    assert info is None or status.rich is not None
+
+
+def _some_details() -> bytes:
+    rich = RichStatus(code=5, message="no cart")
+    rich.details.add().Pack(ErrorInfo(reason="NO_CART", domain="shop"))
+    return bytes(rich.SerializeToString())
+
+
 def _orca(data: bytes) -> None:
     load_report(data)
     for name, number in chosen_metrics(data, frozenset({"cpu_utilization", "named_metrics.*"})):
@@ -172,17 +196,18 @@ def _a_report() -> bytes:
 
 
 _SOME_GZIP = [bytes(compress(bytes(500), "gzip")), bytes(compress(bytes(2000), "deflate"))]
-_LEAN = ("trxds.wire", "hpack")
-_H2 = ("trxds.wire.http2", "h2", "hpack", "hyperframe")
 
 TARGETS = [
-    Target("engine_lean", _client(lambda: LeanEngine(OPTIONS)), [_answer(), _dialogue()], _LEAN),
-    Target("engine_h2", _client(lambda: H2Engine(client=True, options=OPTIONS)), [_answer(), _dialogue()], _H2),
-    Target("engine_h2_server", _server, [_dialogue()], _H2),
-    Target("header_blocks", _block, [hpack.Encoder().encode(ANSWER), hpack.Encoder().encode(TRAILERS, False)], _LEAN),
-    Target("messages", _messages, [frame(b"one") + frame(b"") + frame(bytes(100))], ("trxds.wire.framing",)),
-    Target("compressed", _compressed, _SOME_GZIP, ("trxds.wire.compression",)),
-    Target("fields", _fields, [_A_FEW_FIELDS], ("trxds.wire.response", "trxds.ground")),
-    Target("texts", _texts, [b"no%20cart%e2%82%ac", b"100m", b"99999999H"], ("trxds.ground", "urllib")),
-    Target("orca", _orca, [_a_report()], ("trxds.resources.orca",)),
+    Target("engine_lean", _client(lambda: LeanEngine(OPTIONS)), [_answer(), _dialogue(), _in_pieces()]),
+    Target(
+        "engine_h2", _client(lambda: H2Engine(client=True, options=OPTIONS)), [_answer(), _dialogue(), _in_pieces()]
+    ),
+    Target("engine_h2_server", _server, [_dialogue()]),
+    Target("header_blocks", _block, [hpack.Encoder().encode(ANSWER), hpack.Encoder().encode(TRAILERS, False)]),
+    Target("messages", _messages, [frame(b"one") + frame(b"") + frame(bytes(100))]),
+    Target("compressed", _compressed, _SOME_GZIP),
+    Target("fields", _fields, [_A_FEW_FIELDS]),
+    Target("texts", _texts, [b"no%20cart%e2%82%ac", b"100m", b"99999999H"]),
+    Target("details", _details, [_some_details()]),
+    Target("orca", _orca, [_a_report()]),
 ]

@@ -49,7 +49,7 @@ def parse_plain(target: str) -> PlainTarget | None:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
             raise _Mistake(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
-        return _dns(target, target)
+        return _dns(target, f"///{target}")
     except _Mistake as mistake:
         raise ValueError(f"target {target!r}: {mistake}") from None
 
@@ -135,6 +135,7 @@ def _path(rest: str, no_authority: str) -> str:
         authority, _, rest = rest[2:].partition("/")
         if authority:
             raise _Mistake(f"{authority!r} stands where nothing may; {no_authority}")
+        return unquote(rest)
     return unquote(rest.removeprefix("/"))
 
 
