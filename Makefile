@@ -25,7 +25,7 @@ lint: $(READY)
 bench: $(READY)
 	$(VENV)/bin/python tests/bench/run.py
 
-# Every parser for its share of a minute of all cores.
+# Every parser for its share of a minute of all cores; setting it up takes a little longer.
 fuzz: $(FUZZ_READY)
 	cd tests && ../$(VENV)/bin/python -m fuzz.run
 
