@@ -79,7 +79,7 @@ def test_one_that_does_not_come_says_so():
     conversation.waits(15)
     message = told(conversation)
     assert state(message) == "DOES_NOT_EXIST"
-    assert message.error_state.details == "does not exist, asked 15 s ago"
+    assert message.error_state.details == "does not exist, asked 15 s before"
 
 
 def test_an_error_in_its_place_is_told_without_a_resource():

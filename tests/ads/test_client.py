@@ -137,7 +137,8 @@ async def test_a_resource_that_does_not_come_in_15_seconds_does_not_exist(autoju
         assert world.watcher.states == {}
         await trio.sleep_until(asked + 15.01)
         assert world.state("cart").absent
-        assert world.error("cart") == f'CDS resource "cart" {WHERE}: does not exist, asked 15 s ago'
+        stands = f'CDS resource "cart" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:15Z'
+        assert world.error("cart") == f"{stands}: does not exist, asked 15 s before"
 
 
 async def test_a_deleted_cluster_is_absent_at_once(autojump_clock: MockClock) -> None:
@@ -149,7 +150,8 @@ async def test_a_deleted_cluster_is_absent_at_once(autojump_clock: MockClock) ->
         world.plane.remove("CDS", "cart")
         await world.plane.wait_for_ack("CDS")
         assert world.state("cart").absent
-        assert world.error("cart") == f'CDS resource "cart" {WHERE}: does not exist, deleted by the server'
+        stands = f'CDS resource "cart" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:00Z'
+        assert world.error("cart") == f"{stands}: does not exist, deleted by the server"
 
 
 async def test_a_bad_resource_is_refused_and_the_good_one_beside_it_is_used(autojump_clock: MockClock) -> None:
@@ -167,7 +169,8 @@ async def test_a_bad_resource_is_refused_and_the_good_one_beside_it_is_used(auto
             "errors validating Cluster resource: [field:lb_policy error:"
         )
         assert world.state("good").value is not None
-        assert world.error("bad").startswith(f'CDS resource "bad" {WHERE}: invalid resource: INVALID_ARGUMENT: errors')
+        stands = f'CDS resource "bad" {WHERE}: NACKED since 1970-01-01T00:00:00Z'
+        assert world.error("bad").startswith(f"{stands}: invalid resource: INVALID_ARGUMENT: errors validating")
         world.plane.put(resources.cluster("bad"))
         await world.plane.wait_for_ack("CDS")
         assert world.state("bad").error is None

@@ -36,13 +36,13 @@ class Mesh:
 
     def watches(self, *names: str, type: ResourceType = CDS) -> None:
         for name in names:
-            self.hear(self.authority.watch(type, name))
+            self.hear(self.authority.watch(type, name, 0.0))
 
     def leaves(self, name: str) -> None:
         self.authority.leave(CDS, name)
 
     def fails(self, server: str) -> None:
-        self.asked[server].stream_ended("refused")
+        self.asked[server].stream_ended("refused", 0.0)
         self.hear(self.authority.review([]))
 
     def opens(self, server: str) -> set[str]:
@@ -88,7 +88,7 @@ def test_a_failure_while_something_never_came_asks_the_next_for_everything(mesh:
     mesh.watches("x", "y")
     mesh.opens("a")
     mesh.answers("a", x="1")
-    mesh.asked["a"].stream_ended("over")
+    mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     assert mesh.servers == "ab"
     assert mesh.opens("b") == {"x", "y"}
@@ -107,11 +107,12 @@ def test_an_error_of_all_servers_names_them_all(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.fails("a")
     mesh.fails("b")
-    mesh.asked["c"].stream_ended("no route to host")
+    mesh.asked["c"].stream_ended("no route to host", 0.0)
     [state] = mesh.authority.review([]).values()
     assert state.error is not None
     assert state.error.message == (
-        'CDS resource "x" (servers a:1, b:1, c:1, node "n"): cannot reach any xDS server: '
+        'CDS resource "x" (servers a:1, b:1, c:1, node "n"): REQUESTED since 1970-01-01T00:00:00Z: '
+        "cannot reach any xDS server since 1970-01-01T00:00:00Z: "
         "a:1: refused; b:1: refused; c:1: no route to host"
     )
 
@@ -120,7 +121,7 @@ def test_nobody_falls_back_while_everything_is_there(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
     mesh.answers("a", x="1")
-    mesh.asked["a"].stream_ended("over")
+    mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     assert (mesh.servers, mesh.told) == ("a", {"x": "1 failed"})
 
@@ -138,7 +139,7 @@ def test_a_first_watch_that_comes_while_the_last_server_fails_asks_the_next(mesh
     mesh.watches("x")
     mesh.opens("a")
     mesh.answers("a", x="1")
-    mesh.asked["a"].stream_ended("over")
+    mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     mesh.watches("y")
     assert mesh.servers == "ab"
@@ -188,7 +189,7 @@ def test_what_the_first_server_gave_it_has_to_give_again_after_another_was_asked
     mesh.watches("x", "y")
     mesh.opens("a")
     mesh.answers("a", x="1")
-    mesh.asked["a"].stream_ended("over")
+    mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     mesh.asked["a"].stream_opened()
     request = mesh.asked["a"].next_request()
@@ -202,7 +203,7 @@ def test_a_server_that_is_asked_again_is_asked_from_the_beginning(mesh: Mesh) ->
     before = mesh.asked["b"]
     mesh.opens("a")
     mesh.answers("a", x="1")
-    mesh.asked["a"].stream_ended("over")
+    mesh.asked["a"].stream_ended("over", 0.0)
     mesh.watches("y")
     mesh.fails("a")
     assert mesh.asked["b"] is not before
@@ -212,7 +213,7 @@ def test_a_server_that_is_asked_again_is_asked_from_the_beginning(mesh: Mesh) ->
 def test_the_wait_for_one_server_says_nothing_of_what_another_brought(mesh: Mesh) -> None:
     mesh.watches("x", type=EDS)
     mesh.opens("a")
-    mesh.asked["a"].stream_ended("over")
+    mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     mesh.opens("a")
     mesh.opens("b")

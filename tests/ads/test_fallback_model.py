@@ -51,7 +51,7 @@ class FallbackMachine(RuleBasedStateMachine):
     def watch(self, name: str) -> None:
         self.watched.add(name)
         self.told.pop(name, None)
-        self.hear(self.authority.watch(EDS, name))
+        self.hear(self.authority.watch(EDS, name, 0.0))
 
     @precondition(lambda self: self.watched)
     @rule(data=st.data())
@@ -89,7 +89,7 @@ class FallbackMachine(RuleBasedStateMachine):
     def end_stream(self, place: int) -> None:
         if place < len(self.asked):
             self.open.discard(self.asked[place])
-            self.asked[place].stream_ended("refused")
+            self.asked[place].stream_ended("refused", 0.0)
             self.hear(self.authority.review([]))
 
     # -- what must be so

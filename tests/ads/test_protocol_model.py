@@ -97,7 +97,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.watched.add((type, name))
         self.remembered.add((type, name))
         self.told.pop((type, name), None)
-        self.heard(self.authority.watch(type, name))
+        self.heard(self.authority.watch(type, name, 0.0))
 
     @rule(type=TYPES, name=NAMES)
     def leave(self, type: ResourceType, name: str) -> None:
@@ -118,7 +118,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.forget()
         self.failed = self.failed or not self.answered
         self.answered = False
-        self.conversation.stream_ended("refused")
+        self.conversation.stream_ended("refused", 0.0)
         self.heard(self.authority.review([]))
 
     @precondition(lambda self: self.server is not None)

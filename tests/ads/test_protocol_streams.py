@@ -45,8 +45,12 @@ def test_a_stream_that_never_answered_is_an_error_for_every_watcher(talk: Talk) 
     talk.breaks()
     talk.wants("CDS", "a")
     talk.opens()
-    reason = f"{WHERE}: cannot reach the xDS server: Connection refused"
-    assert talk.breaks() == {"shop": f'x but LDS resource "shop" {reason}', "a": f'error: CDS resource "a" {reason}'}
+    since = "since 1970-01-01T00:00:00Z"
+    reason = f"{since}: cannot reach the xDS server {since}: Connection refused"
+    assert talk.breaks() == {
+        "shop": f'x but LDS resource "shop" {WHERE}: ACKED {reason}',
+        "a": f'error: CDS resource "a" {WHERE}: REQUESTED {reason}',
+    }
 
 
 def test_a_server_that_cannot_be_connected_is_an_error_without_a_stream(talk: Talk) -> None:

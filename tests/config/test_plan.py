@@ -173,7 +173,7 @@ class TestSubtree:
     def test_a_cluster_without_endpoints_has_one_empty_priority_that_says_why(self):
         (priority,) = priorities_of(planned())
         assert priority.targets == {}
-        assert 'EDS resource "hosts" has no localities' in priority.note
+        assert 'EDS resource "hosts": it has no localities' in priority.note
 
     def test_a_cluster_whose_hosts_all_drain_says_why(self):
         (priority,) = priorities_of(planned((locality("a", endpoint("a", DRAINING)),)))

@@ -26,7 +26,7 @@ from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError
 from trxds.config.steps import Drops, Fails, ToHost, Unknown, Waits
 from trxds.ground.status import unavailable
 from trxds.lb.cds import Cds
-from trxds.lb.cluster_impl import ClusterImpl
+from trxds.lb.cluster_impl import ClusterImpl, too_many
 from trxds.lb.cluster_manager import ClusterManager
 from trxds.lb.explain import Explains, said
 from trxds.lb.least_request import LeastRequest
@@ -115,7 +115,7 @@ def test_cluster_impl_says_when_it_is_full():
     shared_count = shared.limits.in_flight(("a", "s"))
     shared_count.began()
     its = tell(policy, ClusterImplConfig("a", "s", LEAF, (), 1), {"hosts": report(READY)})
-    assert its.then == Drops(unavailable("circuit breaker drop"))
+    assert its.then == Drops(too_many(None, 1))
 
 
 PRIORITIES = PriorityConfig({"0": LEAF, "1": LEAF})

@@ -14,7 +14,7 @@ from trxds.config.policies import (
 from trxds.config.snapshot import ClusterConfig, ClusterError
 from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
-from trxds.lb.cluster_impl import ClusterImpl
+from trxds.lb.cluster_impl import ClusterImpl, too_many
 from trxds.lb.cluster_manager import ClusterManager
 from trxds.lb.pick import QUEUE, Drop, Fail, PickArgs, failing
 from trxds.lb.policy import Inputs, Report
@@ -133,7 +133,7 @@ class TestClusterImpl:
         running = [picker.pick(PickArgs("/s/m")) for _ in range(2)]
         for result in running:
             result.trackers[-1].began()
-        assert picker.pick(PickArgs("/s/m")) == Drop(unavailable("circuit breaker drop"))
+        assert picker.pick(PickArgs("/s/m")) == Drop(too_many(None, 2))
         running[0].trackers[-1].ended(OK)
         assert picked(picker) == ["host"]
 

@@ -43,7 +43,7 @@ class TestDown:
             async with mesh.channel() as channel:
                 started = trio.current_time()
                 message = await refusal(channel)
-                assert f'LDS resource "shop" (server {PLANE}, node "trxds-test"): cannot reach' in message
+                assert f'LDS resource "shop" (server {PLANE}, node "trxds-test"): REQUESTED since' in message
                 assert trio.current_time() - started < 1
 
     async def test_at_the_start_those_that_wait_for_ready_are_served_when_it_is_up(self, autojump_clock):

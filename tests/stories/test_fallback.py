@@ -70,7 +70,7 @@ async def test_on_startup_the_second_serves_until_the_first_is_there(autojump_cl
             with pytest.raises(RpcError) as caught:
                 await ask(channel)
             assert caught.value.status.code is StatusCode.UNAVAILABLE
-            assert f"cannot reach any xDS server: {PLANE}: Connection refused" in caught.value.status.message
+            assert f": {PLANE}: Connection refused" in caught.value.status.message.partition("any xDS server since ")[2]
             assert f"; {SECOND}: Connection refused" in caught.value.status.message
             planes.up(SECOND)
             await trio.sleep(10)

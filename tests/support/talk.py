@@ -39,7 +39,11 @@ class Talk:
         self.nonce = 0
 
     def wants(self, kind: str, *names: str) -> Told:
-        return {name: text for each in names for name, text in told(self.authority.watch(TYPES[kind], each)).items()}
+        return {
+            name: text
+            for each in names
+            for name, text in told(self.authority.watch(TYPES[kind], each, self.now)).items()
+        }
 
     def drops(self, kind: str, *names: str) -> None:
         for name in names:
@@ -88,7 +92,7 @@ class Talk:
         return told(self.authority.review(self.conversation.due(self.now)))
 
     def breaks(self, reason: str = "Connection refused") -> Told:
-        self.conversation.stream_ended(reason)
+        self.conversation.stream_ended(reason, self.now)
         return told(self.authority.review([]))
 
     # As the authority's supply of servers: there is but one.

@@ -16,6 +16,7 @@ from trxds.ads.client import XdsClient
 from trxds.ads.state import ResourceState
 from trxds.ads.watches import Watch
 from trxds.ground.channels import Mailbox
+from trxds.ground.clock import since_1970
 from trxds.resources.context import ParseContext
 from trxds.resources.types import ResourceType
 from trxds.testing import MemoryNetwork
@@ -56,7 +57,7 @@ class World:
         bootstrap = replace(bootstrap, servers=tuple(map(self.featured, bootstrap.servers)))
         self.network = MemoryNetwork()
         self.plane = ManagementServer()
-        self.client = XdsClient(bootstrap, self.network, Random(1), ParseContext())
+        self.client = XdsClient(bootstrap, self.network, Random(1), ParseContext(), time_of_day=since_1970)
         self.watcher = Watcher(self.client)
 
     def featured(self, server: ServerConfig) -> ServerConfig:

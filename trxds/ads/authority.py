@@ -11,6 +11,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from trxds.ground.clock import TimeOfDay, since_1970
+from trxds.ground.standing import blame
 from trxds.resources.types import ResourceType
 
 from .bootstrap import ServerConfig
@@ -31,15 +33,18 @@ class Servers(Protocol):
 class Authority:
     """`servers` have the highest priority first."""
 
-    def __init__(self, servers: Sequence[ServerConfig], supply: Servers, node: str) -> None:
+    def __init__(
+        self, servers: Sequence[ServerConfig], supply: Servers, node: str, time_of_day: TimeOfDay = since_1970
+    ) -> None:
         self._servers = servers
         self._supply = supply
         self._node = node
+        self._time_of_day = time_of_day
         self._asked: list[Conversation] = []  # the first of `servers`
         self._resources: dict[Key, Resource] = {}
         self._leaving: dict[Key, Resource] = {}  # no longer watched; some server has still to be told
         self._failure: Trouble | None = None
-        self._closed = False
+        self._closed_since = ""
 
     def __repr__(self) -> str:
         return f"<Authority {len(self._resources)} resources of {self._asked}>"
@@ -57,14 +62,24 @@ class Authority:
     def asks(self, conversation: Conversation) -> bool:
         return conversation in self._asked
 
+    def awaited(self, key: Key) -> str:
+        """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
+        resource = self._resources.get(key)
+        if resource is None:
+            return ""
+        connected = any(each.connected for each in self._asked)
+        why = "the server has sent nothing of it yet" if connected else "there is no stream to the server yet"
+        return blame(resource.standing(self._where(self._asked), self._node), why).message
+
     # -- what watchers want
 
-    def watch(self, type: ResourceType, name: str) -> Changes:
+    def watch(self, type: ResourceType, name: str, now: float) -> Changes:
         """Want a resource. What is known of it is a change, and so is what it brings about."""
         resource = self._resources.get((type, name)) or self._leaving.pop((type, name), None) or Resource(type, name)
         self._resources[type, name] = resource
         resource.wanted, resource.told = True, None
-        if not self._asked and not self._closed:
+        resource.since = resource.since or self._time_of_day(now)
+        if not self._asked and not self._closed_since:
             self._ask_next()
         for conversation in self._asked:
             conversation.subscribe(resource)
@@ -84,9 +99,9 @@ class Authority:
         self._leaving[type, name] = resource
         return resource
 
-    def close(self) -> Changes:
+    def close(self, now: float) -> Changes:
         """Ask nobody any more. What is known stays; what is not known is in error from now on."""
-        self._closed = True
+        self._closed_since = self._time_of_day(now)
         for conversation in self._asked:
             conversation.close()
         self._asked = []
@@ -139,16 +154,20 @@ class Authority:
 
     def _present_failure(self) -> Trouble | None:
         """That nobody can be reached; while there is one to hope for, watchers hear nothing (A71)."""
-        if self._closed:
-            return Trouble("no server", "the xDS client is closed")
+        if self._closed_since:
+            return Trouble("no server", f"the xDS client is closed since {self._closed_since}")
         if not self._asked or self._asked[-1].failure is None:
             return None
-        failures = {each.server.uri: each.failure for each in self._asked if each.failure}
-        if len(failures) == 1:
-            [(uri, reason)] = failures.items()
-            return Trouble(f"server {uri}", f"cannot reach the xDS server: {reason}")
-        reasons = "; ".join(f"{uri}: {reason}" for uri, reason in failures.items())
-        return Trouble(f"servers {', '.join(failures)}", f"cannot reach any xDS server: {reasons}")
+        failing = [each for each in self._asked if each.failure]
+        since = max(each.failing_since for each in failing)  # until then there was one to hope for
+        if len(failing) == 1:
+            return Trouble(self._where(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}")
+        reasons = "; ".join(f"{each.server.uri}: {each.failure}" for each in failing)
+        return Trouble(self._where(failing), f"cannot reach any xDS server since {since}: {reasons}")
+
+    def _where(self, asked: Sequence[Conversation]) -> str:
+        uris = ", ".join(each.server.uri for each in asked)
+        return f"server{'s' * (len(asked) > 1)} {uris}"
 
     # -- what watchers hear
 

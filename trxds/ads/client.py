@@ -7,7 +7,7 @@ server when the stream begins. What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -15,8 +15,9 @@ from random import Random
 import trio
 
 from trxds.ground.channels import Mailbox
+from trxds.ground.clock import TimeOfDay, time_of_day
 from trxds.ground.observers import Observers
-from trxds.ground.status import unavailable
+from trxds.ground.standing import Standing, blame
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
@@ -64,6 +65,7 @@ class XdsClient:
         data_error_handling: bool = False,
         take_loads: TakeLoads = _no_loads,
         observers: Observers | None = None,
+        time_of_day: TimeOfDay = time_of_day,
     ) -> None:
         self._bootstrap = bootstrap
         self._network = network
@@ -73,17 +75,20 @@ class XdsClient:
         self._take_loads = take_loads
         self.observers = observers or Observers()
         """Who watches, for who wants to."""
+        self._time_of_day = time_of_day
         self._load_servers = LoadServers(self._begin_reports, self._end_reports)
         self._watches = Watches(self._subscribe, self._unsubscribe, self._load_servers.changed)
         self._streams: dict[Conversation, AdsStream] = {}
         self._load_streams: dict[ServerConfig, LoadStream] = {}
         self._nursery: trio.Nursery | None = None
-        node = bootstrap.node.id
-        self._authorities: dict[str | None, Authority] = {None: Authority(bootstrap.servers, self, node)}
+        self._authorities: dict[str | None, Authority] = {None: self._authority(bootstrap.servers)}
         self._authorities |= {
-            name: Authority(authority.servers or bootstrap.servers, self, node)
+            name: self._authority(authority.servers or bootstrap.servers)
             for name, authority in bootstrap.authorities.items()
         }
+
+    def _authority(self, servers: Sequence[ServerConfig]) -> Authority:
+        return Authority(servers, self, self._bootstrap.node.id, self._time_of_day)
 
     def __repr__(self) -> str:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
@@ -107,7 +112,7 @@ class XdsClient:
                 "the shared xDS client is closed; %d resources are in use, and stay as they are", self._watches.count
             )
         for authority in self._authorities.values():
-            self._watches.publish(authority.close())
+            self._watches.publish(authority.close(trio.current_time()))
 
     @property
     def node(self) -> Node:
@@ -137,11 +142,19 @@ class XdsClient:
         """
         return self._watches.add((type, canonical(name)), mailbox, sender)
 
+    def awaited(self, type: ResourceType, name: str) -> str:
+        """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
+        authority = self._authorities.get(authority_of(name))
+        return authority.awaited((type, canonical(name))) if authority is not None else ""
+
     def _subscribe(self, type: ResourceType, name: str) -> Changes:
+        now = trio.current_time()
         if problem := self._problem(type, name):
-            return {(type, name): ResourceState(error=unavailable(f'{type.kind} resource "{name}": {problem}'))}
+            since = self._time_of_day(now)
+            standing = Standing(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
+            return {(type, name): ResourceState(error=blame(standing, problem))}
         authority = self._authorities[authority_of(name)]
-        changes = authority.watch(type, name)
+        changes = authority.watch(type, name, now)
         self._wake(authority)
         self._tell_of([authority.resource(type, name)])
         return changes
@@ -174,7 +187,7 @@ class XdsClient:
                 return conversation
         rules = data_errors(server.features, a88=self._data_error_handling)
         dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
-        conversation = Conversation(server, self._bootstrap.node, dialect, rules)
+        conversation = Conversation(server, self._bootstrap.node, dialect, rules, self._time_of_day)
         context = replace(self._context, server_features=server.features, server=server)
         network = secure_network(self._network, server.credentials, server.address)
         stream = AdsStream(conversation, self._watches, self._review, network, self._random, context, self.observers)

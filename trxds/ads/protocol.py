@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trxds.ground.clock import TimeOfDay, since_1970
 from trxds.resources.types import RESOURCE_TYPES, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
@@ -88,7 +89,8 @@ class _Stream:
 class Conversation:
     """What to say to `server`, and what its answers mean for each resource subscribed.
 
-    `failure` is why it cannot be reached at present; `answers` that it did, the last time it was tried.
+    `failure` is why it cannot be reached at present, and `failing_since` the time of day since when; `answers` is
+    that it did, the last time it was tried. `time_of_day` is asked only for what happens just then.
     """
 
     def __init__(
@@ -97,13 +99,16 @@ class Conversation:
         node: Node,
         dialect: Dialect | None = None,
         data_errors: DataErrors | None = None,
+        time_of_day: TimeOfDay = since_1970,
     ) -> None:
         self.server = server
         self.dialect: Dialect = dialect or StateOfTheWorld()
         self.failure: str | None = None
+        self.failing_since = ""
         self.answers = False
         self._node = node
         self._data_errors = data_errors or DataErrors()
+        self._time_of_day = time_of_day
         # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: _Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
@@ -111,6 +116,11 @@ class Conversation:
     def __repr__(self) -> str:
         names = sum(len(s.resources) - len(s.unwanted) for s in self._subscriptions.values())
         return f"<Conversation {self.server.uri} {'open' if self._stream else 'closed'}, {names} resources>"
+
+    @property
+    def connected(self) -> bool:
+        """There is a stream."""
+        return self._stream is not None
 
     # -- what watchers want
 
@@ -242,25 +252,31 @@ class Conversation:
             subscription.version = reading.version
         self._owe(reading, stream)
         self.failure, self.answers = None, True
-        touched = [resource for item in reading.items if (resource := self._take(item, reading, now))]
-        touched += [resource for each in reading.failed if (resource := self._fail(each, reading, now))]
-        touched += [self._delete(resource, reading, now) for resource in self._gone(reading)]
+        came = self._update(reading.version, now)
+        touched = [resource for item in reading.items if (resource := self._take(item, reading, came))]
+        touched += [resource for each in reading.failed if (resource := self._fail(each, reading, came))]
+        touched += [self._delete(resource, came) for resource in self._gone(reading)]
         return touched
 
-    def _heard_of(self, reading: Reading, name: str | None) -> Resource | None:
+    def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
         """The resource of that name, if anybody wants it. It is waited for no longer."""
-        resource = self._subscriptions[reading.type].resources.get(name) if name is not None else None
+        resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
             self._stream.deadlines.pop(resource, None)
         return resource
 
-    def _take(self, item: Item, reading: Reading, now: float) -> Resource | None:
+    def _update(self, version: str, now: float) -> Update:
+        """An event of now; of a resource that came it still lacks the bytes."""
+        return Update(version, NOTHING, now, self.server.uri, self._time_of_day(now))
+
+    def _take(self, item: Item, reading: Reading, came: Update) -> Resource | None:
         """The resource, if it came as anything else than last time."""
         parsed = item.parsed
-        resource = self._heard_of(reading, parsed.name)
+        resource = self._heard_of(reading.type, parsed.name)
         if resource is None or parsed is resource.parsed:
             return None
-        update = Update(reading.version if item.version is None else item.version, item.raw, now)
+        version = came.version if item.version is None else item.version
+        update = Update(version, item.raw, came.at, came.server, came.when)
         self._subscriptions[reading.type].note(resource.name, update, parsed)
         if parsed.errors:
             reason = f"invalid resource: {invalid(parsed.errors, resource.type)}"
@@ -271,15 +287,15 @@ class Conversation:
         resource.accept(update, parsed)
         return resource
 
-    def _fail(self, failed: Failed, reading: Reading, now: float) -> Resource | None:
+    def _fail(self, failed: Failed, reading: Reading, came: Update) -> Resource | None:
         """The server says why it has nothing to give (xRFC TP3)."""
-        resource = self._heard_of(reading, failed.name)
+        resource = self._heard_of(reading.type, failed.name)
         if resource is None:
             return None
         self._subscriptions[reading.type].forget(resource.name)
         resource.fail(
             CacheState.RECEIVED_ERROR,
-            Update(reading.version, NOTHING, now),
+            came,
             self._trouble(f"the server reports {failed}"),
             drop=self._data_errors.drop_failed(failed.code),
             absent=failed.code == NOT_FOUND,
@@ -300,13 +316,12 @@ class Conversation:
             gone += [resource for resource in left_out if resource.seen]
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
 
-    def _delete(self, resource: Resource, reading: Reading, now: float) -> Resource:
-        self._heard_of(reading, resource.name)
+    def _delete(self, resource: Resource, came: Update) -> Resource:
+        self._heard_of(resource.type, resource.name)
         self._subscriptions[resource.type].forget(resource.name)
         drop = self._data_errors.drop_deleted or resource.value is None
         reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
-        update = Update(reading.version, NOTHING, now)
-        resource.fail(CacheState.DOES_NOT_EXIST, update, self._trouble(reason), drop=drop, absent=True)
+        resource.fail(CacheState.DOES_NOT_EXIST, came, self._trouble(reason), drop=drop, absent=True)
         return resource
 
     def _trouble(self, reason: str) -> Trouble:
@@ -337,18 +352,20 @@ class Conversation:
         absent = rules.late_is_absent
         resource.fail(
             CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
-            Update("", NOTHING, now),
-            self._trouble(f"{'does not exist' if absent else 'no answer'}, asked {rules.wait:g} s ago"),
+            self._update("", now),
+            self._trouble(f"{'does not exist' if absent else 'no answer'}, asked {rules.wait:g} s before"),
             absent=absent,
         )
 
     # -- the end
 
-    def stream_ended(self, reason: str) -> None:
+    def stream_ended(self, reason: str, now: float) -> None:
         """A stream that never answered is a failure; the end of one that did is not."""
         stream, self._stream = self._stream, None
         self._let_go()
         if stream is None or not stream.heard:
+            if self.failure is None:
+                self.failing_since = self._time_of_day(now)
             self.failure, self.answers = reason, False
 
     def close(self) -> None:

@@ -10,7 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trxds.ground.status import unavailable
+from trxds.ground.standing import Standing, blame
+from trxds.ground.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
 from .response import Raw
@@ -41,20 +42,29 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Something that came for a resource: `raw` is empty for an error without one; `at` is Trio's clock."""
+    """Something that came for a resource: `raw` is empty for an error without one; `at` is Trio's clock.
+
+    `server` is the one it came from, and `when` the time of day.
+    """
 
     version: str
     raw: Raw
     at: float
+    server: str = ""
+    when: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """`value` is the last good one, as long as it may be used; `trouble` is why `state` is not ACKED."""
+    """`value` is the last good one, as long as it may be used; `trouble` is why `state` is not ACKED.
+
+    `since` is the time of day at which it came to its state; of one that is in use, at which it came.
+    """
 
     type: ResourceType
     name: str
     state: CacheState = CacheState.REQUESTED
+    since: str = ""
     value: object | None = None
     accepted: Update | None = None  # what `value` came as
     failed: Update | None = None  # what `trouble` is about
@@ -84,6 +94,7 @@ class Resource:
 
     def accept(self, update: Update, parsed: Parsed) -> None:
         self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
+        self.since = update.when
         self.failed, self.trouble, self.absent = None, None, False
 
     def refuse(self, update: Update, parsed: Parsed, trouble: Trouble, *, drop: bool) -> None:
@@ -95,6 +106,8 @@ class Resource:
         self, state: CacheState, update: Update, trouble: Trouble, *, drop: bool = True, absent: bool = False
     ) -> None:
         """Bad news. `drop` takes the value too; one that stays is as good as before (A88)."""
+        if state is not self.state:
+            self.since = update.when
         self.state, self.failed, self.trouble, self.parsed = state, update, trouble, None
         if drop:
             self.value = self.accepted = None
@@ -104,7 +117,7 @@ class Resource:
         """As if it had never been asked for."""
         self.state, self.value, self.trouble, self.parsed = CacheState.REQUESTED, None, None, None
         self.accepted = self.failed = self.told = None
-        self.absent = False
+        self.absent, self.since = False, ""
 
     def seen_by_watchers(self, failure: Trouble | None, node: str) -> ResourceState | None:
         """What a watcher should know, or None while the servers have still to answer.
@@ -113,14 +126,27 @@ class Resource:
         """
         if self.value is not None:
             trouble = failure or self.trouble
-            return ResourceState(self.value, ambient=unavailable(self._text(trouble, node)) if trouble else None)
+            ambient = self._status(trouble, node) if trouble else None
+            return ResourceState(self.value, ambient=ambient, standing=self._standing_of_value(node))
         trouble = self.trouble or failure
         if trouble is None:
             return None
-        return ResourceState(error=unavailable(self._text(trouble, node)), absent=self.absent)
+        return ResourceState(error=self._status(trouble, node), absent=self.absent)
 
-    def _text(self, trouble: Trouble, node: str) -> str:
-        return f'{self.type.kind} resource "{self.name}" ({trouble.where}, node "{node}"): {trouble.reason}'
+    def standing(self, where: str, node: str) -> Standing:
+        """`where` is whose word it is."""
+        return Standing(self.type.kind, self.name, where, node, self.state.name, self.since)
+
+    def _standing_of_value(self, node: str) -> Standing | None:
+        """Also when a later one was refused."""
+        update = self.accepted
+        if update is None:
+            return None
+        acked = CacheState.ACKED.name
+        return Standing(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
+
+    def _status(self, trouble: Trouble, node: str) -> Status:
+        return blame(self.standing(trouble.where, node), trouble.reason)
 
 
 def differs(state: ResourceState, told: ResourceState | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trxds.ground.standing import Standing
 from trxds.ground.status import Status
 
 
@@ -14,7 +15,8 @@ class ResourceState:
     `value` is the last good one, and may be used while `ambient` says what is wrong with the
     present: the last update was invalid, or the control plane cannot be reached. `error` says
     why there is no value. `absent` marks the errors that are an answer: the resource does not
-    exist or was deleted, so what it configured must go, and not merely wait.
+    exist or was deleted, so what it configured must go, and not merely wait. `standing` is that of
+    `value`, for who finds something wrong with what it says.
 
     All errors are UNAVAILABLE; a control plane's codes never reach RPCs (A54, A88).
     """
@@ -23,3 +25,4 @@ class ResourceState:
     error: Status | None = None
     absent: bool = False
     ambient: Status | None = None
+    standing: Standing | None = None

@@ -76,6 +76,7 @@ class AdsStream:
     def close(self) -> None:
         """This server is asked no longer. Plain; `run` returns."""
         self._conversation.close()
+        self._told.left()
         self._scope.cancel(reason="another xDS server has taken over")
 
     async def run(self) -> None:
@@ -86,7 +87,7 @@ class AdsStream:
         while True:
             await self._something_is_wanted()
             reason = await self._talk.hold(self._converse)
-            self._conversation.stream_ended(reason)
+            self._conversation.stream_ended(reason, trio.current_time())
             if self._conversation.failure is not None:
                 self._told.failed(reason)
             changes = self._review(self._conversation, ())

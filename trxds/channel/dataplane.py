@@ -57,7 +57,7 @@ class ChannelState:
         client: XdsClient | None,
         observers: Observers,
     ) -> None:
-        self.first_awaited = "a configuration from the control plane"  # for who has waited in vain
+        self.first_awaited: object = "a configuration from the control plane"  # for who has waited in vain
         self.target = target
         self.authority = authority
         self.defaults = defaults
@@ -181,6 +181,10 @@ class ChannelState:
         self._changed.unpark_all()
         for rpc in tuple(self.rpcs):
             rpc.abandon()
+
+    def over(self) -> None:
+        """Everything of the channel has ended."""
+        self.observers.closed()
 
     def orphan(self) -> None:
         """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""

@@ -55,7 +55,7 @@ class Origin:
 
     `authority` is what `:authority` is, and what hosts prove if TLS asks for nothing else. `providers` have the
     certificates that a control plane may name, `services` run as long as the channel. `throttling` is of retries,
-    and `awaited` what a call waits for first.
+    and `awaited` what a call waits for first: `str` has it.
     """
 
     authority: str
@@ -67,7 +67,7 @@ class Origin:
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
     throttling: Throttling | None = None
-    awaited: str = "a configuration from the control plane"
+    awaited: object = "a configuration from the control plane"
 
 
 def check_policies(policies: Policies) -> None:

@@ -224,7 +224,7 @@ class Rpc(Attempt):
             if isinstance(respond, Wait):
                 respond = await self.within(respond.step)
             if isinstance(respond, Status):
-                return respond
+                return selection.route.of_filter(respond)
             if respond is not None:
                 self._responds.append(respond)
         if self._state.closed:

@@ -86,6 +86,7 @@ async def open_xds_client(
     xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
     async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
         yield xds
+    observers.closed()
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
 
@@ -114,9 +115,12 @@ def xds_origin(
     client, names = shared._client, parse_target(target, shared._settings)
     authority = authority or names.authority
 
+    awaited = FirstConfiguration()
+
     def begin(downstream: Downstream) -> Resolver:
         its = replace(downstream, limits=limits)
-        return Resolver(client, network.resolve, names.listener, authority, its, Random())
+        awaited.resolver = Resolver(client, network.resolve, names.listener, authority, its, Random())
+        return awaited.resolver
 
     return Origin(
         authority,
@@ -127,7 +131,18 @@ def xds_origin(
         shared._settings.certificate_providers,
         {"ads": client.run} if xds is None else {},
         client,
+        awaited=awaited,
     )
+
+
+class FirstConfiguration:
+    """What the first calls wait for; whoever waited in vain is told how that stands, and nobody else pays for it."""
+
+    resolver: Resolver | None = None
+
+    def __str__(self) -> str:
+        missing = self.resolver.awaited if self.resolver is not None else ""
+        return "a configuration from the control plane" + (missing and f": {missing}")
 
 
 def load_settings(bootstrap: BootstrapSource) -> Bootstrap:

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from trxds.ads.state import ResourceState
-from trxds.ground.status import Status, unavailable
+from trxds.ground.standing import Standing, blame
+from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
@@ -53,16 +54,25 @@ def assemble(
     walk = _Walk(known, before)
     routing = walk.routing(listener, authority)
     names = set(held)
-    if isinstance(routing, tuple):
-        names.update(cluster.name for route in routing[1].routes if route.action for cluster in route.action.clusters)
+    if isinstance(routing, _Routing):
+        names.update(cluster.name for route in routing.host.routes if route.action for cluster in route.action.clusters)
     # Sorted, so that resources are asked for in an order that does not change from run to run.
     for name in sorted(names):
         walk.cluster(name)
     return Assembly(_outcome(routing, walk.outcomes, walk.missing), frozenset(walk.visited))
 
 
+@dataclass(frozen=True, slots=True)
+class _Routing:
+    """`standing` is that of the resource that has the routes."""
+
+    listener: Listener
+    host: VirtualHost
+    standing: Standing | None
+
+
 def _outcome(
-    routing: tuple[Listener, VirtualHost] | Status | None,
+    routing: _Routing | Status | None,
     clusters: dict[str, ClusterOutcome],
     missing: list[Key],
 ) -> XdsConfig | ConfigError | Missing:
@@ -70,7 +80,7 @@ def _outcome(
         return ConfigError(routing, clusters)
     if routing is None or missing:
         return Missing(tuple(missing))
-    return XdsConfig(routing[0], routing[1], clusters)
+    return XdsConfig(routing.listener, routing.host, clusters, routing.standing)
 
 
 class _Walk:
@@ -91,7 +101,7 @@ class _Walk:
         self.visited.add(key)
         return state
 
-    def routing(self, name: str, authority: str) -> tuple[Listener, VirtualHost] | Status | None:
+    def routing(self, name: str, authority: str) -> _Routing | Status | None:
         state = self._look("LDS", name)
         if state is None:
             return None
@@ -99,27 +109,21 @@ class _Walk:
             return state.error
         listener = state.value
         assert isinstance(listener, Listener)
+        standing = state.standing or Standing("LDS", name)
         if not listener.api:
-            return unavailable(f'LDS resource "{name}" is no API listener; a client needs one with `api_listener` set')
-        routes = listener.route_config or self._routes(listener.rds_name or "")
-        if not isinstance(routes, RouteConfig):
-            return routes
-        host = find_virtual_host(routes.virtual_hosts, authority)
-        if host is None:
-            return unavailable(
-                f'RDS resource "{routes.name}" has no virtual host for "{authority}"; '
-                "add that domain to one of its virtual hosts"
-            )
-        return listener, host
+            return blame(standing, "it is no API listener; a client needs one with `api_listener` set")
+        if listener.route_config is not None:
+            return _routing(listener, listener.route_config, authority, standing)
+        return self._routes(listener, listener.rds_name or "", authority)
 
-    def _routes(self, name: str) -> RouteConfig | Status | None:
+    def _routes(self, listener: Listener, name: str, authority: str) -> _Routing | Status | None:
         state = self._look("RDS", name)
         if state is None:
             return None
         if state.error is not None:
             return state.error
         assert isinstance(state.value, RouteConfig)
-        return state.value
+        return _routing(listener, state.value, authority, state.standing or Standing("RDS", name))
 
     # -- clusters
 
@@ -138,43 +142,46 @@ class _Walk:
             return ClusterError(name, state.error, state.absent)
         cluster = state.value
         assert isinstance(cluster, Cluster)
+        standing = state.standing
         match cluster.discovery:
             case Eds(service_name):
-                return self._with_endpoints(cluster, service_name)
+                return self._with_endpoints(cluster, service_name, standing)
             case LogicalDns() as dns:
-                return self._with_addresses(cluster, dns.name)
+                return self._with_addresses(cluster, dns.name, standing)
             case Aggregate() as aggregate:
-                return self._aggregate(name, aggregate.lb_policy)
+                return self._aggregate(standing or Standing("CDS", name), aggregate.lb_policy)
             case _ as never:
                 assert_never(never)
 
-    def _with_endpoints(self, cluster: Cluster, name: str) -> ClusterConfig | None:
+    def _with_endpoints(self, cluster: Cluster, name: str, standing: Standing | None) -> ClusterConfig | None:
         state = self._look("EDS", name)
         if state is None:
             return None
         if state.error is not None:
-            return ClusterConfig(cluster, None, state.error.message)
+            return ClusterConfig(cluster, None, state.error.message, standing)
         assert isinstance(state.value, ClusterLoadAssignment)
         before = self._before.get(cluster.name)
         if isinstance(before, ClusterConfig) and before.cluster is cluster and before.endpoints is state.value:
             return before
-        return ClusterConfig(cluster, state.value)
+        return ClusterConfig(cluster, state.value, "", standing, state.standing)
 
-    def _with_addresses(self, cluster: Cluster, name: str) -> ClusterConfig | None:
+    def _with_addresses(self, cluster: Cluster, name: str, standing: Standing | None) -> ClusterConfig | None:
         state = self._look("DNS", name)
         if state is None:
             return None
         if state.error is not None:
-            return ClusterConfig(cluster, None, state.error.message)
+            note = blame(standing, state.error.message).message
+            return ClusterConfig(cluster, None, note, standing)
         assert isinstance(state.value, tuple)
         # However many addresses a name has, they are one endpoint (A61).
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
-        return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)))
+        return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
 
-    def _aggregate(self, root: str, lb_policy: LbPolicyConfig | None) -> AggregateConfig | ClusterError | None:
+    def _aggregate(self, standing: Standing, lb_policy: LbPolicyConfig | None) -> AggregateConfig | ClusterError | None:
+        root = standing.name
         names = flatten(root, self._parts)
         if names is None:
-            return _unusable(root, f"it is nested more than {DEEPEST - 1} aggregate clusters deep")
+            return _unusable(standing, f"it is nested more than {DEEPEST - 1} aggregate clusters deep")
         found = [self.cluster(name) for name in names]
         if None in found:
             return None
@@ -182,7 +189,7 @@ class _Walk:
         note = "; ".join(part.status.message for part in found if isinstance(part, ClusterError))
         leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
         if not leaves:
-            return _unusable(root, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
+            return _unusable(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
         return AggregateConfig(root, leaves, note)
 
     def _parts(self, name: str) -> tuple[str, ...] | None:
@@ -194,8 +201,16 @@ class _Walk:
         return discovery.clusters if isinstance(discovery, Aggregate) else None
 
 
-def _unusable(name: str, reason: str) -> ClusterError:
-    return ClusterError(name, unavailable(f'CDS resource "{name}": {reason}'), absent=False)
+def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: Standing) -> _Routing | Status:
+    host = find_virtual_host(routes.virtual_hosts, authority)
+    if host is None:
+        remedy = "add that domain to one of its virtual hosts"
+        return blame(standing, f'it has no virtual host for "{authority}"; {remedy}')
+    return _Routing(listener, host, standing)
+
+
+def _unusable(standing: Standing, reason: str) -> ClusterError:
+    return ClusterError(standing.name, blame(standing, reason), absent=False)
 
 
 def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:

@@ -36,9 +36,10 @@ _Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]  # those of its endp
 
 
 def balance(policy: LbPolicyConfig, localities: Sequence[Locality], note: str) -> LbConfig:
-    """`note` says why there may be no endpoints."""
+    """`note` says why there are no endpoints, should there be none: with some it would only make updates differ."""
     # DRAINING never reaches the child, whatever override_host_status says (A55).
-    return _balance(policy, [(place, endpoints) for place in localities if (endpoints := _serving(place))], note)
+    serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
+    return _balance(policy, serving, "" if serving else note)
 
 
 def _serving(locality: Locality) -> tuple[Endpoint, ...]:

@@ -16,6 +16,7 @@ import trio
 from trxds.ads.state import ResourceState
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
+from trxds.ground.clock import time_of_day
 from trxds.ground.status import unavailable
 
 SHORTEST_INTERVAL = 30.0  # seconds between two look-ups that succeed
@@ -63,6 +64,7 @@ class NameWatch:
         self._left = left
         self._scope = trio.CancelScope()
         self._state = ResourceState()
+        self._failing_since = ""
 
     async def run(self, look_up: LookUp, backoff: Backoff) -> None:
         host, _, port = self._name.rpartition(":")
@@ -76,6 +78,7 @@ class NameWatch:
                     await trio.sleep(backoff.next())
                     continue
                 backoff.reset()
+                self._failing_since = ""
                 self._tell(ResourceState(addresses))
                 await self._until_asked(began + SHORTEST_INTERVAL)
 
@@ -86,7 +89,8 @@ class NameWatch:
         await trio.sleep_until(earliest)
 
     def _failed(self, error: OSError) -> None:
-        status = unavailable(f'DNS name "{self._name}" cannot be resolved: {error.strerror or error}')
+        since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
+        status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
         addresses = self._state.value
         self._tell(ResourceState(error=status) if addresses is None else ResourceState(addresses, ambient=status))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
 
+from trxds.ground.standing import Standing
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
@@ -57,9 +58,10 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
     cluster = config.cluster
     # A cluster without endpoints has one empty priority, so that what stands above it exists.
     priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
+    note = _note(config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     children = {
-        f"{{cluster={cluster.name}, child_number={number}}}": balance(cluster.lb_policy, localities, _note(config))
+        f"{{cluster={cluster.name}, child_number={number}}}": balance(cluster.lb_policy, localities, note)
         for number, localities in zip(numbers, priorities, strict=True)
     }
     override = OverrideHostConfig(
@@ -78,6 +80,8 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
         tls=cluster.tls,
         hostnames=_hostnames(cluster, override.endpoints) if cluster.tls is not None and cluster.tls.auto_sni else {},
         reporting=Reporting(cluster.lrs, tuple(chain.from_iterable(priorities))) if cluster.lrs else None,
+        limited_by=config.cluster_standing,
+        dropped_by=config.endpoints_standing,
     )
     return OutlierDetectionConfig(override.endpoints, cluster.ejection, limits)
 
@@ -101,7 +105,7 @@ def _service(cluster: Cluster) -> str:
 def _note(config: ClusterConfig) -> str:
     if config.note:
         return config.note
-    name = _service(config.cluster)
+    standing = config.endpoints_standing or Standing("EDS", _service(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
-        return f'EDS resource "{name}" has no localities; add endpoints to it'
-    return f'EDS resource "{name}" has no endpoint that takes new requests; all are DRAINING or none is listed'
+        return f"{standing}: it has no localities; add endpoints to it"
+    return f"{standing}: it has no endpoint that takes new requests; all are DRAINING or none is listed"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from trxds.ground.standing import Standing
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
 from trxds.resources.endpoint import Drop, Endpoint, HealthStatus, Locality
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
@@ -143,6 +144,8 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImplConfig:
+    """`limited_by` is how the resource stands that sets `max_requests`, `dropped_by` the one that has `drops`."""
+
     policy: ClassVar[str] = "xds_cluster_impl_experimental"
     cluster: str
     service: str  # the EDS service name; with the cluster's it names the count of RPCs in flight
@@ -152,6 +155,8 @@ class ClusterImplConfig:
     tls: UpstreamTls | None = None
     hostnames: Mapping[str, str] = field(default_factory=dict)  # by address, where `tls` asks for them
     reporting: Reporting | None = None
+    limited_by: Standing | None = None
+    dropped_by: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import trio
 
 from trxds.ground.channels import Mailbox
+from trxds.ground.standing import Standing
 
 from .chains import MakeChain
 from .clusters import Clusters, RouteTable
@@ -93,6 +94,7 @@ class Resolver:
         self._tables = count(1)
         self._pace = Pace()
         self._unseen = True  # there is news that the newest snapshot does not have
+        self._missing: Missing | None = None  # what the newest snapshot lacks
         self._newest: XdsConfig | ConfigError | None = None
         self._selected: XdsConfig | ConfigError | None = None  # what the newest selector was made from
         self._selector: Selector | None = None  # the one in force
@@ -122,6 +124,11 @@ class Resolver:
     def resolve_again(self, name: str) -> None:
         """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
         self._names.resolve_again(name)
+
+    @property
+    def awaited(self) -> str:
+        """What the next configuration waits for, in words; empty if for nothing that is known."""
+        return self._watcher.awaited(self._missing) if self._missing is not None else ""
 
     def begin_anew(self) -> None:
         """The tree is another one and knows nothing: it gets the newest there is. Plain."""
@@ -155,6 +162,7 @@ class Resolver:
             return self._pace.ready_at(now)
         self._unseen = False
         outcome = self._watcher.look(self._clusters.alive)
+        self._missing = outcome if isinstance(outcome, Missing) else None
         if not isinstance(outcome, Missing) and outcome != self._newest:
             self._pace.take(now)
             self._newest = outcome
@@ -202,7 +210,8 @@ class Resolver:
         if isinstance(config, ConfigError):
             _log.warning("no routes: %s", config.status.message)
             return ErrorSelector(config.status)
-        routes = BoundRoutes(config.listener, config.virtual_host, self._downstream.make_chain, self._downstream.limits)
+        make_chain, limits = self._downstream.make_chain, self._downstream.limits
+        routes = BoundRoutes(config.listener, config.virtual_host, make_chain, limits, config.routes_standing)
         table = RouteTable(next(self._tables), sorted(routes.clusters), self._clusters, self._nursery)
         return ConfigSelector(routes, table, self._random, self._channel_id)
 
@@ -243,5 +252,14 @@ def _absent(cluster: ClusterOutcome) -> bool:
 
 def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) -> bool:
     if isinstance(one, XdsConfig) and isinstance(other, XdsConfig):
-        return one.listener == other.listener and one.virtual_host == other.virtual_host
+        # Since when is of no account: a resource may come anew with our part of it unchanged.
+        return (
+            one.listener == other.listener
+            and one.virtual_host == other.virtual_host
+            and _where(one.routes_standing) == _where(other.routes_standing)
+        )
     return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.status == other.status
+
+
+def _where(standing: Standing | None) -> str:
+    return standing.where if standing is not None else ""

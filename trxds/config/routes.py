@@ -7,11 +7,12 @@ filters merged and its weights added up, when the first RPC takes it.
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
-from trxds.ground.status import Status, unavailable
+from trxds.ground.standing import Standing, blame
+from trxds.ground.status import Status
 from trxds.resources.listener import Listener
 from trxds.resources.route import HashPolicy, Route, VirtualHost
 
@@ -43,10 +44,17 @@ class BoundRoute:
     bounds: tuple[int, ...]  # running sums of the weights
     hash_policies: tuple[HashPolicy, ...] = ()
     config: MethodConfig = NO_METHOD_CONFIG
+    standing: Standing | None = None  # of the resource that has it
 
     def has(self, cluster: str) -> bool:
         """May a cookie send an RPC of this route to that cluster? (A60)"""
         return any(bound.name == cluster for bound in self.clusters)
+
+    def of_filter(self, status: Status) -> Status:
+        """What a filter fails an RPC with, and where that is configured."""
+        if self.standing is None:
+            return status
+        return replace(status, message=f"{status.message} on a route of {self.standing}")
 
     def draw(self, random: Random) -> BoundCluster:
         """By weight, and by nothing else: not by who can be reached (A31)."""
@@ -56,16 +64,22 @@ class BoundRoute:
 
 
 class BoundRoutes:
-    """Made once for each version of a virtual host."""
+    """Made once for each version of a virtual host; `standing` is how the resource stood then that has it."""
 
     def __init__(
-        self, listener: Listener, host: VirtualHost, make_chain: MakeChain, limits: Limits = final_limit
+        self,
+        listener: Listener,
+        host: VirtualHost,
+        make_chain: MakeChain,
+        limits: Limits = final_limit,
+        standing: Standing | None = None,
     ) -> None:
         self.virtual_host = host.name
         self.routes = host.routes
         self.candidates = RouteIndex(route.match for route in host.routes).candidates
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
+        self.standing = standing
         self._chains = Chains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
 
@@ -93,6 +107,7 @@ class BoundRoutes:
             tuple(accumulate(cluster.weight for cluster in clusters)),
             route.action.hash_policies,
             MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
+            self.standing,
         )
 
     def limit(self, route: Route) -> Limit:
@@ -105,8 +120,9 @@ class BoundRoutes:
 
     def no_route(self, path: str) -> Status:
         where = f'virtual host "{self.virtual_host}"'
-        return unavailable(f'no route matches {path} in {where}; add one there, or one with the prefix "" for the rest')
+        remedy = 'add one there, or one with the prefix "" for the rest'
+        return blame(self.standing, f"no route matches {path} in {where}; {remedy}")
 
     def no_action(self, path: str) -> Status:
         where = f'{path} in virtual host "{self.virtual_host}"'
-        return unavailable(f"the route that matches {where} has an action unknown to gRPC")
+        return blame(self.standing, f"the route that matches {where} has an action unknown to gRPC")

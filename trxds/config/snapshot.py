@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from trxds.ground.standing import Standing
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.endpoint import ClusterLoadAssignment
@@ -15,11 +16,16 @@ from trxds.resources.route import VirtualHost
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A cluster with its endpoints; `endpoints` None and `note` say that EDS or DNS failed, and why."""
+    """A cluster with its endpoints; `endpoints` None and `note` say that EDS or DNS failed, and why.
+
+    How the resources stand is for messages about what they say.
+    """
 
     cluster: Cluster
     endpoints: ClusterLoadAssignment | None
     note: str = ""
+    cluster_standing: Standing | None = None
+    endpoints_standing: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,15 @@ ClusterOutcome: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
 
 @dataclass(frozen=True, slots=True)
 class XdsConfig:
-    """Listener, the virtual host of our authority, and each cluster that is routed to or held, or a part of one."""
+    """Listener, the virtual host of our authority, and each cluster that is routed to or held, or a part of one.
+
+    `routes_standing` is that of the resource that has the virtual host.
+    """
 
     listener: Listener
     virtual_host: VirtualHost
     clusters: Mapping[str, ClusterOutcome]
+    routes_standing: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)

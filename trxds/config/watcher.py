@@ -19,6 +19,8 @@ from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
 _ORDER = [*_TYPES, "DNS"]
 
+_SHOWN = 3  # of what is missing; there may be ten thousand
+
 
 class Watch(Protocol):
     def leave(self) -> None: ...
@@ -28,6 +30,10 @@ class Source(Protocol):
     """Where resources come from: the XdsClient."""
 
     def watch(self, kind: ResourceType, name: str, mailbox: Mailbox[Any], sender: Hashable) -> Watch: ...
+
+    def awaited(self, type: ResourceType, name: str) -> str:
+        """How a resource stands that has not come yet, in words."""
+        ...
 
 
 class Names(Protocol):
@@ -59,6 +65,17 @@ class Watcher:
         if not isinstance(assembly.outcome, Missing):
             self._before = assembly.outcome.clusters
         return assembly.outcome
+
+    def awaited(self, missing: Missing) -> str:
+        """What a call waits for that waits for these."""
+        shown = [self._awaited(kind, name) for kind, name in missing.names[:_SHOWN]]
+        more = len(missing.names) - len(shown)
+        return "; ".join([*shown, f"and {more} more"] if more else shown)
+
+    def _awaited(self, kind: str, name: str) -> str:
+        if kind == "DNS":
+            return f'DNS name "{name}": it is being looked up'
+        return self._source.awaited(_TYPES[kind], name)
 
     def _watch_exactly(self, wanted: frozenset[Key]) -> None:
         for key in self._watches.keys() - wanted:

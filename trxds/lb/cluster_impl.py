@@ -12,7 +12,8 @@ from random import Random
 
 from trxds.config.policies import ClusterImplConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status, unavailable
+from trxds.ground.standing import Standing, blame
+from trxds.ground.status import Status
 from trxds.resources.endpoint import Drop as DropShare
 
 from .explain import Said, to_drop
@@ -25,11 +26,13 @@ from .security import Security
 _CHILD = "hosts"
 _ALL = 1_000_000  # per million
 
-TOO_MANY = unavailable("circuit breaker drop")
+
+def dropped(by: Standing | None, category: str) -> Status:
+    return blame(by, f"EDS-configured drop: {category}")
 
 
-def dropped(category: str) -> Status:
-    return unavailable(f"EDS-configured drop: {category}")
+def too_many(by: Standing | None, limit: int) -> Status:
+    return blame(by, f"circuit breaker drop: max_requests is {limit}, and so many RPCs are in flight")
 
 
 class ClusterImpl:
@@ -47,7 +50,8 @@ class ClusterImpl:
         reported = self._report(config)
         child = CountedRpcs(reported.trackers, report.picker) if reported else report.picker
         note_drop = reported.counts.drop if reported else _ignore
-        picker = Limited(config.drops, config.max_requests, self._count(config), child, self._random, note_drop)
+        by = config.dropped_by, config.limited_by
+        picker = Limited(config.drops, config.max_requests, self._count(config), child, self._random, note_drop, *by)
         # What drops everything answers everything, whatever its hosts do.
         drops_all = any(share.per_million >= _ALL for share in config.drops)
         return Decision(
@@ -64,9 +68,9 @@ class ClusterImpl:
         saw = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
         for share in config.drops:
             if self._random.random() * _ALL < share.per_million:
-                return to_drop(saw, dropped(share.category), f"it was drawn for {share.category}")
+                return to_drop(saw, dropped(config.dropped_by, share.category), f"it was drawn for {share.category}")
         if in_flight >= config.max_requests:
-            return to_drop(saw, TOO_MANY, "there may be no more")
+            return to_drop(saw, too_many(config.limited_by, config.max_requests), "there may be no more")
         return Said(saw, "what is below it", "neither drops it", _CHILD)
 
     def _secure(self, config: ClusterImplConfig) -> Security | None:
@@ -107,15 +111,17 @@ class Limited:
     child: Picker
     random: Random
     note_drop: Callable[[str], None] = _ignore  # by category; "" is circuit breaking
+    dropped_by: Standing | None = None
+    limited_by: Standing | None = None
 
     def pick(self, call: PickArgs) -> PickResult:
         for share in self.drops:
             if self.random.random() * _ALL < share.per_million:
                 self.note_drop(share.category)
-                return Drop(dropped(share.category))
+                return Drop(dropped(self.dropped_by, share.category))
         if self.in_flight.rpcs >= self.max_requests:
             self.note_drop("")
-            return Drop(TOO_MANY)
+            return Drop(too_many(self.limited_by, self.max_requests))
         result = self.child.pick(call)
         if type(result) is Complete:
             return Complete(result.host, (*result.trackers, self.in_flight))
