@@ -19,11 +19,12 @@ from trxds.wire.connect import TcpNetwork, connect_error
 
 from .check import check_file, check_servers
 from .cookie import as_lines, read_cookie
-from .demo.run import run_demo
-from .demo.screen import show_verdict, watching
+from .demo.run import run_demo, run_live
+from .demo.screen import show_page, show_verdict, watching
 from .explain import CREDENTIALS, as_data, call_metadata, explain_call, goes_somewhere
 from .plain import plain
 from .plane import serve_file
+from .running.commands import COMMANDS
 
 
 @click.group()
@@ -32,18 +33,37 @@ def main() -> None:
     """Tools for proxyless gRPC with xDS."""
 
 
+for _command in COMMANDS:
+    main.add_command(_command)
+
+
 @main.command()
-@click.option("--seconds", default=9.0, show_default=True, help="How long the traffic runs.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), help="How long the traffic runs.  [default: 9; with --live, for ever]"
+)
 @click.option("--without-session-filter", is_flag=True, help="Leave affinity out, to see the promise broken (exit 1).")
-def demo(seconds: float, without_session_filter: bool) -> None:
+@click.option("--live", is_flag=True, help="Serve the live page, and begin anew each minute until interrupted.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --live: the page's; 0 takes a free one.")
+def demo(seconds: float | None, without_session_filter: bool, live: bool, port: int) -> None:
     """Sessions keep their backends while the configuration changes under them.
 
     Starts a control plane and six backends on loopback, sends traffic with and without sessions, changes
     everything, and exits 0 only if no RPC failed and no session moved without need.
     """
     console = Console()
-    with watching(console) as screen:
-        verdict = trio.run(run_demo, seconds, not without_session_filter, screen)
+    sticky = not without_session_filter
+    try:
+        with watching(console) as screen:
+            if live:
+                verdict = trio.run(run_live, seconds, sticky, screen, port, lambda url: show_page(console, url))
+            else:
+                verdict = trio.run(run_demo, seconds or 9.0, sticky, screen)
+    except* KeyboardInterrupt:
+        click.echo("stopped")
+        sys.exit(0)
+    except* OSError as errors:
+        click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")
+        sys.exit(1)
     show_verdict(console, verdict)
     sys.exit(0 if verdict.holds else 1)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
 import trio
 
 import trxds
+import trxds.live
 from trxds.testing.resources import bootstrap
 
 from .mesh import METHOD, SERVICE, Mesh
@@ -14,6 +18,7 @@ from .story import Step, choose_cast, steps
 from .traffic import Clock, run_traffic
 from .verdict import Record, Verdict, judge
 
+ROUND = 60.0  # seconds: how long the demo is for who watches it in a browser
 REFRESH = 0.25  # seconds between two looks at the table
 # Of five: the last one, the restart, is over when the client has reconnected, after a backoff of about a second.
 STEP = 1 / 8
@@ -21,17 +26,39 @@ STEP = 1 / 8
 
 async def run_demo(seconds: float, sticky: bool, screen: Screen) -> Verdict:
     """Play the whole demo, `seconds` long; without `sticky` there is no session filter."""
-    record = Record()
+    async with _opened(sticky) as (shop, channel):
+        return await _play(channel, shop, seconds, screen)
+
+
+async def run_live(
+    seconds: float | None, sticky: bool, screen: Screen, port: int, served: Callable[[str], None]
+) -> Verdict:
+    """The demo with its live page, whose address `served` is told: once in `seconds`, or a minute again and again.
+
+    Without `seconds` it ends only with a promise that was broken.
+    """
+    async with _opened(sticky) as (shop, channel), trxds.live.serve(channel, port=port) as page:
+        served(page.url)
+        whole = shop.mesh
+        while True:
+            verdict = await _play(channel, shop, seconds or ROUND, screen)
+            if seconds is not None or not verdict.holds:
+                return verdict
+            await shop.become(whole)
+
+
+@asynccontextmanager
+async def _opened(sticky: bool) -> AsyncIterator[tuple[Shop, trxds.Channel]]:
     async with open_backends() as hosts, trio.open_nursery() as nursery:
         shop = Shop(Mesh(hosts, sticky=sticky))
         address = await nursery.start(shop.serve)
         async with trxds.open_channel(f"xds:///{SERVICE}", bootstrap=bootstrap(address, node="demo")) as channel:
-            await _play(channel, shop, record, seconds, screen)
+            yield shop, channel
         nursery.cancel_scope.cancel()
-    return judge(record)
 
 
-async def _play(channel: trxds.Channel, shop: Shop, record: Record, seconds: float, screen: Screen) -> None:
+async def _play(channel: trxds.Channel, shop: Shop, seconds: float, screen: Screen) -> Verdict:
+    record = Record()
     await channel.method(METHOD, None, None)(b"are you there?", timeout=10, wait_for_ready=True)
     clock = Clock(trio.current_time(), seconds)
     async with trio.open_nursery() as nursery:
@@ -40,6 +67,7 @@ async def _play(channel: trxds.Channel, shop: Shop, record: Record, seconds: flo
         await run_traffic(channel, record, clock)
         nursery.cancel_scope.cancel()
     screen.update(board_of(shop.mesh, record, clock.elapsed, {}))
+    return judge(record)
 
 
 async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen) -> None:

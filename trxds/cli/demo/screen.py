@@ -110,6 +110,10 @@ class Lines:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def show_page(console: Console, url: str) -> None:
+    console.print(f"the live page is at {url}", highlight=False, markup=False, soft_wrap=True)
+
+
 def show_verdict(console: Console, verdict: Verdict) -> None:
     for line in verdict.lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -13,7 +13,8 @@ from .mesh import METHOD
 from .verdict import Record
 
 SESSIONS = 12
-RPCS_EACH = 100
+RPCS_EACH = 100  # at least
+PACE = 5  # RPCs a second of each client, in a demo that lasts
 PATIENCE = 5.0  # seconds for one RPC
 
 
@@ -28,6 +29,10 @@ class Clock:
     def elapsed(self) -> float:
         return trio.current_time() - self.began
 
+    @property
+    def rpcs_each(self) -> int:
+        return max(RPCS_EACH, round(PACE * self.seconds))
+
     async def until(self, share: float) -> None:
         """Until that share of the demo is over."""
         await trio.sleep_until(self.began + share * self.seconds)
@@ -35,7 +40,7 @@ class Clock:
 
 async def run_traffic(channel: trxds.Channel, record: Record, clock: Clock) -> None:
     """Every client's every RPC, spread evenly over the demo's time."""
-    record.expected = 2 * SESSIONS * RPCS_EACH
+    record.expected = 2 * SESSIONS * clock.rpcs_each
     async with trio.open_nursery() as nursery:
         for number in range(1, SESSIONS + 1):
             nursery.start_soon(_session, channel, f"session-{number}", record, clock)
@@ -59,8 +64,8 @@ async def _call_on(
     clock: Clock,
     met: Callable[[str], None],
 ) -> None:
-    for turn in range(RPCS_EACH):
-        await clock.until(turn / RPCS_EACH)
+    for turn in range(clock.rpcs_each):
+        await clock.until(turn / clock.rpcs_each)
         try:
             host = await add(b"item", timeout=PATIENCE)
         except trxds.RpcError as error:
