@@ -80,6 +80,15 @@ def test_headers_of_all_observers_are_sent():
     assert attempt.headers() == [("traceparent", "00"), ("traceparent", "00")]
 
 
+def test_headers_that_are_none_are_not_sent(caplog):
+    class Wrong(Noting):
+        def headers(self):
+            return [("über", "x")]
+
+    assert Observers(Wrong([]), Noting([])).call(CALL).attempt(0, False).headers() == [("traceparent", "00")]
+    assert "observer" in caplog.text
+
+
 def test_who_has_left_is_told_nothing():
     notes = []
     observers, watcher = Observers(), Noting(notes)

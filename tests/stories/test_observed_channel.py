@@ -88,7 +88,18 @@ class TestControlPlane:
             ):
                 await ask(channel)
         assert shared.target == "#shared" and shared.watcher.of("xds") == [f"xds {PLANE} connected"]
+        assert shared.watcher.notes[-1] == watching.watcher.notes[-1] == "closed"
         assert watching.watcher.of("xds", "response") == [] != watching.watcher.of("call")
+
+
+async def test_the_end_of_the_channel_is_the_last_that_is_told(autojump_clock):
+    watching = Watching()
+    async with Mesh.run(1) as mesh:
+        with pytest.raises(ZeroDivisionError):
+            async with mesh.channel(telemetry=watching) as channel:
+                await ask(channel)
+                raise ZeroDivisionError
+    assert watching.watcher.notes.index("closed") == len(watching.watcher.notes) - 1
 
 
 class TestConnections:

@@ -20,6 +20,9 @@ class Watcher(Observer):
         self.notes.append(f"call {call.path}")
         return WatchedCall(self)
 
+    def closed(self):
+        self.notes.append("closed")
+
     def session_opened(self, number):
         self.notes.append(f"session {number} opened")
 
@@ -31,6 +34,9 @@ class Watcher(Observer):
 
     def xds_failed(self, server, reason):
         self.notes.append(f"xds {server} failed: {reason}")
+
+    def xds_left(self, server):
+        self.notes.append(f"xds {server} left")
 
     def xds_requested(self, request):
         kind = "asks" if not request.answers else "NACK" if request.error else "ACK"

@@ -30,6 +30,9 @@ class Told:
     def failed(self, reason: str) -> None:
         self._observers.xds_failed(self._server, reason)
 
+    def left(self) -> None:
+        self._observers.xds_left(self._server)
+
     def requested(self, request: Any) -> None:
         """A request of either protocol has been handed over."""
         if self._observers.present:

@@ -225,10 +225,11 @@ async def open_channel(
     )
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
-    async with beside(f"the channel to {target}", services, state.close):
-        channel = Channel(state, pool)
-        async with told_at(served, channel):
-            yield channel
+    with observers.to_the_end():
+        async with beside(f"the channel to {target}", services, state.close):
+            channel = Channel(state, pool)
+            async with told_at(served, channel):
+                yield channel
     if state.crash is not None:
         raise state.ending()
 

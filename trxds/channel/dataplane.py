@@ -182,10 +182,6 @@ class ChannelState:
         for rpc in tuple(self.rpcs):
             rpc.abandon()
 
-    def over(self) -> None:
-        """Everything of the channel has ended."""
-        self.observers.closed()
-
     def orphan(self) -> None:
         """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""
         self.closed = self._orphaned = True

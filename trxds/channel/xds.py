@@ -84,9 +84,9 @@ async def open_xds_client(
     observers = Observers()
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
     xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
-    async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
-        yield xds
-    observers.closed()
+    with observers.to_the_end():
+        async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
+            yield xds
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
 

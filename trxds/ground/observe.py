@@ -209,13 +209,19 @@ class CallObserver:
 
 
 class Observer:
-    """Of one channel: its calls, its conversation with control planes, its connections and its policies."""
+    """Of one channel: its calls, its conversation with control planes, its connections and its policies.
+
+    Of an xDS client that channels share (`open_xds_client`): that conversation alone.
+    """
 
     __slots__ = ()
 
     def call(self, call: CallBegun) -> CallObserver | None:
         """A call begins, in its caller's task and context."""
         return None
+
+    def closed(self) -> None:
+        """It is over, and nothing else will be told."""
 
     def session_opened(self, number: int) -> None: ...
 
@@ -228,6 +234,9 @@ class Observer:
 
     def xds_failed(self, server: str, reason: str) -> None:
         """No connection, or a stream that ended without a response (A57). The end of one that had some is no event."""
+
+    def xds_left(self, server: str) -> None:
+        """It is asked no longer: a better one answers (A71), or nothing is wanted of it."""
 
     def xds_requested(self, request: XdsRequest) -> None: ...
 

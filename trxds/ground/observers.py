@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Generic, TypeVar
 
-from .metadata import Value
+from .metadata import Value, check
 from .observe import (
     AttemptObserver,
     CallBegun,
@@ -114,9 +114,20 @@ class Observers(_Everybody[Observer], Observer):
         finally:
             self.remove(observer)
 
+    @contextmanager
+    def to_the_end(self) -> Iterator[None]:
+        """What they watch is over when the block is."""
+        try:
+            yield
+        finally:
+            self.closed()
+
     def call(self, call: CallBegun) -> CallObservers | None:
         made = self._ask("call", lambda each: each.call(call))
         return CallObservers(made, self._complain) if made else None
+
+    def closed(self) -> None:
+        self._tell("closed")
 
     def session_opened(self, number: int) -> None:
         self._tell("session_opened", number)
@@ -129,6 +140,9 @@ class Observers(_Everybody[Observer], Observer):
 
     def xds_failed(self, server: str, reason: str) -> None:
         self._tell("xds_failed", server, reason)
+
+    def xds_left(self, server: str) -> None:
+        self._tell("xds_left", server)
 
     def xds_requested(self, request: XdsRequest) -> None:
         self._tell("xds_requested", request)
@@ -192,7 +206,7 @@ class AttemptObservers(_Everybody[AttemptObserver], AttemptObserver):
     __slots__ = ()
 
     def headers(self) -> list[tuple[str, Value]]:
-        return [*chain.from_iterable(self._ask("headers", lambda each: [*each.headers()]))]
+        return [*chain.from_iterable(self._ask("headers", lambda each: check(each.headers())))]
 
     def delayed(self, why: str) -> None:
         self._tell("delayed", why)
