@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.affinity.cookie import SessionCookie, decode, encode, find, path_matches, set_cookie
+from trxds.affinity.carriers import InCookie
+from trxds.affinity.cookie import SessionCookie, decode, encode, path_matches, set_cookie
+from trxds.ground.metadata import Metadata
 from trxds.resources.filters import CookieConfig
 
 ADDRESS = "127.201.0.2:50051"
@@ -94,7 +96,7 @@ def test_no_text_breaks_the_reading(text):
     ],
 )
 def test_the_first_cookie_of_the_name_is_found_in_any_header(headers, value):
-    assert find(headers, "s") == value
+    assert InCookie(CookieConfig("s")).read(Metadata([("cookie", header) for header in headers])) == value
 
 
 @pytest.mark.parametrize(

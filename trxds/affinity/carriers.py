@@ -40,8 +40,12 @@ class InCookie:
         return cookie.path_matches(self._config.path, path)
 
     def read(self, metadata: Metadata) -> str | None:
-        headers = [value for value in metadata.all("cookie") if isinstance(value, str)]
-        return cookie.find(headers, self._config.name) if headers else None
+        for key, header in metadata:  # of which several may be cookies (A55)
+            if key == "cookie" and isinstance(header, str):
+                found = cookie.find(header, self._config.name)
+                if found is not None:
+                    return found
+        return None
 
     def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
         return addresses, cluster

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trxds.resources.address import address_text
@@ -117,21 +116,22 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 # -- headers
 
 
-def find(headers: Iterable[str], name: str) -> str | None:
-    """The first cookie of that name in any `cookie` header, which may come several times (A55)."""
-    for header in headers:
-        for part in header.split(";"):
-            key, equals, value = part.partition("=")
-            if equals and key.strip() == name:
-                return value.strip()
+def find(header: str, name: str) -> str | None:
+    """The first cookie of that name in a `cookie` header."""
+    for part in header.split(";"):
+        key, equals, value = part.partition("=")
+        if equals and key.strip() == name:
+            return value.strip()
     return None
 
 
 def path_matches(prefix: str, path: str) -> bool:
     """RFC 6265 §5.1.4, against the RPC's `:path`; the empty prefix takes all."""
+    if not prefix:
+        return True
     if not path.startswith(prefix):
         return False
-    return not prefix or len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
+    return len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
 
 
 def set_cookie(config: CookieConfig, value: str) -> str:

@@ -48,13 +48,14 @@ class StatefulSession:
         """Reads the cookie and notes in `call` what follows; None where the filter takes no part."""
         if not self._carrier.covers(call.path):
             return None
-        call.session_headers += self._carrier.session_headers
+        if self._carrier.session_headers:
+            call.session_headers += self._carrier.session_headers
         held = self._read(call.metadata)
         # Set even without a cookie: the pick notes in it which host this session is given. Of two
         # filters the later one has its way, unless only the earlier one knows a host.
         if held.addresses or call.override is None:
             call.override = Override(tuple(held.addresses.split(",")) if held.addresses else (), strict=self._strict)
-        if held.cluster and call.route is not None and call.route.has(held.cluster):
+        if held.cluster != call.cluster and held.cluster and call.route is not None and call.route.has(held.cluster):
             call.cluster = held.cluster
         return held
 

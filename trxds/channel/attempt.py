@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
@@ -161,7 +161,7 @@ class Attempt(ABC):
                 case Complete(host, trackers):
                     if self._credentials and (problem := too_open(self._credentials, cast(Subchannel, host))):
                         return problem
-                    if await self._open_on(cast(Subchannel, host), trackers):
+                    if await self._open_on(host, trackers):
                         return None
                 case Fail(status):
                     if not self._wait_for_ready:
@@ -198,15 +198,16 @@ class Attempt(ABC):
             _log.exception("a picker raised; the RPC to %s fails", self.path)
             return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
-    async def _open_on(self, host: Subchannel, trackers: tuple[Tracker, ...]) -> bool:
+    async def _open_on(self, host: Any, trackers: tuple[Tracker, ...]) -> bool:
+        """`host` is a `Subchannel`, of which the tree knows less."""
         request = self._request()
         if self._seen is not None:
             request.observer = self._seen.observers
-        stream = host.open_stream(request)
+        stream: ClientStream | None = host.open_stream(request)
         if stream is None:
             return False
         self.stream = stream
-        if not stream.opened:
+        if not stream.id:
             self._waiting_for = "one of the streams that the host allows"
             if not await self.on_stream(stream.wait_open):
                 return not stream.refused  # otherwise it is over, and no host has seen it
@@ -216,18 +217,19 @@ class Attempt(ABC):
         return True
 
     def _request(self) -> Request:
+        deadline = trio.current_effective_deadline()
         return Request(
             self.path,
             self._state.authority,
             self._headers(),
-            min(self._deadline, trio.current_effective_deadline()),
+            deadline if deadline < self._deadline else self._deadline,
             self._on_headers,
             self._max_receive_size,
             self._only,
         )
 
     def _headers(self) -> md.Headers:
-        headers = md.encode(self.metadata)
+        headers = md.encode(self.metadata) if self.metadata else []
         if self._encoding:
             headers.append((b"grpc-encoding", self._encoding.encode()))
         if self._authorization:

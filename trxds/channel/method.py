@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from trxds.affinity.session import SessionCookies
 from trxds.ground import metadata as md
@@ -57,6 +57,7 @@ class Method(Generic[Req, Res]):
         self._deserialize = deserialize
         self._client_streaming = client_streaming
         self._server_streaming = server_streaming
+        self._last_metadata = md.EMPTY
 
     async def __call__(
         self,
@@ -85,7 +86,7 @@ class Method(Generic[Req, Res]):
                 credentials=credentials,
             )
             return await self._collect(call, request)
-        payload = self._serialize(cast(Req, request))
+        payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
             reply = await rpc.ask(payload)
@@ -134,12 +135,19 @@ class Method(Generic[Req, Res]):
         compression: str | None,
         credentials: CallCredentials | None,
     ) -> Rpc:
-        checked = md.check(metadata) if metadata else md.EMPTY
+        checked = self._checked(metadata) if metadata else md.EMPTY
         encoding = encoding_named(compression) if compression is not None else None
         rpc = Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session, encoding, credentials)
         if self._state.observers.present:
             rpc.watch(self.registered)
         return rpc
+
+    def _checked(self, metadata: Pairs) -> md.Metadata:
+        """Calls of one method tend to say the same: what was checked the last time is not checked again."""
+        pairs = tuple(metadata)
+        if pairs != self._last_metadata:
+            self._last_metadata = md.check(pairs)
+        return self._last_metadata
 
     def _check_one_reply(self) -> None:
         if self._server_streaming:

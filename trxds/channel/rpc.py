@@ -28,7 +28,7 @@ from trxds.wire.compression import compress
 from .attempt import Attempt
 from .call_credentials import CallCredentials
 from .dataplane import ChannelState, DataPlane
-from .filter import Respond, Wait
+from .filter import Filter, Respond, Wait
 from .hedging import Hedges
 from .retry import Retries
 from .watched import WatchedCall
@@ -208,21 +208,18 @@ class Rpc(Attempt):
             self._max_send_size = min(self._max_send_size, config.max_request_size)
 
     async def _filter(self, selection: Selection) -> Status | None:
-        # The table keeps every cluster of the route alive while a filter may still choose (A60).
-        self._hold = selection.table.lifetime.hold()
         self._shorten(selection.route.limit)
         if selection.route.config is not NO_METHOD_CONFIG:
             self._configure(selection.route.config)
         args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
         for one in selection.cluster.chain:
-            self._waiting_for = f"the filter {type(one).__name__}"
             try:
                 respond = one.start(args)
             except Exception:
                 _log.exception("filter %r raised; the RPC to %s fails", one, self.path)
                 return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
             if isinstance(respond, Wait):
-                respond = await self.within(respond.step)
+                respond = await self._waited(respond, one, selection)
             if isinstance(respond, Status):
                 return selection.route.of_filter(respond)
             if respond is not None:
@@ -230,11 +227,23 @@ class Rpc(Attempt):
         if self._state.closed:
             raise self._state.ending()
         table, self._hold = self._hold, selection.table.hold_cluster(args.cluster)
-        table.release()
+        if table is not None:
+            table.release()
         self._args = args
         if self._watch is not None:
             self._watch.routed(args.cluster, self._config.hedging is not None)
         return None
+
+    async def _waited(self, wait: Wait, one: Filter, selection: Selection) -> Respond | Status | None:
+        """What that filter has to say in the end.
+
+        The table keeps every cluster of the route alive while a filter may still choose (A60). Where none waits,
+        nothing can come between the choice of a cluster and the hold on it, and the table need not be held.
+        """
+        if self._hold is None:
+            self._hold = selection.table.lifetime.hold()
+        self._waiting_for = f"the filter {type(one).__name__}"
+        return await self.within(wait.step)
 
     # -- the response
 
@@ -336,7 +345,8 @@ class Rpc(Attempt):
             if self.stream.status is not None and self.stream.status.code is StatusCode.OK:
                 self._state.calls_succeeded += 1
         self._end_attempt()
-        self._release()
+        if self._hold is not None:
+            self._release()
         if self.hedges is not None:
             self.hedges.stop()
         self._state.rpcs.discard(self)

@@ -87,11 +87,10 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
 
 def encode(metadata: Iterable[tuple[str, Value]]) -> Headers:
     """Header fields for the wire; binary values in base64 without padding."""
-    return [(key.encode("ascii"), _encode_value(value)) for key, value in metadata]
-
-
-def _encode_value(value: Value) -> bytes:
-    return base64.b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode("ascii")
+    return [
+        (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else base64.b64encode(value).rstrip(b"="))
+        for key, value in metadata
+    ]
 
 
 def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:

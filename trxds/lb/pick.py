@@ -62,9 +62,9 @@ class Tracker(Protocol):
     def ended(self, status: Status, trailing: Metadata, now: float) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: some are made for each RPC, and freezing costs more than the rest of it
 class Complete:
-    """Use this host."""
+    """Use this host. Nobody changes it."""
 
     host: Host
     trackers: tuple[Tracker, ...] = ()

@@ -143,21 +143,23 @@ class FrameReader:
         """The frames that are complete now; `Violation` where there can be none."""
         if self._rest:
             data, self._rest = self._rest + data, b""
-        position, size = 0, len(data)
+        position, size, largest = 0, len(data), self._largest
         while position + _HEAD_SIZE <= size:
             high, low, kind, flags, stream_id = _HEAD.unpack_from(data, position)
+            length = high << 8 | low
             start = position + _HEAD_SIZE
-            end = start + (high << 8 | low)
             if self._first:
                 self._check_first(kind, data[position:start])
-            if end - start > self._largest:
-                text = f"frame of {end - start} bytes, where {self._largest} were agreed on"
+            if length > largest:
+                text = f"frame of {length} bytes, where {largest} were agreed on"
                 raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
+            end = start + length
             if end > size:
                 break
             yield kind, flags, stream_id & MAX_STREAM_ID, data[start:end]
             position = end
-        self._rest = data[position:]
+        if position < size:
+            self._rest = data[position:]
 
     def _check_first(self, kind: int, header: bytes) -> None:
         self._first = False

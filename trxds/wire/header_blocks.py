@@ -24,19 +24,22 @@ from .frames import Violation
 
 _EMPTY_TABLE = b"\x20"
 
-# What either cache may cost: a block of 256 bytes can name no more fields than that.
+# What the caches may cost: a block of 256 bytes can name no more fields than that.
 _KEPT_BLOCKS = 64
 _KEPT_SIZE = 256
 _KEPT_METHODS = 1024
+_KEPT_FIELDS = 64
+_KEPT_FIELD = 2048  # bytes; a large token is about so long
 
 
 class BlockEncoder:
     """Encodes requests. One of these belongs to one connection."""
 
-    __slots__ = ("_fixed", "_prefix")
+    __slots__ = ("_fixed", "_known", "_prefix")
 
     def __init__(self) -> None:
         self._fixed: dict[Fields, bytes] = {}
+        self._known: dict[tuple[bytes, bytes], bytes] = {}  # metadata that was said of late: a cookie, a token
         self._prefix = _EMPTY_TABLE
 
     def encode(self, fixed: Fields, metadata: Headers, passing: Headers) -> bytes:
@@ -45,15 +48,23 @@ class BlockEncoder:
             block = self._encode_fixed(fixed)
         if self._prefix:
             block, self._prefix = self._prefix + block, b""
-        if metadata or passing:
-            return block + _fields(metadata) + _fields(passing)
-        return block
+        for field in metadata:
+            block += self._known.get(field) or self._encode_field(field)
+        return block + _fields(passing) if passing else block
 
     def _encode_fixed(self, fixed: Fields) -> bytes:
         if len(self._fixed) >= _KEPT_METHODS:
             self._fixed.clear()
         block = self._fixed[fixed] = _fields(fixed)
         return block
+
+    def _encode_field(self, field: tuple[bytes, bytes]) -> bytes:
+        encoded = _field(*field)
+        if len(encoded) <= _KEPT_FIELD:
+            if len(self._known) >= _KEPT_FIELDS:
+                self._known.clear()
+            self._known[field] = encoded
+        return encoded
 
 
 def _fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -166,7 +177,10 @@ class _CountedTable(HeaderTable):
 
 def list_size(headers: Headers) -> int:
     """By HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
-    return sum(32 + len(name) + len(value) for name, value in headers)
+    size = 32 * len(headers)
+    for name, value in headers:
+        size += len(name) + len(value)
+    return size
 
 
 def _is_informational(headers: Headers) -> bool:

@@ -122,10 +122,12 @@ class ClientStream(MessageStream):
         Wakes its caller once. None if the call failed; a second message, or OK without one, is
         the server's mistake and makes the status INTERNAL.
         """
-        self._single = True
+        self._single = self._hungry = True  # for good: of this stream nobody wants anything else
         if self._arrived.messages:
             self._check_single()
-        await self._wait_hungrily(self._is_over)
+        if self._held:
+            self._give_back()
+        await self._receiver.wait(self._is_over)
         message = self.receive_nowait()
         if self.status is None or not self.status.ok:
             return None
@@ -141,15 +143,15 @@ class ClientStream(MessageStream):
 
     def _check_single(self) -> None:
         # Any byte of a second message will do: its end might never come, for want of window.
-        messages = self._arrived.messages
-        if self.status is None and messages and self._arrived.buffered > PREFIX_SIZE + len(messages[0]):
+        first = self._arrived.messages[0]
+        if self.status is None and self._arrived.buffered > PREFIX_SIZE + len(first):
             self._abort(_SECOND_MESSAGE)
 
     # -- what the connection reads
 
     def accept(self, event: DataReceived) -> None:
         super().accept(event)
-        if self._single:
+        if self._single and self._arrived.messages:
             self._check_single()
 
     def accept_headers(self, event: HeadersReceived) -> None:
@@ -157,7 +159,9 @@ class ClientStream(MessageStream):
         if event.end:
             self.trailers_only = self.initial_metadata is None
             status, trailing = self._link.answers.trailers(event.headers)
-            self._finish(self._ended_well(status), trailing)
+            if status.ok and not self._arrived.between_messages:
+                status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+            self._finish(status, trailing)
         else:
             self._accept_initial(event.headers)
 
@@ -169,12 +173,8 @@ class ClientStream(MessageStream):
             self._arrived.encoding = encoding
         if self.request.on_headers is not None:
             self.request.on_headers()
-        self._wake_headers()
-
-    def _ended_well(self, status: Status) -> Status:
-        if status.ok and not self._arrived.between_messages:
-            return Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-        return status
+        if self._headers_lot is not None:
+            self._headers_lot.unpark_all()
 
     def peer_ended(self) -> None:
         self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
@@ -202,8 +202,8 @@ class ClientStream(MessageStream):
         """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
         if self.status is None:
             self._abort(Status(StatusCode.CANCELLED, "cancelled by the client"), code)
-        while self._arrived.take() is not None:
-            pass
+        while self._arrived.messages:
+            self._arrived.take()
 
     def _abort(self, status: Status, code: int = ErrorCode.CANCEL) -> None:
         if self.id:
@@ -227,12 +227,9 @@ class ClientStream(MessageStream):
         self.refused = refused
         self.trailing_metadata = trailing
         self.stop()
-        self._wake_headers()
-        self._link.forget(self)
-
-    def _wake_headers(self) -> None:
         if self._headers_lot is not None:
             self._headers_lot.unpark_all()
+        self._link.forget(self)
 
 
 _SECOND_MESSAGE = Status(StatusCode.INTERNAL, "the server sent a second message where the method has one")
