@@ -10,7 +10,7 @@ const VIEWS = [
   { id: "connections", title: "Connections", make: connectionsView, badge: (model, channel) => count(rowsOf(model, "connections", channel).length) },
   { id: "timeline", title: "Timeline", make: timelineView, badge: (model, channel) => (eventsOf(model.marks, channel).length ? plural(eventsOf(model.marks, channel).length, "mark") : "") },
 ];
-const SAID_EVERY = 5000; // milliseconds between two announcements
+const SAID_EVERY = 5; // seconds between two announcements
 
 function resourcesBadge(model, channel) {
   const { troubled } = vitals(model, channel, 0);
@@ -34,6 +34,7 @@ function startPage() {
   let scheduled = false;
   let unshown = 0; // messages that came since the last painting
   let channel = "";
+  let saidAt = -Infinity;
   let held = null; // while frozen, what keeps coming
 
   function show(view) {
@@ -103,6 +104,13 @@ function startPage() {
     schedule();
   }
 
+  // Aloud at most every few seconds, and all that came meanwhile in one sentence.
+  function say() {
+    if (app.model.news.length === 0 || app.now() - saidAt < SAID_EVERY) return;
+    saidAt = app.now();
+    write(byId("said"), announcement(app.model.news.splice(0)));
+  }
+
   const feed = new FeedLink({ token: takeToken(), message: received, state: linkState });
   freeze.addEventListener("click", toggleFreeze);
   channelBox.addEventListener("change", () => {
@@ -117,16 +125,11 @@ function startPage() {
   addEventListener("resize", schedule);
   setInterval(() => {
     beat(held ?? app.model, Date.now() / 1000 + app.skew);
+    say();
     schedule();
   }, 1000);
-  setInterval(() => say(byId("said"), app.model), SAID_EVERY);
   tabs.open(VIEWS.find(({ id }) => `#${id}` === location.hash) ?? VIEWS[0]);
   feed.open();
-}
-
-function say(element, model) {
-  const text = announcement(model.news.splice(0));
-  if (text !== "") write(element, text);
 }
 
 // Tabs by the pattern that screen readers know: one of them is in the order of Tab, the arrow keys go to the others.
