@@ -91,7 +91,7 @@ class Rpc(Attempt):
     def watch(self, registered: bool) -> None:
         """Tell whoever watches the channel of this call, from here on to its end. Plain."""
         session = self._session
-        call = CallBegun(self.path, registered, session.number if session is not None else None)
+        call = CallBegun(self.path, registered, session.number if session is not None else None, self.metadata)
         observers = self._state.observers.call(call)
         if observers is not None:
             self._watch = WatchedCall(observers, session)

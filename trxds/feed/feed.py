@@ -7,13 +7,18 @@ queues by a plain function, so no viewer can hold up another, and an RPC waits f
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Set
 from contextlib import asynccontextmanager
 from time import perf_counter
 
 import trio
 
+from trxds.ground.observe import Observer
+from trxds.ground.observers import Observers
+
 from .changes import changes
+from .events import AdsWatcher, CallWatcher, Events
+from .marks import marks
 from .messages import EVENTS, SECTIONS, State
 from .sample import Sampler
 from .view import Interest, View
@@ -24,6 +29,7 @@ _log = logging.getLogger("trxds.feed")
 PERIOD = 0.1  # seconds between two looks, at least
 _REST = 20  # times as long as it has looked it does not look: a large mesh is seen less often, and costs no more
 _LONGEST_REST = 2.0  # seconds
+_TOLD = frozenset(EVENTS) - {"mark"}  # by the channels; a mark shows in two snapshots
 
 
 class Feed:
@@ -37,6 +43,8 @@ class Feed:
         self._views: set[View] = set()
         self._state: State | None = None  # what the last message to everybody led to
         self._watching = trio.CancelScope()
+        self._events = Events(lambda: self._sampler.epoch(trio.current_time()))
+        self._watchers: list[tuple[Observers, Observer]] = []  # while anybody wants events
 
     def __repr__(self) -> str:
         return f"<Feed of {', '.join(channel.key for channel in self._channels)}, {len(self._views)} viewers>"
@@ -57,10 +65,12 @@ class Feed:
         self._views.add(view)
         if len(self._views) == 1:
             self._begin()
+        self._hook()
         try:
             yield view
         finally:
             self._views.discard(view)
+            self._hook()
             if not self._views:
                 self._end()
 
@@ -75,6 +85,7 @@ class Feed:
     # -- looking
 
     def _begin(self) -> None:
+        self._events.take()  # of calls that were open when the last viewer left
         self._watching = trio.CancelScope()
         self._nursery.start_soon(self._watch, self._watching, name="feed")
 
@@ -96,13 +107,37 @@ class Feed:
                 self.close()
 
     def _wanted(self) -> frozenset[str]:
-        return frozenset(name for view in self._views for name in view.interest.sections)
+        wanted = frozenset(name for view in self._views for name in view.interest.sections)
+        return wanted | {"resources"} if self._wants({"mark"}) else wanted
+
+    def _wants(self, kinds: Set[str]) -> bool:
+        return any(not kinds.isdisjoint(view.interest.events) for view in self._views)
 
     def _tell(self, state: State) -> None:
-        told = changes(self._state or {}, state)
-        self._state = state
+        before, self._state = self._state, state
+        told = changes(before or {}, state)
+        events = self._events.take()
+        if before is not None and "resources" in before:
+            events += marks(before, told, self._events.now())
         for view in self._views:
-            view.tell(told, [])
+            view.tell(told, events)
+
+    def _hook(self) -> None:
+        """Have the channels tell us what happens, for as long as anybody wants to know. Plain."""
+        wanted = self._wants(_TOLD)
+        if wanted and not self._watchers:
+            for channel in self._channels:
+                self._watch_by(channel.state.observers, CallWatcher(channel.key, self._events))
+                if channel.owner and channel.state.client is not None:
+                    self._watch_by(channel.state.client.observers, AdsWatcher(channel.key, self._events))
+        elif not wanted:
+            for observers, watcher in self._watchers:
+                observers.remove(watcher)
+            self._watchers.clear()
+
+    def _watch_by(self, observers: Observers, watcher: Observer) -> None:
+        observers.add(watcher)
+        self._watchers.append((observers, watcher))
 
     def close(self) -> None:
         """All viewers have seen it all. Plain."""

@@ -56,17 +56,15 @@ class View:
 
     def tell(self, changes: Iterable[Change], events: Sequence[Mapping[str, Any]]) -> None:
         """What is new; it is dropped when there is no room, and a snapshot will be read instead."""
-        mine = [event for event in events if event["kind"] in self.interest.events]
-        if self._behind:
-            self._missed += len(mine)
-        elif len(self._unread) >= MOST_UNREAD:
-            self._missed += len(mine) + sum(len(events) for _, events in self._unread)
+        mine = [self.interest.of(event) for event in events if event["kind"] in self.interest.events]
+        if len(self._unread) >= MOST_UNREAD:
+            self._missed += sum(len(events) for _, events in self._unread)
             self._unread.clear()
             self._behind = True
-        else:
-            told = [change for change in changes if change["section"] in self.interest.sections]
-            if told or mine:
-                self._unread.append((told, [self.interest.of(event) for event in mine]))
+        # Who is to read a snapshot first will find the changes there, and after it the events.
+        told = [] if self._behind else [each for each in changes if each["section"] in self.interest.sections]
+        if told or mine:
+            self._unread.append((told, mine))
         self._news.unpark_all()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from trxds.ads.client import XdsClient
 from trxds.affinity.session import SessionCookies
 from trxds.ground.calls import Calls
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
 from trxds.ground.status import Status
 from trxds.lb.node import Node
 from trxds.wire.pool import Pool
@@ -32,6 +33,8 @@ class ChannelState(Protocol):
     def tree(self) -> Node | None: ...
     @property
     def client(self) -> XdsClient | None: ...
+    @property
+    def observers(self) -> Observers: ...
     @property
     def sessions(self) -> Set[SessionCookies]: ...
 

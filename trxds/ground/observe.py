@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from .metadata import Value
+from .metadata import EMPTY, Metadata, Value
 from .status import Status
 
 # -- what is told
@@ -26,11 +26,13 @@ class CallBegun:
 
     `path` is `/package.Service/Method`. `registered`: its messages are protobuf classes, so that the path is one of
     the program's methods and not what somebody sent it. `session` is the number of its session in the channel.
+    `metadata` is the caller's: a session's cookie and what filters add come later.
     """
 
     path: str
     registered: bool = True
     session: int | None = None
+    metadata: Metadata = EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +146,16 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """Outlier detection found one (A50): `method` as in A91; `unenforced` says why it stays, empty if it is ejected."""
+    """Outlier detection found one (A50): `method` as in A91; `unenforced` says why it stays, empty if it is ejected.
+
+    `backend` is the cluster that has it, no aggregate.
+    """
 
     policy: str
     addresses: tuple[str, ...]
     method: str
     unenforced: str = ""
+    backend: str = ""
 
 
 # -- who is told

@@ -1,0 +1,218 @@
+"""What happens, as it happens: picks, ends of calls, the talk with the control plane. Noted for who watches.
+
+It is told by the channel in the step in which it happens, so nothing here waits: an event is a small dict in a list
+that the next message to viewers takes along. What does not fit is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+import trio
+
+from trxds.ground.observe import (
+    AttemptObserver,
+    CallBegun,
+    CallObserver,
+    Observer,
+    Pick,
+    SessionPick,
+    XdsRequest,
+    XdsResponse,
+)
+from trxds.ground.status import Status, StatusCode
+from trxds.resources.types import RESOURCE_TYPES
+
+from .messages import Second
+
+MOST = 2000  # events in a message
+_NACK, _ACK = "NACK", "ACK"
+
+
+class Events:
+    """Those since the last message. `now` is the time as it is told to viewers."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.calls = count(1)
+        self._events: list[Mapping[str, Any]] = []
+        self._missed = 0
+        self._seconds: dict[tuple[int, str], _Second] = {}
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        if len(self._events) < MOST:
+            self._events.append(event)
+        else:
+            self._missed += 1
+
+    def ended(self, channel: str, code: str, seconds: float) -> None:
+        """A call is over."""
+        key = int(self.now()), channel
+        if key not in self._seconds:
+            self._seconds[key] = _Second()
+        self._seconds[key].note(code, seconds)
+
+    def take(self) -> list[Mapping[str, Any]]:
+        """All of them, and the seconds that are over."""
+        events, self._events = self._events, []
+        if self._missed:
+            events.append({"kind": "missed", "count": self._missed})
+        self._missed = 0
+        present = int(self.now())
+        for key in [key for key in self._seconds if key[0] < present]:
+            events.append(self._seconds.pop(key).told(*key))
+        return events
+
+
+class _Second:
+    """One channel's calls that ended in one second."""
+
+    __slots__ = ("_codes", "_times")
+
+    def __init__(self) -> None:
+        self._codes: Counter[str] = Counter()
+        self._times: list[float] = []
+
+    def note(self, code: str, seconds: float) -> None:
+        self._codes[code] += 1
+        self._times.append(seconds)
+
+    def told(self, at: int, channel: str) -> Second:
+        times, codes = sorted(self._times), self._codes
+        errors = {code: number for code, number in sorted(codes.items()) if code != StatusCode.OK.name}
+        p50, p99 = (times[min(len(times) * share // 100, len(times) - 1)] for share in (50, 99))
+        return {
+            "kind": "second",
+            "time": float(at),
+            "channel": channel,
+            "requests": len(times),
+            "errors": errors,
+            "p50": round(p50, 6),
+            "p99": round(p99, 6),
+        }
+
+
+class CallWatcher(Observer):
+    """Of one channel's calls."""
+
+    __slots__ = ("_channel", "_events")
+
+    def __init__(self, channel: str, events: Events) -> None:
+        self._channel = channel
+        self._events = events
+
+    def call(self, call: CallBegun) -> CallObserver:
+        return _Call(self._channel, self._events, call)
+
+
+class AdsWatcher(Observer):
+    """Of an xDS client; `channel` is the one that tells of it."""
+
+    __slots__ = ("_channel", "_events")
+
+    def __init__(self, channel: str, events: Events) -> None:
+        self._channel = channel
+        self._events = events
+
+    def xds_requested(self, request: XdsRequest) -> None:
+        answer = "" if not request.nonce else _NACK if request.error else _ACK
+        names = [*request.names, *(f"-{name}" for name in request.removed)]
+        self._ads("sent", request, names, answer, request.error)
+
+    def xds_answered(self, response: XdsResponse) -> None:
+        self._ads("received", response, [*response.valid, *response.invalid], "", "; ".join(response.errors))
+
+    def _ads(self, direction: str, said: XdsRequest | XdsResponse, names: list[str], answer: str, error: str) -> None:
+        self._events.note(
+            {
+                "kind": "ads",
+                "time": self._events.now(),
+                "channel": self._channel,
+                "server": said.server,
+                "direction": direction,
+                "type": _kind(said.type),
+                "version": said.version,
+                "nonce": said.nonce,
+                "resources": names,
+                "answer": answer,
+                "error": error,
+            }
+        )
+
+
+def _kind(type: str) -> str:
+    """CDS for `envoy.config.cluster.v3.Cluster`."""
+    known = RESOURCE_TYPES.get(f"type.googleapis.com/{type}")
+    return known.kind if known is not None else type
+
+
+class _Call(CallObserver):
+    __slots__ = ("_began", "_call", "_channel", "_events", "_number", "_session", "cluster", "host")
+
+    def __init__(self, channel: str, events: Events, call: CallBegun) -> None:
+        self.cluster = self.host = ""
+        self._channel = channel
+        self._events = events
+        self._call = call
+        self._number = next(events.calls)
+        self._began = trio.current_time()
+        self._session = f"{channel}/{call.session}" if call.session is not None else None
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptObserver:
+        return _Attempt(self)
+
+    def ended(self, status: Status) -> None:
+        seconds = trio.current_time() - self._began
+        self._events.ended(self._channel, status.code.name, seconds)
+        told = self._told("done")
+        self._events.note({**told, "status": status.code.name, "message": status.message, "seconds": round(seconds, 6)})
+
+    @property
+    def in_session(self) -> bool:
+        return self._session is not None
+
+    def picked(self, why: str) -> None:
+        metadata = {key: value if isinstance(value, str) else value.hex() for key, value in self._call.metadata}
+        self._events.note({**self._told("pick"), "why": why, "metadata": metadata})
+
+    def _told(self, kind: str) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "time": self._events.now(),
+            "channel": self._channel,
+            "call": self._number,
+            "method": self._call.path,
+            "cluster": self.cluster,
+            "host": self.host,
+            "session": self._session,
+        }
+
+
+class _Attempt(AttemptObserver):
+    __slots__ = ("_call", "_picked", "_why")
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._why = "balanced"
+        self._picked = False
+
+    def session_picked(self, pick: SessionPick) -> None:
+        if pick.result != "fallback":
+            self._why = "session"
+        elif self._call.in_session or pick.wanted:
+            self._why = f"balanced: {pick.reason}"  # somebody's session, who is not on its host
+
+    def delayed(self, why: str) -> None:
+        self._call.picked(f"waits: {why}")
+
+    def picked(self, pick: Pick) -> None:
+        self._picked = True
+        self._call.cluster, self._call.host = pick.cluster, pick.address
+        self._call.picked(self._why)
+
+    def ended(self, status: Status) -> None:
+        if not self._picked and not status.ok:
+            self._call.picked(f"no host: {status.message}")
