@@ -1,0 +1,286 @@
+"""The commands beside a running program, at a real unix socket: a drain, a NACK, a missing cluster, a moved session."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from click.testing import CliRunner
+from support.mesh import METHOD, Mesh, ask
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+import trxds.feed
+from trxds import RpcError
+from trxds.cli.main import main
+from trxds.testing import resources as xds
+
+
+class Shell:
+    """Somebody at a terminal beside the program."""
+
+    def __init__(self, address):
+        self.address = address
+
+    async def run(self, command, *options, address=None):
+        """The command's result; it runs in a thread, as another program would beside ours."""
+        line = [command, address or self.address, *options]
+        return await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, line), abandon_on_cancel=True)
+
+    async def lines(self, command, *options, exit_code=0):
+        done = await self.run(command, *options)
+        assert (done.exit_code, done.stderr) == (exit_code, ""), done.output
+        return done.stdout.splitlines()
+
+    async def rows(self, command, *options, exit_code=0):
+        return [json.loads(line) for line in await self.lines(command, "--json", *options, exit_code=exit_code)]
+
+
+@asynccontextmanager
+async def program(tmp_path, hosts=3):
+    """A mesh, a channel of it that has called, and a shell."""
+    address = f"unix:{tmp_path}/x.sock"
+    async with Mesh.run(hosts) as mesh, mesh.channel(admin=address) as channel:
+        await ask(channel)
+        await wait_all_tasks_blocked()
+        yield mesh, channel, Shell(address)
+
+
+async def until(condition):
+    """Until the program is so far: what it does, it does in memory and at once."""
+    with trio.fail_after(10):
+        while not condition():
+            await trio.lowlevel.checkpoint()
+
+
+def cells(line):
+    return [cell for cell in line.split("  ") if cell]
+
+
+# -- each on a real problem
+
+
+async def test_a_drain(tmp_path):
+    async with program(tmp_path) as (mesh, _, shell):
+        gone = mesh.hosts[0]
+        mesh.endpoints("cart", xds.locality(*mesh.hosts, zone="b", health={gone: "DRAINING"}))
+        await wait_all_tasks_blocked()
+        lines = await shell.lines("lb")
+        [row] = [cells(line) for line in lines if line.startswith(gone)]
+        assert [cell.strip() for cell in row] == [gone, "cart", "0", "b", "DRAINING", "-", "1", "0"]
+        assert any(line.rstrip().endswith("2 of 2 endpoints READY") for line in lines)
+
+
+async def test_a_nack(tmp_path):
+    async with program(tmp_path) as (mesh, channel, shell):
+        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
+        await wait_all_tasks_blocked()
+        lines = await shell.lines("xds", exit_code=1)
+        [row] = [line for line in lines if line.startswith("CDS")]
+        assert row.split()[:4] == ["CDS", "cart", "nacked", "1"]
+        assert "LB policy is not supported" in row
+        [line, warning] = await shell.lines("ruok")  # what was there before is still good
+        assert line == "shop (xds:///shop): ok, READY"
+        assert warning.startswith('  warning: CDS resource "cart" is nacked: ')
+        assert warning.endswith("; version 1 stays in use")
+        assert await ask(channel)
+
+
+async def test_a_missing_cluster(tmp_path):
+    async with program(tmp_path) as (mesh, channel, shell):
+        mesh.plane.remove("CDS", "cart")
+        await wait_all_tasks_blocked()
+        with pytest.raises(RpcError):
+            await ask(channel)
+        [line, problem, warning] = await shell.lines("ruok", exit_code=1)
+        assert line == "shop (xds:///shop): NOT OK, TRANSIENT_FAILURE"
+        assert problem.startswith("  cluster cart: cluster cart without a usable resource; ")
+        assert 'CDS resource "cart"' in problem
+        assert warning.startswith('  warning: CDS resource "cart" is does_not_exist')
+        assert (await shell.lines("lb", exit_code=1))[0].startswith(
+            "shop (xds:///shop) TRANSIENT_FAILURE: 2 calls, 1 failed"
+        )
+
+
+async def test_a_session_that_moved(tmp_path):
+    async with program(tmp_path) as (mesh, channel, shell), channel.session() as session:
+        old = await ask(session)
+        mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
+        await wait_all_tasks_blocked()
+        new = await ask(session)
+        [_, row] = await shell.lines("sessions")
+        told = [cell.strip() for cell in cells(row)]
+        assert (told[:3], told[4:6]) == (["shop/1", new, "cart"], ["2", "1"])
+        assert told[6].endswith(f"ago from {old}: unknown_host (the cluster does not have the host any more)")
+        [data] = await shell.rows("sessions")
+        assert (data["key"], data["last_move"]["reason"]) == ("shop/1", "unknown_host")
+
+
+async def test_hosts_that_cannot_be_reached(tmp_path):
+    async with program(tmp_path, hosts=1) as (mesh, channel, shell):
+        mesh.servers[mesh.hosts[0]].stop()
+        mesh.network.refuse(mesh.hosts[0])
+        await until(lambda: channel.state is trxds.Connectivity.TRANSIENT_FAILURE)
+        [_, problem] = await shell.lines("ruok", exit_code=1)
+        assert problem.startswith("  cluster cart: ")
+        assert f"{mesh.hosts[0]}: cannot connect" in problem
+
+
+# -- ruok
+
+
+async def test_all_channels_have_to_be_well(tmp_path):
+    address = f"unix:{tmp_path}/x.sock"
+    async with Mesh.run(1) as mesh, mesh.channel() as one, mesh.channel("xds:///nothing") as other:
+        await ask(one)
+        async with trxds.feed.serve(one, other, address=address):
+            [good, bad] = await Shell(address).rows("ruok", exit_code=1)
+    assert (good["channel"], good["ok"], good["problems"]) == ("shop", True, [])
+    assert (bad["channel"], bad["ok"], bad["state"]) == ("nothing", False, "CONNECTING")
+    assert "trxds xds" in bad["problems"][0]
+
+
+# -- tap
+
+
+async def tapped(shell, nursery, *options):
+    """A tap that listens already; what it says is in the box when it is over."""
+    box = []
+
+    async def listen():
+        box.append(await shell.run("tap", *options))
+
+    nursery.start_soon(listen)
+    return box
+
+
+@asynccontextmanager
+async def tapping(tmp_path, *options):
+    """A program with a tap of these options on it; the result is in `box` when the block is over."""
+    async with program(tmp_path) as (mesh, channel, shell):
+        async with trio.open_nursery() as nursery:
+            box = await tapped(shell, nursery, *options)
+            await until(lambda: channel._state.observers.present)
+            yield mesh, channel, box
+        assert box[0].exit_code == 0
+
+
+async def test_each_pick_as_it_happens(tmp_path):
+    async with tapping(tmp_path, "--count", "2") as (_, channel, box), channel.session() as session:
+        hosts = [await ask(session), await ask(channel)]
+    rows = [line.split("  ") for line in box[0].output.splitlines()]
+    assert [row[2:] for row in rows] == [
+        [METHOD, "cart", hosts[0], "session shop/1", "balanced: no_cookie"],
+        [METHOD, "cart", hosts[1], "no session", "balanced"],
+    ]
+
+
+async def test_only_the_picks_that_were_asked_for(tmp_path):
+    options = ("--session", "shop/*", "--cluster", "cart", "--count", "1", "--json")
+    async with tapping(tmp_path, *options) as (_, channel, box), channel.session() as session:
+        await ask(channel)
+        await ask(session)
+    [event] = map(json.loads, box[0].output.splitlines())
+    assert (event["kind"], event["session"]) == ("pick", "shop/1")
+
+
+async def test_only_the_ends_with_that_status(tmp_path):
+    async with tapping(tmp_path, "--status", "unimpl*", "--count", "1") as (mesh, channel, box):
+        await ask(channel)
+        for server in mesh.servers.values():
+            server.fallback = None
+        with pytest.raises(RpcError):
+            await ask(channel)
+    assert "UNIMPLEMENTED after" in box[0].output
+
+
+async def test_a_failure_is_shown_without_being_asked_for(tmp_path):
+    async with tapping(tmp_path, "--count", "2") as (mesh, channel, box):
+        for server in mesh.servers.values():
+            server.fallback = None
+        with pytest.raises(RpcError):
+            await ask(channel)
+    [pick, end] = box[0].output.splitlines()
+    assert pick.split("  ")[1] == end.split("  ")[1] == "#1"
+    assert "UNIMPLEMENTED" in end
+
+
+async def test_metadata_is_hidden_unless_the_program_allows_it(tmp_path):
+    async with tapping(tmp_path, "--count", "1", "--metadata") as (_, channel, box):
+        await ask(channel, metadata=[("tenant", "secret")])
+    assert box[0].output.rstrip().endswith("balanced  tenant=…")
+
+
+# -- --watch
+
+
+async def test_a_page_is_shown_again_when_something_has_changed_and_ends_with_the_program(tmp_path):
+    address = f"unix:{tmp_path}/x.sock"
+    box = []
+    async with trio.open_nursery() as nursery, Mesh.run(1) as mesh, mesh.channel() as channel:
+        async with trxds.feed.serve(channel, address=address):
+
+            async def watch():
+                box.append(await Shell(address).run("sessions", "--watch", "--json"))
+
+            nursery.start_soon(watch)
+            async with channel.session() as session:
+                await ask(session)
+                async with trxds.feed.open(channel) as feed, feed.view(sections=["sessions"]) as view:
+                    for _ in range(3):
+                        await anext(view)
+                        await ask(session)
+    [done] = box
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0]["key"] == "shop/1"
+    assert done.exit_code == 3
+    assert done.stderr == f"{address}: the program has ended, or closed its channel\n"
+
+
+# -- nobody there
+
+
+@pytest.mark.parametrize("command", ["lb", "ruok", "sessions", "tap", "xds"])
+def test_a_program_that_is_not_there_exits_3_and_says_what_to_look_at(tmp_path, command):
+    address = f"unix:{tmp_path}/x.sock"
+    done = CliRunner().invoke(main, [command, address])
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr == (
+        f'{address}: No such file or directory; does the program run, with open_channel(..., admin="{address}")?\n'
+    )
+
+
+async def test_what_is_no_feed_exits_3():
+    async with trxds.testing.serve() as server:
+        done = await Shell(server.address).run("ruok")
+    assert (done.exit_code, "speaks no HTTP/1.1" in done.stderr) == (3, True)
+
+
+async def test_a_token_that_is_missing_exits_3_and_one_that_is_right_does_not():
+    token = "0123456789abcdef"
+    async with (
+        Mesh.run(1) as mesh,
+        mesh.channel() as channel,
+        trxds.feed.serve(channel, address="127.0.0.1:0", token=token) as address,
+    ):
+        await ask(channel)
+        done = await Shell(address).run("ruok")
+        assert (done.exit_code, "TRXDS_ADMIN_TOKEN" in done.stderr) == (3, True)
+        assert (await Shell(address).run("ruok", "--token", token)).exit_code == 0
+
+
+def test_a_command_without_an_address_is_a_mistake():
+    assert CliRunner().invoke(main, ["ruok"]).exit_code == 2
+
+
+async def test_nothing_has_a_colour_where_there_is_no_terminal(tmp_path):
+    async with program(tmp_path) as (_, _, shell):
+        for command in ("lb", "xds", "ruok"):
+            assert "\x1b" not in (await shell.run(command)).output
+
+
+async def test_the_address_may_come_from_the_environment(tmp_path, monkeypatch):
+    async with program(tmp_path) as (_, _, shell):
+        monkeypatch.setenv("TRXDS_ADMIN", shell.address)
+        done = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, ["ruok"]))
+    assert done.exit_code == 0

@@ -1,0 +1,114 @@
+"""The commands that ask a running program, and their options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import click
+
+from .pages import LB, RUOK, SESSIONS, XDS, Page, tree_lines
+from .program import Program
+from .show import run, show_on, show_once, show_tap
+from .taps import Filter
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _of_a_program(command: F) -> F:
+    """Which program, and how what it says is written."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON value on each line."),
+        click.option(
+            "--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True
+        ),
+        click.argument("address", envvar="TRXDS_ADMIN"),
+    ):
+        command = option(command)
+    return command
+
+
+def _page(command: F) -> F:
+    watch = click.option("--watch", is_flag=True, help="Show it again whenever something has changed.")
+    return _of_a_program(watch(command))
+
+
+def _show(page: Page, address: str, token: str, as_json: bool, watch: bool) -> None:
+    sys.exit(run(show_on if watch else show_once, Program(address, token), page, as_json))
+
+
+@click.command()
+@_page
+@click.option("--all", "everything", is_flag=True, help="All endpoints, and not the first 40.")
+def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -> None:
+    """The load balancing tree of the program at ADDRESS: states, picks, and what each policy sees; its endpoints.
+
+    ADDRESS is what the program has as `open_channel(admin=...)`, or TRXDS_ADMIN. Exits 1 if a cluster cannot serve.
+    """
+    _show(replace(LB, lines=partial(tree_lines, everything=everything)), address, token, as_json, watch)
+
+
+@click.command()
+@_page
+def sessions(address: str, token: str, as_json: bool, watch: bool) -> None:
+    """The open sessions of the program at ADDRESS: host, age, calls, moves, and why each moved last."""
+    _show(SESSIONS, address, token, as_json, watch)
+
+
+@click.command()
+@_page
+def xds(address: str, token: str, as_json: bool, watch: bool) -> None:
+    """The xDS resources of the program at ADDRESS: state, version, age, and what is wrong.
+
+    Exits 1 if anything is.
+    """
+    _show(XDS, address, token, as_json, watch)
+
+
+@click.command()
+@_page
+def ruok(address: str, token: str, as_json: bool, watch: bool) -> None:
+    """Whether all channels of the program at ADDRESS can serve, and what is wrong if not.
+
+    Exits 0 if they can and 1 if not; 3 if there is no such program.
+    """
+    _show(RUOK, address, token, as_json, watch)
+
+
+@click.command()
+@_of_a_program
+@click.option("--method", metavar="PATTERN", help="As in '/shop.Cart/*'.")
+@click.option("--cluster", metavar="PATTERN")
+@click.option("--host", metavar="PATTERN", help="As in '10.0.0.1:*'; an empty one is for picks that found none.")
+@click.option("--session", metavar="PATTERN", help="As in 'shop/3'.")
+@click.option(
+    "--status", metavar="PATTERN", help="Ends of calls with this status, in place of picks: UNAVAILABLE, OK, *."
+)
+@click.option("--count", type=click.IntRange(1), help="Stop after so many.")
+@click.option("--metadata", is_flag=True, help="Show the values of calls' metadata, if the program allows it.")
+@click.option("--watch", is_flag=True, hidden=True, help="It always does.")
+def tap(
+    address: str,
+    token: str,
+    as_json: bool,
+    method: str | None,
+    cluster: str | None,
+    host: str | None,
+    session: str | None,
+    status: str | None,
+    count: int | None,
+    metadata: bool,
+    watch: bool,
+) -> None:
+    """Each pick of the program at ADDRESS as it happens, with the reason, and the calls that fail.
+
+    Calls never wait for it: what does not fit is counted and left out.
+    """
+    wanted = Filter(method, cluster, host, session, status)
+    sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json))
+
+
+COMMANDS = (lb, ruok, sessions, tap, xds)

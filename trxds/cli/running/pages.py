@@ -1,0 +1,238 @@
+"""What there is to see of a program, as lines and as plain rows: one page for each command. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trxds.feed.messages import Row, State
+
+from .words import age, coloured, columns, counted
+
+Rows = Iterator[Mapping[str, Any]]
+
+_SHOWN = 40  # endpoints
+_TROUBLE = frozenset({"nacked", "does_not_exist", "received_error", "timeout"})
+
+REASONS = {
+    "no_cookie": "its call had no cookie, or one that was too old",
+    "cluster_mismatch": "the route does not have its cluster any more",
+    "unknown_host": "the cluster does not have the host any more",
+    "status_not_allowed": "the host's health is none of override_host_status",
+    "not_ready": "the host could not be reached",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`sections` are those of the feed that it needs; `lines` are for people, by the time now, `rows` for programs."""
+
+    sections: tuple[str, ...]
+    lines: Callable[[State, float], Iterator[str]]
+    rows: Callable[[State], Rows]
+    good: Callable[[State], bool]
+
+
+def rows_of(*sections: str) -> Callable[[State], Rows]:
+    def rows(state: State) -> Rows:
+        for section in sections:
+            for key, row in state[section].items():
+                yield {"section": section, "key": key, **row}
+
+    return rows
+
+
+def _always(state: State) -> bool:
+    return True
+
+
+# -- trxds lb
+
+
+def tree_lines(state: State, now: float, *, everything: bool = False) -> Iterator[str]:
+    for channel, row in state["channels"].items():
+        yield from _channel_lines(channel, row)
+        root = state["nodes"].get(f"{channel}/root")
+        if root is not None:
+            head = ("STATE", "PICKS", "POLICY", "SEES")
+            yield from columns([head, *_nodes(state["nodes"], f"{channel}/root", 0)])
+        yield from _endpoints([each for each in state["endpoints"].values() if each["channel"] == channel], everything)
+
+
+def _channel_lines(channel: str, row: Row) -> Iterator[str]:
+    calls = f"{counted(row['calls'], 'call')}, {row['failed']} failed, {row['open']} open"
+    yield f"{channel} ({row['target']}) {coloured(row['state'])}: {calls}"
+    if row["error"]:
+        yield f"  {row['error']}"
+
+
+def _nodes(nodes: Mapping[str, Row], key: str, depth: int) -> Iterator[Sequence[str]]:
+    row = nodes[key]
+    parent = row["parent"]
+    name = row["path"] if parent is None else key.removeprefix(f"{parent}/")
+    policy = f"{'  ' * depth}{name}: {row['policy'].removesuffix('_experimental')}"
+    says = f"{'(kept warm) ' if row['warm'] else ''}{row['says']}"
+    yield row["state"], str(row["picks"]), policy, says
+    for child in row["children"]:
+        if child in nodes:  # it may have come a moment later than its parent was looked at
+            yield from _nodes(nodes, child, depth + 1)
+
+
+def _endpoints(rows: Sequence[Row], everything: bool) -> Iterator[str]:
+    if not rows:
+        return
+    yield ""
+    shown = rows if everything else rows[:_SHOWN]
+    head = ("ENDPOINT", "CLUSTER", "PRIORITY", "LOCALITY", "HEALTH", "STATE", "WEIGHT", "SESSIONS")
+    yield from columns([head, *map(_endpoint, shown)])
+    if len(shown) < len(rows):
+        yield f"and {len(rows) - len(shown)} more; --all shows them"
+
+
+def _endpoint(row: Row) -> Sequence[str]:
+    state = "EJECTED" if row["ejected"] else row["state"] or "-"
+    return (
+        row["address"],
+        row["cluster"],
+        str(row["priority"]),
+        row["locality"] or "-",
+        row["health"],
+        state,
+        str(row["weight"]),
+        str(row["sessions"]),
+    )
+
+
+def _serves(state: State) -> bool:
+    return not any(_problems(state, channel) for channel in state["channels"])
+
+
+# -- trxds sessions
+
+
+def session_lines(state: State, now: float) -> Iterator[str]:
+    sessions = state["sessions"]
+    if not sessions:
+        yield "no sessions are open"
+        return
+    head = ("SESSION", "HOST", "CLUSTER", "AGE", "CALLS", "MOVES", "LAST MOVE")
+    yield from columns([head, *(_session(key, row, now) for key, row in sessions.items())])
+
+
+def _session(key: str, row: Row, now: float) -> Sequence[str]:
+    move = row["last_move"]
+    last = "-"
+    if move is not None:
+        words = REASONS.get(move["reason"], "")
+        last = f"{age(move['time'], now)} ago from {move['from']}: {move['reason']}{words and f' ({words})'}"
+    return (
+        key,
+        row["host"] or "-",
+        row["cluster"] or "-",
+        age(row["since"], now),
+        str(row["calls"]),
+        str(row["moves"]),
+        last,
+    )
+
+
+# -- trxds xds
+
+
+def resource_lines(state: State, now: float) -> Iterator[str]:
+    resources = state["resources"]
+    if not resources:
+        yield "no resources: no channel here has a control plane"
+        return
+    head = ("TYPE", "NAME", "STATE", "VERSION", "AGE", "SERVER", "ERROR")
+    yield from columns([head, *(_resource(row, now) for row in resources.values())])
+
+
+def _resource(row: Row, now: float) -> Sequence[str]:
+    return (
+        row["type"],
+        row["name"],
+        row["state"],
+        row["version"] or "-",
+        age(row["since"], now),
+        row["server"] or "-",
+        row["error"] or "-",
+    )
+
+
+def _all_are_well(state: State) -> bool:
+    return not any(row["state"] in _TROUBLE or row["error"] for row in state["resources"].values())
+
+
+# -- trxds ruok
+
+
+def health_lines(state: State, now: float) -> Iterator[str]:
+    for channel, row in state["channels"].items():
+        problems = _problems(state, channel)
+        yield f"{channel} ({row['target']}): {'ok' if not problems else 'NOT OK'}, {coloured(row['state'])}"
+        yield from (f"  {problem}" for problem in problems)
+        yield from (f"  warning: {warning}" for warning in _warnings(state, channel))
+
+
+def health_rows(state: State) -> Rows:
+    for channel, row in state["channels"].items():
+        problems = _problems(state, channel)
+        yield {
+            "channel": channel,
+            "ok": not problems,
+            "state": row["state"],
+            "problems": problems,
+            "warnings": list(_warnings(state, channel)),
+        }
+
+
+def _problems(state: State, channel: str) -> list[str]:
+    """Why calls would fail: of the channel itself, or else cluster by cluster."""
+    row = state["channels"][channel]
+    match row["state"]:
+        case "CONNECTING":
+            return ["calls wait for a host, or for a configuration; `trxds xds` and `trxds lb` say for which"]
+        case "SHUTDOWN":
+            return ["the channel is closed"]
+    if row["error"]:
+        return [row["error"]]
+    return [f"{_cluster(node)}: {node['says']}" for node in _failing(state["nodes"], f"{channel}/root")]
+
+
+def _failing(nodes: Mapping[str, Row], key: str) -> Iterator[Row]:
+    """The clusters that fail; where there are none, the root if it does."""
+    root = nodes.get(key)
+    if root is None:
+        return
+    clusters = [nodes[child] for child in root["children"] if child in nodes and not nodes[child]["warm"]]
+    for node in clusters or [root]:
+        if node["state"] == "TRANSIENT_FAILURE":
+            yield _deepest(nodes, node)
+
+
+def _deepest(nodes: Mapping[str, Row], node: Row) -> Row:
+    """Where the reason is told best: below the policies that only pass it on."""
+    below = [nodes[child] for child in node["children"] if child in nodes]
+    failing = [each for each in below if each["state"] == "TRANSIENT_FAILURE" and not each["warm"]]
+    return _deepest(nodes, failing[-1]) if failing else node
+
+
+def _cluster(node: Row) -> str:
+    """`root/cart/cluster/...` is below the cluster cart."""
+    parts = node["path"].split("/")
+    return f"cluster {parts[1]}" if len(parts) > 1 else "all calls"
+
+
+def _warnings(state: State, channel: str) -> Iterator[str]:
+    for row in state["resources"].values():
+        if row["channel"] == channel and row["state"] in _TROUBLE:
+            kept = f"; version {row['version']} stays in use" if row["version"] else ""
+            yield f'{row["type"]} resource "{row["name"]}" is {row["state"]}: {row["error"]}{kept}'
+
+
+LB = Page(("channels", "nodes", "endpoints"), tree_lines, rows_of("channels", "nodes", "endpoints"), _serves)
+SESSIONS = Page(("sessions",), session_lines, rows_of("sessions"), _always)
+XDS = Page(("resources",), resource_lines, rows_of("resources"), _all_are_well)
+RUOK = Page(("channels", "nodes", "resources"), health_lines, health_rows, _serves)

@@ -1,0 +1,119 @@
+"""A running program's feed, as a client of it: HTTP/1.1 over a unix socket or a port, a line for each message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import h11
+import trio
+
+from trxds.feed.changes import apply
+from trxds.feed.messages import State
+from trxds.wire.connect import TcpNetwork, connect_error
+
+_PATIENCE = 5.0  # seconds for a connection and the head of the answer
+
+
+def after(state: State, message: Mapping[str, Any]) -> State:
+    """What there is after that message."""
+    new: State = message["snapshot"] if "snapshot" in message else apply(state, message["changes"])
+    return new
+
+
+class Unreached(Exception):
+    """Nobody could be asked; the text says what to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`address` is what the program has as `admin`."""
+
+    address: str
+    token: str = ""
+
+    @asynccontextmanager
+    async def ask(self, sections: Sequence[str] = (), events: Sequence[str] = (), **more: str) -> AsyncIterator[Answer]:
+        """The feed's messages with these, as long as the block lasts. Raises `Unreached`."""
+        query = urlencode({"sections": ",".join(sections), "events": ",".join(events), **more}, safe=",")
+        async with await self._connect() as stream:
+            answer = Answer(stream)
+            try:
+                with trio.fail_after(_PATIENCE):
+                    await answer.begin(f"/feed?{query}", self.token)
+            except trio.TooSlowError:
+                raise Unreached(f"{self.address}: no answer within {_PATIENCE:g} s; is the program busy?") from None
+            except (trio.BrokenResourceError, h11.ProtocolError, Unreached) as error:
+                raise Unreached(f"{self.address}: {error}") from error
+            yield answer
+
+    async def _connect(self) -> trio.abc.Stream:
+        try:
+            with trio.fail_after(_PATIENCE):
+                return await TcpNetwork().connect(self.address)
+        except trio.TooSlowError:
+            raise Unreached(f"{self.address}: no connection within {_PATIENCE:g} s") from None
+        except OSError as error:
+            cause = connect_error(error)
+            raise Unreached(
+                f"{self.address}: {getattr(cause, 'strerror', None) or cause}; "
+                f'does the program run, with open_channel(..., admin="{self.address}")?'
+            ) from error
+
+
+class Answer:
+    """An async iterator of messages, until the program ends."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._http = h11.Connection(h11.CLIENT)
+        self._lines = bytearray()
+
+    async def begin(self, target: str, token: str) -> None:
+        headers = [("host", "localhost"), *([("authorization", f"Bearer {token}")] if token else [])]
+        request = self._http.send(h11.Request(method="GET", target=target, headers=headers))
+        await self._stream.send_all((request or b"") + (self._http.send(h11.EndOfMessage()) or b""))
+        response = await self._event()
+        if not isinstance(response, h11.Response):
+            raise Unreached("what listens there speaks no HTTP/1.1; is it the address of admin=?")
+        if response.status_code != 200:
+            reason = await self.line()
+            raise Unreached(
+                f"{reason.decode('utf-8', 'replace') if reason else 'refused'} (HTTP {response.status_code})"
+            )
+
+    def __aiter__(self) -> Answer:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        line = await self.line()
+        if line is None:
+            raise StopAsyncIteration
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    async def line(self) -> bytes | None:
+        """None at the end."""
+        searched = 0
+        while (end := self._lines.find(b"\n", searched)) < 0:
+            searched = len(self._lines)
+            event = await self._event()
+            if not isinstance(event, h11.Data):
+                return None
+            self._lines += event.data
+        line = bytes(self._lines[:end])
+        del self._lines[: end + 1]
+        return line
+
+    async def _event(self) -> Any:
+        """What comes next; None when the connection has ended before its time."""
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(bytes(await self._stream.receive_some(65536)))
+        except (trio.BrokenResourceError, h11.RemoteProtocolError):
+            return None
+        return event

@@ -1,0 +1,125 @@
+"""Pages and taps on the screen: once, or for as long as anybody watches."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from trxds.feed.messages import State
+
+from ..exits import BAD_NEWS, GOOD, UNREACHED
+from .pages import Page
+from .program import Program, Unreached, after
+from .taps import KINDS, Filter, line
+
+_PAUSE = 1.0  # seconds between two pages, where they are not drawn over each other
+
+
+async def show_once(program: Program, page: Page, as_json: bool) -> int:
+    """The page as it is now; the value is the exit code."""
+    async with program.ask(page.sections, once="1") as answer:
+        async for message in answer:
+            state = after({}, message)
+            click.echo(_json(page, state) if as_json else _text(page, state), nl=False)
+            return GOOD if page.good(state) else BAD_NEWS
+    raise _over(program)
+
+
+async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
+    """The page, and again when something has changed, until the program ends."""
+    state: State = {}
+    with _screen(as_json) as draw:
+        async with program.ask(page.sections) as answer:
+            async for message in answer:
+                state = after(state, message)
+                draw(_json(page, state) if as_json else _text(page, state))
+    raise _over(program)
+
+
+@contextmanager
+def _screen(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Draws a page over the one before; where that cannot be, below it, and not more than once a second."""
+    console = Console()
+    if as_json or not console.is_terminal:
+        yield Sheets(as_json).draw
+        return
+    with Live(console=console, vertical_overflow="visible") as live:
+        yield lambda text: live.update(Text.from_ansi(text))
+
+
+class Sheets:
+    """One page after the other, as long as they differ; people are told when each was seen."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._shown = ""
+        self._drawn_at = -math.inf
+
+    def draw(self, text: str) -> None:
+        now = trio.current_time()
+        if text == self._shown or (not self._as_json and now < self._drawn_at + _PAUSE):
+            return
+        self._shown, self._drawn_at = text, now
+        click.echo(text if self._as_json else f"-- {time.strftime('%H:%M:%S')}\n{text}", nl=False)
+
+
+async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int | None, as_json: bool) -> int:
+    """Each event as it happens, until there were so many, or the program ends."""
+    shown = 0
+    async with program.ask(events=KINDS, metadata="1" if metadata else "") as answer:
+        async for message in answer:
+            for event in filter(wanted.shows, message.get("events", ())):
+                click.echo(_plain(event) if as_json else line(event))
+                shown += event["kind"] != "missed"
+                if shown == most:
+                    return GOOD
+    raise _over(program)
+
+
+def _over(program: Program) -> Unreached:
+    return Unreached(f"{program.address}: the program has ended, or closed its channel")
+
+
+def _text(page: Page, state: State) -> str:
+    return "".join(f"{each}\n" for each in page.lines(state, time.time()))
+
+
+def _json(page: Page, state: State) -> str:
+    return "".join(f"{_plain(row)}\n" for row in page.rows(state))
+
+
+def _plain(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+
+
+def run(show: Callable[..., Awaitable[int]], *arguments: object) -> int:
+    """Its exit code; Ctrl-C is how one stops watching."""
+    code = GOOD
+    try:
+        code = trio.run(show, *arguments)
+    except* KeyboardInterrupt:
+        pass
+    except* Unreached as errors:
+        for error in leaves(errors):
+            click.echo(str(error), err=True)
+        code = UNREACHED
+    return code
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """What really happened, out of all groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
