@@ -1,4 +1,4 @@
-"""A program for `test_house.py`: a sticky RPC through ADS, in a process where `grpc` cannot be imported."""
+"""A program for `test_house.py`: a sticky RPC through ADS, in a process where neither `grpc` nor OpenTelemetry can be imported."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.abc import MetaPathFinder
 
 class Blocked(MetaPathFinder):
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname.partition(".")[0] == "grpc":
-            raise ImportError("grpc is blocked in this process")
+        if fullname.partition(".")[0] in {"grpc", "opentelemetry"}:
+            raise ImportError(f"{fullname} is blocked in this process")
 
 
 sys.meta_path.insert(0, Blocked())

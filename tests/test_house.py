@@ -25,7 +25,7 @@ FLOORS = {
     "channel": 7,
 }
 # What stands on the house: it may use everything, and no floor may use it.
-ROOF = {"": 8, "testing": 9, "admin": 9, "generate": 9, "interop": 10, "live": 10, "cli": 11}
+ROOF = {"": 8, "testing": 9, "admin": 9, "generate": 9, "interop": 10, "otel": 10, "live": 10, "cli": 11}
 HEIGHT = FLOORS | ROOF
 
 SHELLS = frozenset(
@@ -62,7 +62,7 @@ SHELLS = frozenset(
         "wire/transport.py",
     }
 )
-WHOLE_ROOMS_OF_SHELLS = frozenset({"channel", "feed", "serving", "testing", "admin", "cli", "interop", "live"})
+WHOLE_ROOMS_OF_SHELLS = frozenset({"channel", "feed", "serving", "testing", "admin", "cli", "interop", "live", "otel"})
 
 
 def room_of(path: Path) -> str:
@@ -120,6 +120,10 @@ def test_only_what_is_for_threads_knows_threads() -> None:
     assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == ["sync.py"]
 
 
+def test_only_its_own_room_knows_opentelemetry() -> None:
+    assert {room_of(path) for path in FILES if imports(path, "opentelemetry")} == {"otel"}
+
+
 def test_generated_messages_are_imported_in_one_file_of_a_room_only() -> None:
     importing = [path.as_posix() for path in FILES if imports(path, "envoy", "xds", "udpa")]
     assert importing == ["admin/protos.py", "resources/protos.py"]
@@ -144,7 +148,7 @@ def test_the_list_of_shells_names_files_that_exist_and_use_trio() -> None:
     assert {name for name in SHELLS if not imports(Path(name), "trio")} == set()
 
 
-def test_a_sticky_rpc_runs_where_grpc_cannot_be_imported() -> None:
+def test_a_sticky_rpc_runs_where_neither_grpc_nor_opentelemetry_can_be_imported() -> None:
     program = HOUSE.parent / "tests" / "sticky_without_grpc.py"
     done = subprocess.run(
         [sys.executable, "-W", "error", str(program)],

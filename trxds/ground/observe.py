@@ -156,6 +156,7 @@ class Outlier:
     method: str
     unenforced: str = ""
     backend: str = ""
+    backend: str = ""
 
 
 # -- who is told

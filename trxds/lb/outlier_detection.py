@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from trxds.config.policies import OutlierDetectionConfig
+from trxds.config.policies import ClusterImplConfig, OutlierDetectionConfig
 from trxds.ground.observe import Outlier
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
@@ -34,6 +34,7 @@ class OutlierDetection:
         self._random = surroundings.random
         self._observers = surroundings.observers
         self._path = surroundings.path
+        self._backend = ""
         self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
         self._records: dict[Key, Record] = {}
         self._by_address: dict[str, Record] = {}  # the same, as picks look for them
@@ -43,6 +44,7 @@ class OutlierDetection:
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: OutlierDetectionConfig = inputs.config
+        self._backend = config.child.cluster if isinstance(config.child, ClusterImplConfig) else ""
         report = inputs.children.get(_CHILD, CONNECTING)
         wake_at = self._go_on(config.rules, config.endpoints, now)
         return Decision(
@@ -116,7 +118,7 @@ class OutlierDetection:
             else:
                 record.eject(now)
                 ejected += 1
-            self._observers.outlier(Outlier(self._path, record.addresses, method, unenforced))
+            self._observers.outlier(Outlier(self._path, record.addresses, method, unenforced, self._backend))
 
     def _note_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)

@@ -1,0 +1,158 @@
+"""Metrics of calls and their attempts (A66, A89, A96, A108), and of their sessions."""
+
+from __future__ import annotations
+
+import trio
+
+from trxds.ground.observe import (
+    AttemptObserver,
+    CallObserver,
+    Locate,
+    Pick,
+    SessionPick,
+    Settled,
+)
+from trxds.ground.status import Status
+
+from . import instruments as of
+from .meters import Meters
+from .semconv import call_labels, status_labels
+
+NO_COOKIE = "no_cookie"  # a session that has no host yet, and so loses none
+
+
+class CallsOfChannel:
+    """What the calls of one channel have in common."""
+
+    __slots__ = ("locate", "meters", "per_host", "sessions", "target")
+
+    def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
+        self.meters = meters
+        self.target = target
+        self.locate = locate
+        self.per_host = meters.wants(of.LOCALITY)
+        self.sessions = meters.has(of.SESSIONS_CREATED, of.SESSIONS_REPINNED, of.SESSIONS_LOST, of.SESSION_PICKS)
+
+
+class CallMetrics(CallObserver):
+    """One call. `labels` are those that all its instruments have."""
+
+    __slots__ = (
+        "_active",
+        "_began",
+        "_delay",
+        "_ended_at",
+        "_hedges",
+        "_lost",
+        "_retries",
+        "_transparent",
+        "channel",
+        "cluster",
+        "hedged",
+        "labels",
+    )
+
+    def __init__(self, channel: CallsOfChannel, method: str, custom: str) -> None:
+        self.channel = channel
+        self.cluster = ""
+        self.hedged = False
+        self.labels = {of.METHOD: method, of.TARGET: channel.target, of.CUSTOM: custom}
+        self._began = self._ended_at = trio.current_time()
+        self._active = 0  # attempts
+        self._retries = self._hedges = self._transparent = 0
+        self._delay = 0.0  # between attempts
+        self._lost = ""  # why its session's host could not be used, as long as no other one has answered
+
+    def routed(self, cluster: str, hedged: bool) -> None:
+        self.cluster, self.hedged = cluster, hedged
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptMetrics:
+        self.channel.meters.record(of.ATTEMPT_STARTED, 1, self.labels)
+        now = trio.current_time()
+        if transparent:
+            self._transparent += 1
+        elif self.hedged:
+            self._hedges += previous > 0
+        else:
+            self._retries += previous > 0
+        if not self._active and (previous or transparent):
+            self._delay += now - self._ended_at
+        self._active += 1
+        return AttemptMetrics(self, now)
+
+    def attempt_ended(self) -> None:
+        self._active -= 1
+        self._ended_at = trio.current_time()
+
+    def settled(self, place: Settled) -> None:
+        channel = self.channel
+        self._lost = ""
+        if not channel.sessions:
+            return
+        if place.before:
+            channel.meters.record(of.SESSIONS_REPINNED, 1, {**self.labels, of.REASON: place.reason})
+        else:
+            channel.meters.record(of.SESSIONS_CREATED, 1, self.labels)
+
+    def session_picked(self, pick: SessionPick) -> None:
+        if not self.channel.sessions:
+            return
+        labels = {**self.labels, of.RESULT: pick.result, of.REASON: pick.reason}
+        self.channel.meters.record(of.SESSION_PICKS, 1, labels)
+        self._lost = "" if pick.reason == NO_COOKIE else pick.reason
+
+    def ended(self, status: Status) -> None:
+        meters, code = self.channel.meters, status.code.name
+        seconds = trio.current_time() - self._began
+        meters.record(of.CALL_DURATION, seconds, {**self.labels, of.STATUS: code})
+        for instrument, number in (
+            (of.RETRIES, self._retries),
+            (of.HEDGES, self._hedges),
+            (of.TRANSPARENT_RETRIES, self._transparent),
+            (of.RETRY_DELAY, self._delay),
+        ):
+            if number:
+                meters.record(instrument, number, self.labels)
+        if self._lost and not status.ok:
+            meters.record(of.SESSIONS_LOST, 1, {**self.labels, of.REASON: self._lost})
+        if meters.has(of.RPC_DURATION):
+            meters.record(
+                of.RPC_DURATION,
+                seconds,
+                {**call_labels(self.labels[of.METHOD], self.channel.target), **status_labels(code)},
+            )
+
+
+class AttemptMetrics(AttemptObserver):
+    """One attempt of it. Until a host is picked, its backend is the cluster of the route (A89)."""
+
+    __slots__ = ("_address", "_backend", "_began", "_call", "_received", "_sent")
+
+    def __init__(self, call: CallMetrics, now: float) -> None:
+        self._call = call
+        self._began = now
+        self._sent = self._received = 0
+        self._backend = call.cluster
+        self._address = ""
+
+    def picked(self, pick: Pick) -> None:
+        self._address, self._backend = pick.address, pick.backend
+
+    def session_picked(self, pick: SessionPick) -> None:
+        self._call.session_picked(pick)
+
+    def sent(self, size: int, wire_size: int) -> None:
+        self._sent += wire_size
+
+    def received(self, size: int, wire_size: int) -> None:
+        self._received += wire_size
+
+    def ended(self, status: Status) -> None:
+        call, meters = self._call, self._call.channel.meters
+        labels = {**call.labels, of.STATUS: status.code.name, of.BACKEND: self._backend}
+        if call.channel.per_host and self._address:
+            labels[of.LOCALITY] = call.channel.locate(self._address, self._backend).locality
+        meters.record(of.ATTEMPT_DURATION, trio.current_time() - self._began, labels)
+        meters.record(of.SENT, self._sent, labels)
+        meters.record(of.RECEIVED, self._received, labels)
+        call.attempt_ended()

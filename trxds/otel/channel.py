@@ -1,0 +1,189 @@
+"""Metrics of a channel beside its calls: control plane, connections, policies, and the sessions that are open."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from trxds.ground.observe import Locate, Observer, Outlier, Weights, XdsResource, XdsResponse
+from trxds.ground.status import Status
+
+from . import instruments as of
+from .meters import Labels, Meters
+
+OLD_STYLE = "#old"  # in the place of an authority, for names that have none (A78)
+
+# As config/plan.py names a priority's node, and config/balance.py a locality's.
+_CLUSTER = re.compile(r"\{cluster=(.*), child_number=\d+\}")
+_LOCALITY = re.compile(r'\{region="[^"]*", zone="[^"]*", sub_zone="[^"]*"\}')
+
+
+class XdsMetrics:
+    """What one xDS client has: kept here for gauges, which are read by another thread.
+
+    So each of them is read by one look at a dict that is never changed while it is looked at: each change makes a copy.
+    """
+
+    def __init__(self, meters: Meters, target: str) -> None:
+        self._meters = meters
+        self._target = target
+        self._healthy: dict[str, bool] = {}  # by server
+        self._states: dict[tuple[str, str], tuple[str, str, str]] = {}  # by type and name
+        self._resources: Counter[tuple[str, str, str]] = Counter()  # by authority, state and type
+
+    def connected(self, server: str) -> None:
+        self._healthy = {server: True} | self._healthy
+
+    def failed(self, server: str) -> None:
+        if self._healthy.get(server, True):
+            self._meters.record(of.SERVER_FAILURE, 1, {of.TARGET: self._target, of.SERVER: server})
+        self._healthy = self._healthy | {server: False}
+
+    def left(self, server: str) -> None:
+        self._healthy = {each: healthy for each, healthy in self._healthy.items() if each != server}
+
+    def answered(self, response: XdsResponse) -> None:
+        if not self._healthy.get(response.server):
+            self._healthy = self._healthy | {response.server: True}
+        labels = {of.TARGET: self._target, of.SERVER: response.server, of.RESOURCE_TYPE: response.type}
+        for instrument, names in ((of.VALID, response.valid), (of.INVALID, response.invalid)):
+            if names:
+                self._meters.record(instrument, len(names), labels)
+
+    def resource(self, resource: XdsResource) -> None:
+        key = resource.type, resource.name
+        before = self._states.pop(key, None)
+        if before is not None:
+            self._resources[before] -= 1
+        if resource.state:
+            state = f"{resource.state}_but_cached" if resource.cached else resource.state
+            now = OLD_STYLE if resource.authority is None else resource.authority, state, resource.type
+            self._states[key] = now
+            self._resources[now] += 1
+
+    # -- read by gauges
+
+    def servers(self) -> Iterator[tuple[int, Labels]]:
+        for server, healthy in self._healthy.items():
+            yield int(healthy), {of.TARGET: self._target, of.SERVER: server}
+
+    def resources(self) -> Iterator[tuple[int, Labels]]:
+        for (authority, state, type), number in self._resources.copy().items():
+            labels = {of.AUTHORITY: authority, of.CACHE_STATE: state, of.RESOURCE_TYPE: type}
+            yield number, {of.TARGET: self._target, **labels}
+
+
+class ConnectionMetrics:
+    """Connections to hosts (A94). What was recorded of one when it opened is taken back when it closes."""
+
+    def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
+        self._meters = meters
+        self._target = target
+        self._locate = locate
+        self._open: defaultdict[tuple[str, str], list[Labels]] = defaultdict(list)
+
+    def failed(self, address: str) -> None:
+        self._meters.record(of.ATTEMPTS_FAILED, 1, self._labels(address))
+
+    def opened(self, address: str, security: str) -> None:
+        labels = {**self._labels(address), of.SECURITY: security}
+        self._open[address, security].append(labels)
+        self._meters.record(of.ATTEMPTS_SUCCEEDED, 1, labels)
+        self._meters.record(of.OPEN_CONNECTIONS, 1, labels)
+
+    def closed(self, address: str, security: str, why: str) -> None:
+        opened = self._open[address, security]
+        if not opened:
+            return  # before we watched
+        labels = opened.pop()
+        if not opened:
+            del self._open[address, security]
+        self._meters.record(of.OPEN_CONNECTIONS, -1, labels)
+        self._meters.record(of.DISCONNECTIONS, 1, {**labels, of.DISCONNECT: why})
+
+    def _labels(self, address: str) -> dict[str, str]:
+        if not (self._meters.wants(of.BACKEND) or self._meters.wants(of.LOCALITY)):
+            return {of.TARGET: self._target}
+        at = self._locate(address)
+        return {of.TARGET: self._target, of.BACKEND: at.backend, of.LOCALITY: at.locality}
+
+
+class PolicyMetrics:
+    """Of weighted_round_robin and outlier detection (A78, A91)."""
+
+    def __init__(self, meters: Meters, target: str) -> None:
+        self._meters = meters
+        self._target = target
+
+    def weights(self, weights: Weights) -> None:
+        labels = {of.TARGET: self._target, **_place(weights.policy)}
+        for instrument, number in (
+            (of.RR_FALLBACK, int(weights.fell_back)),
+            (of.NOT_YET_USABLE, weights.not_yet_usable),
+            (of.STALE, weights.stale),
+        ):
+            if number:
+                self._meters.record(instrument, number, labels)
+        for weight in weights.endpoints:
+            self._meters.record(of.WEIGHTS, weight, labels)
+
+    def outlier(self, outlier: Outlier) -> None:
+        labels = {of.TARGET: self._target, of.DETECTION: outlier.method, of.BACKEND: outlier.backend}
+        if outlier.unenforced:
+            self._meters.record(of.UNENFORCED_EJECTIONS, 1, {**labels, of.UNENFORCED: outlier.unenforced})
+        else:
+            self._meters.record(of.ENFORCED, 1, labels)
+
+
+def _place(path: str) -> dict[str, str]:
+    """Cluster and locality of a leaf, from its place in the tree."""
+    cluster, locality = _CLUSTER.search(path), _LOCALITY.search(path)
+    return {of.BACKEND: cluster[1] if cluster else "", of.LOCALITY: locality[0] if locality else ""}
+
+
+class ChannelMetrics(Observer):
+    """All of that, for one channel."""
+
+    def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
+        self.xds = XdsMetrics(meters, target)
+        self._connections = ConnectionMetrics(meters, target, locate)
+        self._policies = PolicyMetrics(meters, target)
+        self._meters = meters
+        self._target = target
+
+    def session_opened(self, number: int) -> None:
+        self._meters.record(of.SESSIONS_ACTIVE, 1, {of.TARGET: self._target})
+
+    def session_closed(self, number: int) -> None:
+        self._meters.record(of.SESSIONS_ACTIVE, -1, {of.TARGET: self._target})
+
+    def xds_connected(self, server: str) -> None:
+        self.xds.connected(server)
+
+    def xds_failed(self, server: str, reason: str) -> None:
+        self.xds.failed(server)
+
+    def xds_left(self, server: str) -> None:
+        self.xds.left(server)
+
+    def xds_answered(self, response: XdsResponse) -> None:
+        self.xds.answered(response)
+
+    def xds_resource(self, resource: XdsResource) -> None:
+        self.xds.resource(resource)
+
+    def connection_failed(self, address: str, status: Status) -> None:
+        self._connections.failed(address)
+
+    def connection_opened(self, address: str, security: str) -> None:
+        self._connections.opened(address, security)
+
+    def connection_closed(self, address: str, security: str, why: str) -> None:
+        self._connections.closed(address, security, why)
+
+    def weights(self, weights: Weights) -> None:
+        self._policies.weights(weights)
+
+    def outlier(self, outlier: Outlier) -> None:
+        self._policies.outlier(outlier)

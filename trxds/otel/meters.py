@@ -1,0 +1,93 @@
+"""The instruments of one telemetry, made if they are wanted; whoever records asks for nothing else.
+
+A recording into an instrument that is not wanted is a test and no more; its labels are never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from .instruments import INSTRUMENTS, Instrument, Kind
+
+Labels: TypeAlias = Mapping[str, str | int]
+Read: TypeAlias = Callable[[], Iterable[tuple[int, Labels]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of it all a telemetry records."""
+
+    instruments: frozenset[Instrument]
+    labels: frozenset[str]
+
+
+def wanted(enable: Iterable[str], disable: Iterable[str], labels: frozenset[str]) -> Wanted:
+    """By names, or what they begin with: `grpc.xds_client` is all of those. `ValueError` for one that is none."""
+    chosen = {each for each in INSTRUMENTS if each.on}
+    for name in enable:
+        chosen |= named(name)
+    for name in disable:
+        chosen -= named(name)
+    return Wanted(frozenset(chosen), labels)
+
+
+def named(name: str) -> set[Instrument]:
+    found = {each for each in INSTRUMENTS if each.name == name or each.name.startswith(f"{name}.")}
+    if not found:
+        raise ValueError(f"no instrument has the name {name!r} or begins so; docs/telemetry.md has them all")
+    return found
+
+
+class Meters:
+    """`read` are asked by gauges, in whichever thread the SDK collects."""
+
+    def __init__(self, meter: Meter, wanted: Wanted, read: Mapping[Instrument, Read]) -> None:
+        self._wanted = wanted
+        self._made: dict[str, Any] = {each.name: _make(meter, each, read) for each in wanted.instruments}
+
+    def has(self, *instruments: Instrument) -> bool:
+        """Whether any of them is wanted."""
+        return any(each.name in self._made for each in instruments)
+
+    def wants(self, label: str) -> bool:
+        return label in self._wanted.labels
+
+    def record(self, instrument: Instrument, value: float, labels: Labels) -> None:
+        """Into a counter or a histogram; of the labels those that the instrument has, and that are wanted."""
+        made = self._made.get(instrument.name)
+        if made is None:
+            return
+        attributes = self.labels_of(instrument, labels)
+        if instrument.kind is Kind.HISTOGRAM:
+            made.record(value, attributes)
+        else:
+            made.add(value, attributes)
+
+    def labels_of(self, instrument: Instrument, labels: Labels) -> dict[str, str | int]:
+        its = {label: labels[label] for label in instrument.labels if label in labels}
+        for label in instrument.optional:
+            if label in self._wanted.labels:
+                its[label] = labels.get(label, "")
+        return its
+
+
+def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read]) -> Any:
+    name, unit, description = instrument.name, instrument.unit, instrument.description
+    match instrument.kind:
+        case Kind.COUNTER:
+            return meter.create_counter(name, unit, description)
+        case Kind.UP_DOWN:
+            return meter.create_up_down_counter(name, unit, description)
+        case Kind.HISTOGRAM:
+            buckets = instrument.buckets or None
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+        case Kind.GAUGE:
+            return meter.create_observable_gauge(name, [_observing(read[instrument])], unit, description)
+
+
+def _observing(read: Read) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda options: [Observation(value, dict(labels)) for value, labels in read()]

@@ -1,0 +1,123 @@
+"""Spans of calls and their attempts (A72), and the trace's context in the metadata of each attempt.
+
+A call's span is a child of whatever span is current where the call is made; it is never made current itself, for
+its attempts may run in other tasks, and the caller's own spans are the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.trace import Span, SpanKind, Tracer
+
+from trxds.ground.metadata import Value
+from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Pick, Settled
+from trxds.ground.status import Status
+
+from .semconv import call_labels, status_labels
+
+
+class Tracing:
+    """How calls are traced. With `own`, there are events beside those of A72; their names begin with `trxds.`."""
+
+    __slots__ = ("own", "propagator", "tracer")
+
+    def __init__(self, tracer: Tracer, propagator: TextMapPropagator, own: bool) -> None:
+        self.tracer = tracer
+        self.propagator = propagator
+        self.own = own
+
+
+class CallSpan(CallObserver):
+    """`Sent.package.Service.Method`; with a `target`, it has the attributes of OpenTelemetry's conventions."""
+
+    __slots__ = ("_context", "_name", "_target", "_tracing", "span")
+
+    def __init__(self, tracing: Tracing, call: CallBegun, target: str) -> None:
+        self._tracing = tracing
+        self._target = target
+        self._name = call.path[1:].replace("/", ".")
+        self.span: Span = tracing.tracer.start_span(f"Sent.{self._name}")
+        if target:
+            self.span.set_attributes(call_labels(call.path[1:], target))
+        self._context = trace.set_span_in_context(self.span)
+
+    def resolution_delayed(self) -> None:
+        self.span.add_event("Delayed name resolution complete")
+
+    def routed(self, cluster: str, hedged: bool) -> None:
+        if self._tracing.own:
+            self.span.add_event("trxds.xds.route.matched", {"trxds.cluster": cluster})
+
+    def attempt(self, previous: int, transparent: bool) -> AttemptSpan:
+        span = self._tracing.tracer.start_span(
+            f"Attempt.{self._name}",
+            self._context,
+            SpanKind.CLIENT,
+            {"previous-rpc-attempts": previous, "transparent-retry": transparent},
+        )
+        return AttemptSpan(self._tracing, span, self._context)
+
+    def settled(self, place: Settled) -> None:
+        if self._tracing.own and place.before:
+            about = {"trxds.from": place.before, "trxds.to": place.address, "trxds.reason": place.reason}
+            self.span.add_event("trxds.session.repinned", about)
+
+    def ended(self, status: Status) -> None:
+        if self._target:
+            self.span.set_attributes(status_labels(status.code.name))
+        _end(self.span, status)
+
+
+class AttemptSpan(AttemptObserver):
+    """`Attempt.package.Service.Method`."""
+
+    __slots__ = ("_context", "_received", "_sent", "_span", "_tracing")
+
+    def __init__(self, tracing: Tracing, span: Span, context: Context) -> None:
+        self._tracing = tracing
+        self._span = span
+        self._context = trace.set_span_in_context(span, context)
+        self._sent = self._received = 0
+
+    def headers(self) -> Iterable[tuple[str, Value]]:
+        carrier: dict[str, str] = {}
+        self._tracing.propagator.inject(carrier, self._context)
+        return carrier.items()
+
+    def picked(self, pick: Pick) -> None:
+        if pick.delayed:
+            self._span.add_event("Delayed LB pick complete")
+        if self._tracing.own:
+            about = {"trxds.cluster": pick.cluster, "trxds.backend": pick.backend, "trxds.address": pick.address}
+            self._span.add_event("trxds.lb.pick", about)
+
+    def sent(self, size: int, wire_size: int) -> None:
+        self._message("Outbound message", self._sent, size, wire_size)
+        self._sent += 1
+
+    def received(self, size: int, wire_size: int) -> None:
+        self._message("Inbound message", self._received, size, wire_size)
+        self._received += 1
+
+    def _message(self, event: str, number: int, size: int, wire_size: int) -> None:
+        if not self._span.is_recording():
+            return
+        about = {"sequence-number": number, "message-size": size}
+        if wire_size != size:
+            about["message-size-compressed"] = wire_size
+        self._span.add_event(event, about)
+
+    def ended(self, status: Status) -> None:
+        _end(self._span, status)
+
+
+def _end(span: Span, status: Status) -> None:
+    if status.ok:
+        span.set_status(trace.StatusCode.OK)
+    else:
+        span.set_status(trace.StatusCode.ERROR, f"{status.code.name}, {status.message}")
+    span.end()

@@ -1,0 +1,156 @@
+"""`telemetry(...)`: what a program hands to `open_channel`, and what that makes for each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.trace import TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+import trxds
+from trxds.ground.observe import CallBegun, Locate, Observer, Telemetry
+
+from . import instruments as of
+from .calls import CallMetrics, CallsOfChannel
+from .channel import ChannelMetrics
+from .meters import Labels, Meters, Wanted, wanted
+from .spans import CallSpan, Tracing
+
+_LIBRARY = "trxds"
+_OTHER = "other"
+
+
+def _no_method(path: str) -> bool:
+    return False
+
+
+def _no_label(call: CallBegun) -> str:
+    return ""
+
+
+def telemetry(
+    *,
+    meter_provider: MeterProvider | None = None,
+    tracer_provider: TracerProvider | None = None,
+    propagator: TextMapPropagator | None = None,
+    enable: Iterable[str] = (),
+    disable: Iterable[str] = (),
+    optional_labels: Iterable[str] = (),
+    methods: Callable[[str], bool] = _no_method,
+    custom_label: Callable[[CallBegun], str] = _no_label,
+    semconv: bool = False,
+    own_events: bool = False,
+) -> tuple[Telemetry, ...]:
+    """What `open_channel(telemetry=...)` and `open_xds_client(telemetry=...)` take; for any number of them.
+
+    Without `meter_provider` there are no metrics and without `tracer_provider` no spans; the program's global ones are
+    never used (A66). `propagator` writes the context of a trace into the metadata of each attempt, W3C's
+    `traceparent` if there is no other.
+
+    `enable` has instruments beyond those that gRPC has on, by name or by what their names begin with
+    (`grpc.xds_client`), `disable` those that are not wanted; `docs/telemetry.md` has them all. `optional_labels` are
+    recorded where an instrument has them: `grpc.lb.locality`, say. `methods` is asked for the path of a method whose
+    messages are no protobuf classes whether `grpc.method` may be its name; otherwise that is "other". `custom_label`
+    gives the `grpc.client.call.custom` of a call (A108), if that label is wanted.
+
+    `semconv` adds what OpenTelemetry's own conventions call a call's duration, and their attributes to spans.
+    `own_events` adds events to spans of which no proposal knows; their names begin with `trxds.`.
+
+    Raises `ValueError` for an instrument or a label that there is none of.
+    """
+    labels = frozenset(optional_labels)
+    if unknown := labels - of.OPTIONAL_LABELS:
+        known = ", ".join(sorted(of.OPTIONAL_LABELS))
+        raise ValueError(f"{', '.join(sorted(unknown))}: no optional label; there are {known}")
+    its = wanted([*enable, *([of.RPC_DURATION.name] if semconv else [])], disable, labels)
+    made: list[Telemetry] = []
+    if meter_provider is not None:
+        made.append(Metrics(meter_provider, its, methods, custom_label))
+    if tracer_provider is not None:
+        made.append(Spans(tracer_provider, propagator or TraceContextTextMapPropagator(), semconv, own_events))
+    return tuple(made)
+
+
+class Metrics:
+    """Into one meter, for all channels that have this. Gauges are of those that are open."""
+
+    def __init__(
+        self,
+        provider: MeterProvider,
+        wanted: Wanted,
+        methods: Callable[[str], bool],
+        custom_label: Callable[[CallBegun], str],
+    ) -> None:
+        meter = provider.get_meter(_LIBRARY, trxds.__version__)
+        self._meters = Meters(meter, wanted, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
+        self._methods = methods
+        self._custom_label = custom_label
+        self._open: tuple[ChannelMetrics, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Metrics of {len(self._open)} channels>"
+
+    def observe(self, target: str, locate: Locate) -> Observer:
+        observer = ObservedChannel(self._meters, target, locate, self)
+        self._open = (*self._open, observer)
+        return observer
+
+    def closed(self, channel: ChannelMetrics) -> None:
+        self._open = tuple(each for each in self._open if each is not channel)
+
+    def method(self, call: CallBegun) -> str:
+        return call.path[1:] if call.registered or self._methods(call.path) else _OTHER
+
+    def custom(self, call: CallBegun) -> str:
+        return self._custom_label(call) if self._meters.wants(of.CUSTOM) else ""
+
+    def _servers(self) -> Iterator[tuple[int, Labels]]:
+        for channel in self._open:
+            yield from channel.xds.servers()
+
+    def _resources(self) -> Iterator[tuple[int, Labels]]:
+        for channel in self._open:
+            yield from channel.xds.resources()
+
+
+class ObservedChannel(ChannelMetrics):
+    """One channel, its calls too."""
+
+    def __init__(self, meters: Meters, target: str, locate: Locate, metrics: Metrics) -> None:
+        super().__init__(meters, target, locate)
+        self._calls = CallsOfChannel(meters, target, locate)
+        self._metrics = metrics
+
+    def call(self, call: CallBegun) -> CallMetrics:
+        return CallMetrics(self._calls, self._metrics.method(call), self._metrics.custom(call))
+
+    def closed(self) -> None:
+        self._metrics.closed(self)
+
+
+class Spans:
+    """By one tracer, for all channels that have this."""
+
+    def __init__(
+        self, provider: TracerProvider, propagator: TextMapPropagator, semconv: bool, own_events: bool
+    ) -> None:
+        self._tracing = Tracing(provider.get_tracer(_LIBRARY, trxds.__version__), propagator, own_events)
+        self._semconv = semconv
+
+    def observe(self, target: str, locate: Locate) -> Observer:
+        return TracedChannel(self._tracing, target if self._semconv else "")
+
+
+class TracedChannel(Observer):
+    """One channel's calls; with a `target` their spans have the attributes of OpenTelemetry's conventions."""
+
+    __slots__ = ("_target", "_tracing")
+
+    def __init__(self, tracing: Tracing, target: str) -> None:
+        self._tracing = tracing
+        self._target = target
+
+    def call(self, call: CallBegun) -> CallSpan:
+        return CallSpan(self._tracing, call, self._target)
