@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, StatusCode
 from trxds.config.steps import Drops, Fails, ToHost, Waits
+from trxds.lb.pick import Complete, PickArgs
 from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
@@ -217,6 +218,21 @@ async def test_a_host_that_is_ejected(autojump_clock):
             assert line(told, "outlier_detection").startswith(f"ejected: {bad};")
             assert told.host == good == await ask(channel)
             assert (await explained(channel, cookie(f"{bad};cart"))).host == bad
+
+
+async def test_while_news_goes_through_the_tree_an_explanation_says_what_a_pick_would_come_to(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        first, second = mesh.hosts
+        mesh.endpoints("cart", [first])
+        await settled(channel)
+        for host in (second, first, second):
+            mesh.endpoints("cart", [host])
+            told = None
+            while told is None or told.host != host:
+                await trio.lowlevel.checkpoint()
+                told = await channel.explain(METHOD)
+                picked = channel._state.plane.picker.pick(PickArgs(METHOD, cluster="cart"))
+                assert told.host == (picked.host.address if isinstance(picked, Complete) else ""), str(told)
 
 
 async def test_ring_hash_by_a_header(autojump_clock):

@@ -110,12 +110,12 @@ class ChannelState:
         return self.plane
 
     async def at_rest(self) -> tuple[Selector, Node]:
-        """What calls go by, once no news is on its way through the tree; if news does not end, as it is by then."""
+        """What calls go by, once no news is on its way through the tree or from it; in a flood of it, after a while."""
         for _ in range(_PATIENCE):
             plane = await self.other_than(None)
             tree = self.tree
             assert tree is not None
-            if tree.settled:
+            if tree.settled and plane.picker is tree.picker:
                 break
             await trio.lowlevel.checkpoint()
         return plane.selector, tree

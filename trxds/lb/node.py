@@ -32,7 +32,7 @@ from .health import Health
 from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
-from .pick import QUEUEING, PickArgs, failing
+from .pick import QUEUEING, PickArgs, Picker, failing
 from .policy import Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
@@ -307,6 +307,11 @@ class Node:
             child.wake()
 
     # -- explaining
+
+    @property
+    def picker(self) -> Picker | None:
+        """What it reported last."""
+        return self._last.picker if self._last is not None else None
 
     @property
     def settled(self) -> bool:
