@@ -57,7 +57,8 @@ async def documented_world() -> AsyncIterator[dict[str, str]]:
             resources.cluster("c"),
             resources.endpoints("c", resources.locality(first.address, second.address)),
         )
-        yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(resources.bootstrap(address))}
+        bootstrap = json.dumps(resources.bootstrap(address))
+        yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap, "GREETER": f"dns:///{first.address}"}
 
 
 @pytest.fixture(scope="session")

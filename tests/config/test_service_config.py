@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trxds.config.ejection_config import Ejecting
 from trxds.config.method_config import HedgingPolicy, MethodConfig
 from trxds.config.service_config import ServiceConfig, Throttling, parse_service_config
 from trxds.ground.status import StatusCode
@@ -19,6 +20,7 @@ from trxds.resources.leaf_policy import (
     RingHash,
     RoundRobin,
 )
+from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
 from trxds.resources.retry import RetryPolicy
 
 RETRY = {
@@ -107,7 +109,12 @@ def test_the_throttle_counts_three_decimals() -> None:
 
 
 def test_unknown_fields_are_left_alone() -> None:
-    assert parse_service_config({"fromTheFuture": 1, "healthCheckConfig": {"serviceName": "x"}}) == ServiceConfig()
+    assert parse_service_config({"fromTheFuture": 1}) == ServiceConfig()
+
+
+def test_a_wish_for_health_checks_is_noted() -> None:
+    assert parse_service_config({"healthCheckConfig": {"serviceName": ""}}).health_checks
+    assert not parse_service_config({"healthCheckConfig": {}}).health_checks
 
 
 @pytest.mark.parametrize(
@@ -126,6 +133,22 @@ def test_unknown_fields_are_left_alone() -> None:
             {"random_subsetting_experimental": {"subsetSize": 3, "childPolicy": [{"round_robin": {}}]}},
             RandomSubsetting(3, RoundRobin()),
         ),
+        (
+            {
+                "outlier_detection_experimental": {
+                    "interval": "1s",
+                    "baseEjectionTime": "400s",
+                    "successRateEjection": {"stdevFactor": 1000},
+                    "failurePercentageEjection": {"threshold": 50, "minimumHosts": 2},
+                    "childPolicy": [{"round_robin": {}}],
+                }
+            },
+            Ejecting(
+                EjectionRules(1.0, 400.0, 400.0, 10, SuccessRate(1000), FailurePercentage(50, minimum_hosts=2)),
+                RoundRobin(),
+            ),
+        ),
+        ({"outlier_detection_experimental": {"childPolicy": [{"pick_first": {}}]}}, Ejecting(None, PickFirst())),
     ],
 )
 def test_policies_are_read_as_from_a_resource(policy: Any, value: Any) -> None:
@@ -210,6 +233,14 @@ def test_a_mistake_of_a_method_is_told_with_its_place(fields: Any, problem: str)
         (
             {"least_request_experimental": {"choiceCount": 1}},
             "loadBalancingConfig[0]['least_request_experimental'].choiceCount: must be at least 2",
+        ),
+        (
+            {"outlier_detection_experimental": {"maxEjectionPercent": 101, "childPolicy": [{"round_robin": {}}]}},
+            "loadBalancingConfig[0]['outlier_detection_experimental'].maxEjectionPercent: must be a percentage",
+        ),
+        (
+            {"outlier_detection_experimental": {"failurePercentageEjection": {}}},
+            "loadBalancingConfig[0]['outlier_detection_experimental'].childPolicy: needs at least one policy",
         ),
     ],
 )

@@ -238,12 +238,19 @@ _BALANCING: list[dict[str, object]] = [
     {"least_request_experimental": {"choiceCount": 3}},
     {"weighted_round_robin": {"blackoutPeriod": "1s", "errorUtilizationPenalty": 1.5}},
     {"random_subsetting_experimental": {"subsetSize": 3, "childPolicy": [{"round_robin": {}}]}},
+    {
+        "outlier_detection_experimental": {
+            "successRateEjection": {"minimumHosts": 3},
+            "failurePercentageEjection": {"threshold": 50},
+            "childPolicy": [{"round_robin": {}}],
+        }
+    },
 ]
 
 
 def _service_configs() -> list[bytes]:
     throttling = {"maxTokens": 10, "tokenRatio": 0.1}
-    methods = {"methodConfig": _METHODS, "retryThrottling": throttling}
+    methods = {"methodConfig": _METHODS, "healthCheckConfig": {"serviceName": "shop"}, "retryThrottling": throttling}
     return [json.dumps({**methods, "loadBalancingConfig": [policy]}).encode() for policy in _BALANCING]
 
 

@@ -1,5 +1,7 @@
 """Channels without a control plane: where their addresses come from, and what a service config makes of them."""
 
+from contextlib import suppress
+
 import pytest
 import trio
 from support.mesh import METHOD, ask, method, spread
@@ -56,6 +58,40 @@ async def test_ring_hash_by_a_header_of_the_service_config_keeps_to_one_address(
     config = {"loadBalancingConfig": [{"ring_hash_experimental": {"requestHashHeader": "user"}}]}
     async with hosts_in_memory(3) as mesh, mesh.channel(service_config=config) as channel:
         assert len(await spread(channel, 5, metadata=[("user", "7")])) == 1
+
+
+async def test_a_host_that_fails_is_ejected_as_the_service_config_says(autojump_clock):
+    rules = {"minimumHosts": 2, "requestVolume": 5}
+    ejecting = {
+        "interval": "1s",
+        "maxEjectionPercent": 50,
+        "failurePercentageEjection": rules,
+        "childPolicy": [{"round_robin": {}}],
+    }
+    config = {"loadBalancingConfig": [{"outlier_detection_experimental": ejecting}]}
+    async with hosts_in_memory(3) as mesh, mesh.channel(service_config=config) as channel:
+        bad, *good = mesh.hosts
+        await ask(channel)
+        await settled()
+        mesh.servers[bad].handlers[METHOD] = broken
+        for _ in range(30):
+            with suppress(RpcError):
+                await ask(channel)
+        await trio.sleep(2)  # two intervals, so at least one sweep
+        assert await spread(channel, 8) == dict.fromkeys(good, 4)
+
+
+async def broken(call):
+    call.abort(StatusCode.UNAVAILABLE, "broken")
+
+
+async def test_a_wish_for_health_checks_is_told_of_once(autojump_clock, caplog):
+    config = {"healthCheckConfig": {"serviceName": ""}}
+    async with hosts_in_memory(1) as mesh, mesh.channel(service_config=config) as channel:
+        await spread(channel, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{BY_NAME}: healthCheckConfig is passed over; a host that is connected counts as healthy"
+    ]
 
 
 async def test_when_nobody_can_be_reached_the_error_names_an_address_and_why(autojump_clock):

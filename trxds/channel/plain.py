@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from random import Random
 from typing import Any, TypeAlias
@@ -13,6 +14,8 @@ from trxds.config.target import PlainTarget
 from trxds.wire.connect import Network
 
 from .origin import Origin, Policies, check_policies
+
+_log = logging.getLogger("trxds.channel")
 
 ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 
@@ -28,6 +31,8 @@ def plain_origin(
     policies = policies or {}
     check_policies(policies)
     config = _parsed(service_config, policies)
+    if config.health_checks:
+        _log.warning("%s: healthCheckConfig is passed over; a host that is connected counts as healthy", target.text)
 
     def begin(downstream: Downstream) -> PlainResolver:
         return PlainResolver(target, config, network.resolve, downstream, Random())

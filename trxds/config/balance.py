@@ -18,10 +18,12 @@ from trxds.resources.leaf_policy import (
     RoundRobin,
 )
 
+from .ejection_config import Ejecting
 from .policies import (
     CustomConfig,
     LbConfig,
     LeastRequestConfig,
+    OutlierDetectionConfig,
     PickFirstConfig,
     RandomSubsettingConfig,
     RingHashConfig,
@@ -53,12 +55,18 @@ def _balance(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> 
             return WeightedTargetConfig(targets, note)
         case RandomSubsetting(size, child):
             return RandomSubsettingConfig(size, _balance(child, serving, note))
+        case Ejecting(rules, child):
+            return OutlierDetectionConfig(_endpoints(serving), rules, _balance(child, serving, note))
         case _:
             return _leaf(policy, serving, note)
 
 
+def _endpoints(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
+    return tuple(chain.from_iterable(its for _, its in serving))
+
+
 def _leaf(policy: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> LbConfig:
-    endpoints = tuple(chain.from_iterable(its for _, its in serving))
+    endpoints = _endpoints(serving)
     match policy:
         case RoundRobin():
             return RoundRobinConfig(endpoints, note)

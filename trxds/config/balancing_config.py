@@ -31,6 +31,8 @@ from trxds.resources.leaf_policy import (
     RoundRobin,
 )
 
+from .ejection_config import Ejecting, ejection_rules
+
 Policies: TypeAlias = Mapping[str, ParseSettings]
 
 _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": PickFirst(), "round_robin": RoundRobin()})
@@ -66,10 +68,11 @@ def _first_known(place: Place, policies: Policies, depth: int) -> LbPolicyConfig
             if name in _KNOWN:
                 settings.object()
                 return _KNOWN[name](settings)
-            if name == "random_subsetting_experimental":
-                return _random_subsetting(settings, policies, depth)
+            if name in _PARENTS:
+                settings.object()
+                return _PARENTS[name](settings, policies, depth)
     if found:
-        known = ", ".join(sorted([*_KNOWN, "random_subsetting_experimental", *policies]))
+        known = ", ".join(sorted([*_KNOWN, *_PARENTS, *policies]))
         place.wrong(f"names no policy that is known here: {', '.join(found)}; known are {known}")
     return None
 
@@ -89,6 +92,12 @@ def _random_subsetting(place: Place, policies: Policies, depth: int) -> RandomSu
         size.wrong("must be at least 1")
     child = _first_known(place.member("childPolicy"), policies, depth + 1)
     return RandomSubsetting(count, child) if child is not None else None
+
+
+def _outlier_detection(place: Place, policies: Policies, depth: int) -> Ejecting | None:
+    rules = ejection_rules(place)
+    child = _first_known(place.member("childPolicy"), policies, depth + 1)
+    return Ejecting(rules, child) if child is not None else None
 
 
 def _round_robin(place: Place) -> RoundRobin:
@@ -149,6 +158,14 @@ _KNOWN: Mapping[str, Callable[[Place], LbPolicyConfig]] = MappingProxyType(
         "ring_hash_experimental": _ring_hash,
         "least_request_experimental": _least_request,
         "weighted_round_robin": _weighted_round_robin,
+    }
+)
+
+# What they have inside is read by `_first_known`, which needs to know how deep it is.
+_PARENTS: Mapping[str, Callable[[Place, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
+    {
+        "random_subsetting_experimental": _random_subsetting,
+        "outlier_detection_experimental": _outlier_detection,
     }
 )
 

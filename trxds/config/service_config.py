@@ -38,11 +38,15 @@ class Throttling:
 
 @dataclass(frozen=True, slots=True)
 class ServiceConfig:
-    """`lb_policy` is what `config/balance.py` makes a policy of the tree of; None where the config names none."""
+    """`lb_policy` is what `config/balance.py` makes a policy of the tree of; None where the config names none.
+
+    `health_checks`: it wants hosts asked for their health (A17), which is not done here.
+    """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
     throttling: Throttling | None = None
     lb_policy: LbPolicyConfig | None = None
+    health_checks: bool = False
 
     def method(self, path: str) -> MethodConfig:
         """What holds for `/package.Service/Method`: the most specific entry, and that one entirely."""
@@ -94,7 +98,14 @@ def _service_config(top: Place, policies: Mapping[str, ParseSettings]) -> Servic
         _methods(top.member("methodConfig")),
         _throttling(throttling) if throttling.has_object() else None,
         lb_policy(top, policies),
+        _health_checks(top.member("healthCheckConfig")),
     )
+
+
+def _health_checks(place: Place) -> bool:
+    asked = place.has_object() and place.member("serviceName").value is not None
+    place.member("serviceName").text()
+    return asked
 
 
 def _methods(place: Place) -> dict[MethodName, MethodConfig]:

@@ -1,0 +1,66 @@
+"""Outlier detection as a service config asks for it (A50): the same rules that a cluster's resource has.
+
+An algorithm that is not there is not run, where a resource's success rate runs unless it is switched off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trxds.ground.place import Place
+from trxds.resources.leaf_policy import LbPolicyConfig
+from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+
+_DEFAULT = EjectionRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Ejecting(LbPolicyConfig):
+    """`child` among the endpoints that do not fail too much. None of the algorithms: no `rules`."""
+
+    rules: EjectionRules | None
+    child: LbPolicyConfig
+
+
+def ejection_rules(place: Place) -> EjectionRules | None:
+    base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
+    rules = EjectionRules(
+        place.member("interval").duration(_DEFAULT.interval),
+        base,
+        place.member("maxEjectionTime").duration(max(_DEFAULT.max_ejection_time, base)),
+        _percent(place.member("maxEjectionPercent"), _DEFAULT.max_ejection_percent),
+        _success_rate(place.member("successRateEjection")),
+        _failure_percentage(place.member("failurePercentageEjection")),
+    )
+    return rules if rules.success_rate or rules.failure_percentage else None
+
+
+def _success_rate(place: Place) -> SuccessRate | None:
+    if not place.has_object():
+        return None
+    default = SuccessRate()
+    return SuccessRate(
+        place.member("stdevFactor").whole(default.stdev_factor),
+        _percent(place.member("enforcementPercentage"), default.enforcement),
+        place.member("minimumHosts").whole(default.minimum_hosts),
+        place.member("requestVolume").whole(default.request_volume),
+    )
+
+
+def _failure_percentage(place: Place) -> FailurePercentage | None:
+    if not place.has_object():
+        return None
+    default = FailurePercentage()
+    return FailurePercentage(
+        _percent(place.member("threshold"), default.threshold),
+        _percent(place.member("enforcementPercentage"), default.enforcement),
+        place.member("minimumHosts").whole(default.minimum_hosts),
+        place.member("requestVolume").whole(default.request_volume),
+    )
+
+
+def _percent(place: Place, default: int) -> int:
+    value = place.whole(default)
+    if value > 100:
+        place.wrong("must be a percentage, at most 100")
+    return value
