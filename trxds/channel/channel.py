@@ -193,7 +193,7 @@ async def open_channel(
     balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
     `telemetry`, one or several, watches all that the channel does: `trxds.otel.telemetry(...)` (`docs/telemetry.md`).
     `admin`, `unix:/run/shop.sock` or `127.0.0.1:9901`, is where commands such as `trxds lb` ask what the channel does
-    (`docs/commands.md`); a `trxds.feed.Admin` has more to choose. `network` replaces TCP, for tests.
+    (`docs/operating.md`); a `trxds.feed.Admin` has more to choose. `network` replaces TCP, for tests.
 
     Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken, a bad
     service config or an `admin` that would be open to other machines, and `BootstrapError` for a bad bootstrap, all

@@ -1,4 +1,4 @@
-"""What a command's exit code says; scripts may rely on it (`docs/commands.md`)."""
+"""What a command's exit code says; scripts may rely on it (`docs/operating.md`)."""
 
 from __future__ import annotations
 
