@@ -156,7 +156,6 @@ class Outlier:
     method: str
     unenforced: str = ""
     backend: str = ""
-    backend: str = ""
 
 
 # -- who is told
