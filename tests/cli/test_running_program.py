@@ -1,7 +1,9 @@
 """The commands beside a running program, at a real unix socket: a drain, a NACK, a missing cluster, a moved session."""
 
 import json
+import sys
 from contextlib import asynccontextmanager
+from subprocess import PIPE
 
 import pytest
 import trio
@@ -216,39 +218,33 @@ async def test_metadata_is_hidden_unless_the_program_allows_it(tmp_path):
 
 async def test_a_page_is_shown_again_when_something_has_changed_and_ends_with_the_program(tmp_path):
     address = f"unix:{tmp_path}/x.sock"
-    box = []
-
-    async def watch():
-        box.append(await Shell(address).run("sessions", "--watch", "--json"))
-
-    async with trio.open_nursery() as nursery, Mesh.run(1) as mesh:
-        async with mesh.channel() as channel, channel.session() as session:
+    command = [sys.executable, "-m", "trxds", "sessions", "--watch", "--json", address]
+    async with Mesh.run(1) as mesh:
+        async with mesh.channel() as channel, trxds.feed.serve(channel, address=address), channel.session() as session:
             await ask(session)
-            async with trxds.feed.serve(channel, address=address):
-                nursery.start_soon(watch)
-                async with trxds.feed.open(channel) as feed, feed.view(sections=["sessions"]) as view:
-                    await anext(view)
-                    await until(lambda: looks() == 2)
-                    await ask(session)
-                    await anext(view)
-    [done] = box
-    calls = [json.loads(line)["calls"] for line in done.stdout.splitlines()]
-    assert calls[0] == 1
-    assert calls == sorted(set(calls))
-    assert done.exit_code == 3
-    assert done.stderr == f"{address}: the program has ended, or closed its channel\n"
+            beside = await trio.lowlevel.open_process(command, stdout=PIPE, stderr=PIPE)
+            said = Lines(beside.stdout)
+            assert json.loads(await said.receive())["calls"] == 1
+            await ask(session)
+            assert json.loads(await said.receive())["calls"] == 2
+        assert await beside.wait() == 3
+        assert (
+            await beside.stderr.receive_some() == f"{address}: the program has ended, or closed its channel\n".encode()
+        )
 
 
-def looks():
-    """How many tasks look at channels for their viewers."""
+class Lines:
+    """Line by line."""
 
-    def names(task):
-        yield task.name
-        for nursery in task.child_nurseries:
-            for child in nursery.child_tasks:
-                yield from names(child)
+    def __init__(self, stream):
+        self._stream = stream
+        self._read = b""
 
-    return [*names(trio.lowlevel.current_root_task())].count("feed")
+    async def receive(self):
+        while b"\n" not in self._read:
+            self._read += await self._stream.receive_some()
+        line, _, self._read = self._read.partition(b"\n")
+        return line
 
 
 # -- nobody there
