@@ -113,10 +113,17 @@ def test_a_server_with_tls_has_to_prove_the_overridden_name(tmp_path):
         assert "127.0.0.1" in refused.stderr
 
 
-def test_a_case_that_does_not_hold_exits_1_and_says_what_it_saw(grpc_js):
-    done = run_case("client_compressed_unary", grpc_js)
+@pytest.mark.parametrize(
+    ("name", "saw"),
+    [
+        ("client_compressed_unary", "the probe, uncompressed, succeeded, should have failed"),
+        ("server_compressed_unary", "whether the reply came compressed: [False], should be [True]"),
+    ],
+)
+def test_a_case_that_does_not_hold_exits_1_and_says_what_it_saw(name, saw, grpc_js):
+    done = run_case(name, grpc_js)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == ("client_compressed_unary: failed: the probe, uncompressed, succeeded, should have failed\n")
+    assert done.stderr == f"{name}: failed: {saw}\n"
 
 
 def test_an_unknown_case_lists_those_that_there_are():

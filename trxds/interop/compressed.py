@@ -1,14 +1,13 @@
-"""The cases that look at compression.
-
-Whether a reply came compressed is not to be seen by callers of trxds: what the server's flag says is undone and held by
-the wire's own tests. So the server's cases look at what arrives; the client's have the server look at the flag.
-"""
+"""The cases that look at compression: the server's flag is seen by who watches the channel, and ours by the server."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trxds.channel.channel import Channel
+from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Observer
 from trxds.ground.status import StatusCode
 
 from .cases import LARGE_REPLY, expect, failure_of, large_request, service, zeros
@@ -45,13 +44,41 @@ def _part(size: int, compressed: Any) -> Any:
 
 async def server_compressed_unary(channel: Channel) -> None:
     for wanted in (_YES, _NO):
-        reply = await service(channel).UnaryCall(large_request(response_compressed=wanted))
+        with watched(channel) as received:
+            reply = await service(channel).UnaryCall(large_request(response_compressed=wanted))
         expect(len(reply.payload.body), LARGE_REPLY, "bytes in the reply")
+        expect(received, [wanted.value], "whether the reply came compressed")
 
 
 async def server_compressed_streaming(channel: Channel) -> None:
     wanted = {31415: _YES, 92653: _NO}
     parameters = [ResponseParameters(size=size, compressed=compressed) for size, compressed in wanted.items()]
     request = StreamingOutputCallRequest(response_parameters=parameters)
-    async with service(channel).StreamingOutputCall.open(request) as call:
-        expect([len(reply.payload.body) async for reply in call], list(wanted), "sizes of the replies")
+    with watched(channel) as received:
+        async with service(channel).StreamingOutputCall.open(request) as call:
+            expect([len(reply.payload.body) async for reply in call], list(wanted), "sizes of the replies")
+    expect(received, [True, False], "which of the replies came compressed")
+
+
+class Ear(Observer, CallObserver, AttemptObserver):
+    """Of each message that comes, whether it was shorter on the wire."""
+
+    def __init__(self) -> None:
+        self.heard: list[bool] = []
+
+    def call(self, call: CallBegun) -> Ear:
+        return self
+
+    def attempt(self, previous: int, transparent: bool) -> Ear:
+        return self
+
+    def received(self, size: int, wire_size: int) -> None:
+        self.heard.append(wire_size < size)
+
+
+@contextmanager
+def watched(channel: Channel) -> Iterator[list[bool]]:
+    """What is received in the block, message by message: is it compressed?"""
+    ear = Ear()
+    with channel.observed_by(ear):
+        yield ear.heard
