@@ -1,0 +1,86 @@
+"""What `trxds.otel.telemetry` takes, and that it does nothing of itself."""
+
+import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from support.mesh import Mesh, ask
+from support.metering import Metered
+
+import trxds
+from trxds.otel import INSTRUMENTS, OPTIONAL_LABELS, telemetry
+from trxds.otel.semconv import server
+
+
+def meters():
+    return MeterProvider(shutdown_on_exit=False)
+
+
+def test_without_a_provider_there_is_nothing():
+    assert telemetry(enable=["grpc"], own_events=True) == ()
+
+
+async def test_the_programs_global_providers_are_never_used(monkeypatch, autojump_clock):
+    def used(*what):
+        raise AssertionError("a global provider was asked for")
+
+    monkeypatch.setattr(metrics, "get_meter_provider", used)
+    monkeypatch.setattr(trace, "get_tracer_provider", used)
+    async with Mesh.run(1) as mesh, mesh.channel(telemetry=telemetry()) as channel:
+        await ask(channel)
+        assert not channel._state.observers.present
+
+
+def test_an_instrument_that_there_is_none_of_is_a_mistake():
+    with pytest.raises(ValueError, match=r"no instrument has the name 'grpc\.client\.calls' or begins so"):
+        telemetry(meter_provider=meters(), enable=["grpc.client.calls"])
+
+
+def test_a_label_that_is_none_is_a_mistake():
+    with pytest.raises(ValueError, match=r"grpc\.lb\.zone: no optional label; there are grpc\.client\.call\.custom, "):
+        telemetry(meter_provider=meters(), optional_labels=["grpc.lb.zone"])
+
+
+async def test_what_is_disabled_is_not_recorded(autojump_clock):
+    its = Metered(disable=["grpc.client.attempt"])
+    async with Mesh.run(1) as mesh, mesh.channel(telemetry=its.telemetry) as channel:
+        await ask(channel)
+    assert list(its.metrics()) == ["grpc.client.call.duration"]
+
+
+async def test_meter_and_tracer_have_our_name_and_version(autojump_clock):
+    its = Metered(spans=True)
+    async with Mesh.run(1) as mesh, mesh.channel(telemetry=its.telemetry) as channel:
+        await ask(channel)
+    (resource,) = its.reader.get_metrics_data().resource_metrics
+    (scope,) = resource.scope_metrics
+    found = {(each.name, each.version) for each in (scope.scope, its.spans[0].instrumentation_scope)}
+    assert found == {("trxds", trxds.__version__)}
+
+
+def test_only_what_a66_has_is_on_without_being_asked_for():
+    assert {each.source.partition(",")[0] for each in INSTRUMENTS if each.on} == {"A66"}
+
+
+def test_every_optional_label_is_one_of_an_instrument():
+    assert {label for each in INSTRUMENTS for label in each.optional} == OPTIONAL_LABELS
+
+
+def test_each_channel_may_have_its_own():
+    with_spans = telemetry(tracer_provider=TracerProvider(shutdown_on_exit=False))
+    both = telemetry(meter_provider=meters(), tracer_provider=TracerProvider(shutdown_on_exit=False))
+    assert (len(with_spans), len(both)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
+        ("xds:///shop", {"server.address": "shop"}),
+        ("xds://authority/shop:80", {"server.address": "shop:80"}),
+        ("dns:///cart.example:8080", {"server.address": "cart.example", "server.port": 8080}),
+        ("unix:/run/cart.sock", {"server.address": "unix:/run/cart.sock"}),
+        ("ipv4:10.0.0.1:80,10.0.0.2:80", {}),
+    ],
+)
+def test_the_server_of_a_target_in_opentelemetrys_words(target, labels):
+    assert server(target) == labels
