@@ -58,7 +58,7 @@ async def documented_world() -> AsyncIterator[dict[str, str]]:
             resources.endpoints("c", resources.locality(first.address, second.address)),
         )
         bootstrap = json.dumps(resources.bootstrap(address))
-        yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap, "GREETER": f"dns:///{first.address}"}
+        yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap, "GREETER": f"dns:///{first.address}", "METRICS_PORT": "0"}
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +86,22 @@ async def test_a_program_of_the_documents_runs(program: str, generated: Path) ->
                 check=False,
             )
     assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
+async def test_the_recipe_for_prometheus_serves_grpcs_metrics() -> None:
+    recipe = next(program.values[0] for program in PROGRAMS if "start_http_server" in program.values[0])
+    look = "import urllib.request\n"
+    look += 'print(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics").read().decode())'
+    async with documented_world() as environ:
+        program = [sys.executable, "-W", "error", "-c", f"{recipe}\n{look}"]
+        done = await trio.run_process(program, env={**environ, "PYTHONPATH": str(ROOT)}, capture_stdout=True)
+    page = done.stdout.decode()
+    labels = '{grpc_method="other",grpc_status="OK",grpc_target="xds:///greeter"'
+    assert f"grpc_client_call_duration_seconds_count{labels}" in page
+    assert f'grpc_client_call_duration_seconds_bucket{labels[:20]}' in page
+    assert "grpc_client_attempt_started_total{" in page
+    assert "grpc_xds_client_resource_updates_valid_total{" in page
+    assert "grpc_subchannel_disconnections_total{" in page
 
 
 @pytest.mark.parametrize("test", TESTS)

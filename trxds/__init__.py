@@ -21,7 +21,7 @@ from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Metadata
-from trxds.ground.observe import AttemptObserver, CallObserver, Observer, Telemetry
+from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Observer, Telemetry
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 
 __version__ = "0.1.0"
@@ -34,6 +34,7 @@ __all__ = [
     "AuthContext",
     "BootstrapError",
     "Call",
+    "CallBegun",
     "CallCredentials",
     "CallDetails",
     "CallObserver",
