@@ -30,7 +30,6 @@ HEIGHT = FLOORS | ROOF
 
 SHELLS = frozenset(
     {
-        "ads/authorization.py",
         "ads/client.py",
         "ads/load_stream.py",
         "ads/stream.py",
@@ -48,6 +47,7 @@ SHELLS = frozenset(
         "lb/load_reports.py",
         "lb/node.py",
         "sync.py",
+        "wire/aside.py",
         "wire/connect.py",
         "wire/connection.py",
         "wire/keepalive.py",

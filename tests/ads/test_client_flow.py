@@ -54,7 +54,7 @@ async def test_a_watcher_that_does_not_read_holds_up_the_others_once_and_for_a_s
         assert trio.current_time() - started == pytest.approx(1.0)
         assert await stuck.hears() == {"cart": world.state("cart")}
     assert [record.getMessage() for record in caplog.records] == [
-        "1 watchers have read nothing for 1 s; the others go on without them"
+        "1 watcher read nothing for 1 s; the others go on without them"
     ]
 
 

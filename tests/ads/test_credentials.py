@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 import trustme
 
 from trxds.ads import credentials
@@ -28,6 +30,7 @@ from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
 from trxds.wire.certificates import CertificateFiles
 from trxds.wire.credentials import Insecure, Tls
+from trxds.wire.tls import contexts
 
 PLANE = "plane.example:443"
 
@@ -235,6 +238,70 @@ async def listener_from(document: Any, context: ssl.SSLContext) -> tuple[Resourc
 async def test_resources_come_over_tls(ca, pem, autojump_clock) -> None:
     state, _ = await listener_from(server(tls(ca_certificate_file=pem("ca"))), context_for_servers(ca))
     assert state.value is not None
+
+
+async def test_the_management_server_may_ask_for_tls(ca, pem, autojump_clock) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(resources.listener("shop", routes="r"))
+    document = server(tls(ca_certificate_file=pem("ca")))
+    client, mailbox = XdsClient(parse(document), network, Random(1), ParseContext()), Mailbox[ResourceState]()
+    async with plane.serve(PLANE, network, tls=context_for_servers(ca)), trio.open_nursery() as nursery:
+        nursery.start_soon(client.run)
+        client.watch(LDS, "shop", mailbox, "listener")
+        assert (await mailbox.next())["listener"].value is not None
+        nursery.cancel_scope.cancel()
+
+
+# Files that take their time are pipes here: whoever opens one waits until somebody writes.
+
+
+async def test_a_token_that_is_long_in_coming_holds_up_nobody(tmp_path: Path) -> None:
+    pipe = tmp_path / "token"
+    os.mkfifo(pipe)
+    found: list[Any] = []
+
+    async def read() -> None:
+        found.extend(await authorization(ServerConfig(PLANE, call_credentials=(JwtTokenFile(str(pipe)),))))
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            await trio.testing.wait_all_tasks_blocked()
+            assert found == [], "we are here, and the token is not"
+            await trio.Path(pipe).write_text(jwt(exp=1))
+    assert found == [(b"authorization", f"Bearer {jwt(exp=1)}".encode())]
+
+
+async def test_certificates_that_are_long_in_coming_hold_up_nobody_and_are_read_once(ca, pem, tmp_path: Path) -> None:
+    pipe = tmp_path / "roots"
+    os.mkfifo(pipe)
+    next_context = contexts(CertificateFiles(roots=str(pipe)))
+    found: list[ssl.SSLContext] = []
+
+    async def wait() -> None:
+        found.append(await next_context())
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            assert found == []
+            await trio.Path(pipe).write_bytes(Path(pem("ca")).read_bytes())
+    assert len(found) == 3 and len(set(map(id, found))) == 1
+
+
+async def test_who_gives_up_waiting_for_a_file_is_let_go(tmp_path: Path) -> None:
+    pipe = tmp_path / "token"
+    os.mkfifo(pipe)
+    with trio.fail_after(10), trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            credentials = (JwtTokenFile(str(pipe)),)
+            nursery.start_soon(authorization, ServerConfig(PLANE, call_credentials=credentials))
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    assert scope.cancelled_caught
+    os.close(os.open(pipe, os.O_WRONLY))  # and so is the thread
 
 
 async def test_resources_come_over_mutual_tls(ca, pem, autojump_clock) -> None:

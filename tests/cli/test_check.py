@@ -66,6 +66,20 @@ def test_a_good_bootstrap_has_no_findings() -> None:
     assert findings(GOOD) == []
 
 
+@pytest.mark.parametrize("uri", ["xds.example", "dns:///xds.example", "dns:xds.example", "[::1]"])
+def test_a_server_without_a_port_is_dialled_where_nobody_wrote(uri: str) -> None:
+    (found, *_) = findings(server(server_uri=uri, channel_creds=[{"type": "tls"}]))
+    address = uri.rpartition("/")[2].removeprefix("dns:") + ":443"
+    assert found == (
+        f"4: warning: xds_servers[0].server_uri: is {uri!r} without a port, so it is dialled at {address}; write the port"
+    )
+
+
+@pytest.mark.parametrize("uri", ["127.0.0.1:443", "dns:///localhost:443", "unix:/run/xds.sock", "[::1]:18000"])
+def test_a_server_with_a_port_is_fine(uri: str) -> None:
+    assert findings(server(server_uri=uri)) == []
+
+
 def test_every_field_of_grpc_is_known() -> None:
     document = {
         **server(call_creds=[], server_features=["xds_v3", "trusted_xds_server"]),
@@ -102,12 +116,14 @@ def test_errors_and_warnings_come_by_line(tmp_path: Path) -> None:
     assert [line.removeprefix(str(path)) for line in result.output.splitlines()] == [
         ":3: warning: xds_servers[0].channel_creds[0]: "
         "is 'insecure': what the control plane says comes as plain text from another machine",
+        ":3: warning: xds_servers[0].server_uri: "
+        "is '10.0.0.5' without a port, so it is dialled at 10.0.0.5:443; write the port",
         ":4: warning: xds_servers[0].server_feature: is not known, and has no effect; did you mean 'server_features'?",
         ":5: error: xds_servers[1].channel_creds: none of 'alts' is supported; add one of insecure, tls",
         ":5: error: xds_servers[1].server_uri: is missing; write the control plane's host:port",
         ":8: error: node.id: is a number; write a string",
         ":8: warning: 'node' stands twice here; this one counts",
-        ": 3 errors, 3 warnings",
+        ": 3 errors, 4 warnings",
     ]
 
 

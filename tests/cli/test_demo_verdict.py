@@ -34,7 +34,7 @@ def test_a_session_that_leaves_before_the_removal_breaks_the_promise() -> None:
     record.removed_at["blue-1"] = 3.0
     record.met_in_session("s1", "blue-2", at=2.9)
     assert judge(record).broken == (
-        "1 sessions left a host that was still there (1 times), the first: s1, blue-1 -> blue-2",
+        "1 session left a host that was still there (1 time), the first: s1, blue-1 -> blue-2",
     )
 
 
@@ -48,7 +48,7 @@ def test_one_failed_rpc_breaks_the_promise() -> None:
     record = a_quiet_record()
     record.expected = 5
     record.failed("s1", "UNAVAILABLE: no host")
-    assert judge(record).broken == ("1 RPCs failed, the first: s1: UNAVAILABLE: no host",)
+    assert judge(record).broken == ("1 RPC failed, the first: s1: UNAVAILABLE: no host",)
 
 
 def test_missing_rpcs_and_missing_steps_break_the_promise() -> None:

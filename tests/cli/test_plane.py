@@ -48,6 +48,7 @@ def test_a_change_is_told_as_the_difference() -> None:
     a, b, c = (resources.cluster(name) for name in "abc")
     assert served.become(reading_of(a, b)) == "serving 2 resources: 2 new or changed, 0 removed"
     assert served.become(reading_of(a, c)) == "serving 2 resources: 1 new or changed, 1 removed"
+    assert served.become(reading_of(a)) == "serving 1 resource: 0 new or changed, 1 removed"
 
 
 def test_an_unchanged_file_is_no_news(tmp_path: Path) -> None:
@@ -83,8 +84,35 @@ def test_a_file_that_is_bad_from_the_start_ends_the_command_with_its_problems(tm
     assert result.exit_code == 1
     assert result.output.splitlines() == [
         f"{file}: line 1: '@type' is missing",
-        f"{file}: 1 problems; nothing to serve",
+        f"{file}: 1 problem; nothing to serve",
     ]
+
+
+def test_what_every_client_would_refuse_is_said_and_served(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    write(file, {**resources.cluster("cart"), "lb_policy": "MAGLEV"}, resources.cluster("good"))
+    said: list[str] = []
+
+    async def serve_for_a_moment() -> None:
+        with trio.move_on_after(10) as serving:
+            await serve_file(file, 0, lambda line: serving.cancel() if "GRPC_XDS" in line else said.append(line))
+
+    trio.run(serve_for_a_moment)
+    refused, serving = said
+    assert refused.startswith(
+        f'{file}: line 1: clients refuse CDS resource "cart" (NACK): errors validating Cluster resource: [field:lb_policy'
+    )
+    assert serving.startswith("serving 2 resources: ")
+
+
+def test_a_provider_of_certificates_may_be_in_the_clients_bootstrap() -> None:
+    named = {"ca_certificate_provider_instance": {"instance_name": "spire"}}
+    tls = {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {"validation_context": named},
+    }
+    secured = {**resources.cluster("cart"), "transport_socket": {"name": "tls", "typed_config": tls}}
+    assert reading_of(secured).remarks == ()
 
 
 def test_a_port_that_is_taken_is_named_with_the_remedy(tmp_path: Path) -> None:

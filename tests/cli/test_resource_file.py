@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from trxds.cli.resource_file import read
+from trxds.cli.resource_file import Reading, read
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
 
 MESSAGE = "envoy.config.cluster.v3.Cluster"
@@ -79,7 +79,7 @@ def test_all_problems_of_a_file_are_told_in_order() -> None:
     - 7
     """
     assert problems_of(text) == [
-        "line 2: name: expected string or bytes-like object, got 'int'",
+        "line 2: name: is '5'; write a string, in quotes if it looks like something else",
         "line 3: @type: unknown type 'type.googleapis.com/envoy.config.cluster.v3.Clutter'",
         "line 4: '@type' is missing",
         "line 5: must be a mapping with '@type'",
@@ -120,8 +120,40 @@ def test_what_is_no_yaml_or_no_list_is_refused_by_line(text: str) -> None:
     assert found.startswith("line 1: ")
 
 
-def test_an_empty_file_serves_nothing() -> None:
-    assert read("") == read("[]")
+@pytest.mark.parametrize("text", ["", "---\n", "# nothing yet\n", "---\n---\n"])
+def test_an_empty_file_is_refused_for_it_may_be_so_for_a_moment_only(text: str) -> None:
+    assert problems_of(text) == ["line 1: the file is empty; write a list of resources, or [] for none"]
+
+
+def test_an_empty_list_serves_nothing() -> None:
+    assert read("[]") == Reading()
+
+
+def test_a_list_under_resources_is_read_as_envoy_reads_it() -> None:
+    text = f"version_info: '1'\nresources:\n- '@type': {CLUSTER}\n  name: cart\n- '@type': {CLUSTER}\n  nme: a\n"
+    assert problems_of(text) == [f"line 6: nme: {MESSAGE} has no such field; did you mean 'name'?"]
+    assert list(read(text.replace("nme", "name")).resources) == [(CLUSTER, "cart"), (CLUSTER, "a")]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("per_connection_buffer_limit_bytes: x", "is 'x'; write a whole number from 0 on"),
+        ("per_connection_buffer_limit_bytes: -1", "Value out of range: -1"),
+        ("max_requests_per_connection: [1]", "is a sequence; write a whole number from 0 on"),
+        ("alt_stat_name: 7", "is '7'; write a string, in quotes if it looks like something else"),
+        ("type: [1]", "is a sequence; write the name of a value"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_says_what_to_write(line: str, problem: str) -> None:
+    (found,) = problems_of(f"- '@type': {CLUSTER}\n  name: a\n  {line}\n")
+    assert found == f"line 3: {line.partition(':')[0]}: {problem}"
+
+
+def test_a_port_that_is_no_number_says_what_to_write() -> None:
+    bad = json.dumps(endpoints("a", locality("127.0.0.1:80"))).replace('"port_value": 80', '"port_value": "x"')
+    (found,) = problems_of(f"[{bad}]")
+    assert found.endswith("endpoint.address.socket_address.port_value: is 'x'; write a whole number from 0 on")
 
 
 def test_what_only_the_whole_shows_is_told_of_the_resource() -> None:

@@ -101,7 +101,7 @@ async def test_a_client_that_closes_first_leaves_its_channels_as_they_are_and_sa
             assert {await ask(one) for _ in range(20)} == set(mesh.hosts)
             await ask(two)
     assert [record.getMessage() for record in caplog.records] == [
-        "the shared xDS client is closed; 4 resources are in use, and stay as they are"
+        "the shared xDS client is closed; what its channels have stays as it is: 4 resources"
     ]
 
 

@@ -8,9 +8,19 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 from trio.testing import check_half_closeable_stream, wait_all_tasks_blocked
 
+import trxds.admin
 from trxds.ground.metadata import encode
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.testing import Call, MemoryNetwork, Server, client_streaming, serve, server_streaming, unary
+from trxds.testing import (
+    Call,
+    ManagementServer,
+    MemoryNetwork,
+    Server,
+    client_streaming,
+    serve,
+    server_streaming,
+    unary,
+)
 from trxds.testing.network import memory_stream_pair
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
@@ -215,6 +225,15 @@ async def test_an_exception_of_the_block_comes_out_as_it_is(network, autojump_cl
     with pytest.raises(KeyError):
         async with serve(network=network, address="s:3"):
             raise KeyError
+
+
+async def test_a_server_that_cannot_listen_says_so_plainly() -> None:
+    plane = ManagementServer()
+    async with serve() as taken:
+        for another in (serve, plane.serve, trxds.admin.serve):
+            with pytest.raises(OSError, match="Address already in use"):
+                async with another(address=taken.address):
+                    pytest.fail("two listen at one address")
 
 
 # -- the network

@@ -19,7 +19,7 @@ from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.request import Request
-from trxds.wire.tls import Approve, TlsNetwork
+from trxds.wire.tls import Approve, TlsNetwork, contexts
 
 ADDRESS = "10.0.0.1:443"
 
@@ -57,7 +57,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 def over(
     network: Network, context: ssl.SSLContext, name: str | None = "cart.example", approve: Approve | None = None
 ) -> TlsNetwork:
-    return TlsNetwork(network, lambda: context, name, approve)
+    return TlsNetwork(network, contexts(context), name, approve)
 
 
 async def echo_over(network: Network, address: str, nursery: trio.Nursery) -> bytes | None:
@@ -239,24 +239,27 @@ def test_a_key_of_another_certificate_is_named(authority, files, tmp_path: Path)
 
 def test_files_are_read_again_after_the_interval(files) -> None:
     fresh = FreshContext(files)
-    first = fresh(0)
-    assert fresh(599) is first
-    assert fresh(600) is not first
+    assert fresh.current(0) is None
+    first = fresh.take(fresh.read(), 0)
+    assert fresh.current(599) is first
+    assert fresh.current(600) is None
 
 
 def test_files_that_are_no_good_leave_the_last_good_ones_in_force(files, caplog) -> None:
     fresh = FreshContext(files)
-    first = fresh(0)
+    first = fresh.take(fresh.read(), 0)
     whole = Path(files.roots).read_bytes()
     Path(files.roots).write_bytes(b"")
-    assert fresh(600) is first and fresh(601) is first
+    for now in (600, 601):
+        assert fresh.current(now) is None
+        assert fresh.take(fresh.read(), now) is first
     assert len(caplog.records) == 1 and "what was read before is used on" in caplog.text
     Path(files.roots).write_bytes(whole)
-    assert fresh(602) is not first
+    assert fresh.take(fresh.read(), 602) is not first
 
 
 def test_files_that_were_never_good_are_an_error_each_time() -> None:
     fresh = FreshContext(CertificateFiles(roots="/none.pem"))
     for now in (0, 1):
         with pytest.raises(OSError, match="cannot read the roots"):
-            fresh(now)
+            fresh.take(fresh.read(), now)

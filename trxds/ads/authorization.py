@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import trio
-
 from trxds.ground.metadata import Headers
+from trxds.wire.aside import aside
 
 from .bootstrap import ServerConfig
 from .credentials import GoogleDefault
@@ -24,10 +24,9 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 async def authorization(server: ServerConfig) -> Headers:
     """`authorization` for each of the server's call credentials; `OSError` says why one cannot be had."""
-    tokens = [read_token(each.path) for each in server.call_credentials]
+    tokens = [await aside(partial(read_token, each.path)) for each in server.call_credentials]
     if isinstance(server.credentials, GoogleDefault):
-        # The one library of Google's that fetches it blocks: a thread, for as long as that takes.
-        tokens.append(await trio.to_thread.run_sync(_google_token, abandon_on_cancel=True))
+        tokens.append(await aside(_google_token))  # the one library of Google's that fetches it blocks
     return [(b"authorization", b"Bearer " + token.encode()) for token in tokens]
 
 

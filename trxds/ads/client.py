@@ -18,6 +18,7 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.clock import TimeOfDay, time_of_day
 from trxds.ground.observers import Observers
 from trxds.ground.standing import Standing, blame
+from trxds.ground.words import count
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
@@ -109,7 +110,8 @@ class XdsClient:
         """Before `run` is cancelled, if watchers stay: they keep what they have, and wait for nothing more."""
         if self._watches.count:
             log.warning(
-                "the shared xDS client is closed; %d resources are in use, and stay as they are", self._watches.count
+                "the shared xDS client is closed; what its channels have stays as it is: %s",
+                count(self._watches.count, "resource"),
             )
         for authority in self._authorities.values():
             self._watches.publish(authority.close(trio.current_time()))

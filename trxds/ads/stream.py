@@ -19,6 +19,7 @@ import trio
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
 from trxds.ground.observers import Observers
+from trxds.ground.words import count
 from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
@@ -162,7 +163,8 @@ class AdsStream:
             await self._watches.all_seen(changes)
         if waiting.cancelled_caught:
             late = self._watches.leave_behind(changes)
-            log.warning("%d watchers have read nothing for %g s; the others go on without them", late, PATIENCE)
+            text = "%s read nothing for %g s; the others go on without them"
+            log.warning(text, count(late, "watcher"), PATIENCE)
 
     def _tell(self, changes: Changes) -> None:
         for state in changes.values():

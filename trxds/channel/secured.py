@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
 from random import Random
 
@@ -15,7 +15,7 @@ from trxds.wire.connect import Network
 from trxds.wire.keepalive import Keepalive
 from trxds.wire.options import WireOptions
 from trxds.wire.pool import Pool
-from trxds.wire.tls import TlsNetwork, contexts, secured
+from trxds.wire.tls import NextContext, TlsNetwork, contexts, secured
 
 from .credentials import ChannelCredentials, XdsCredentials
 
@@ -50,7 +50,7 @@ class ClusterNetworks:
     def __init__(self, network: Network, providers: Mapping[str, CertificateFiles]) -> None:
         self._network = network
         self._providers = providers
-        self._contexts: dict[CertificateFiles, Callable[[], ssl.SSLContext]] = {}
+        self._contexts: dict[CertificateFiles, NextContext] = {}
 
     def of(self, security: Hashable) -> Network:
         assert isinstance(security, UpstreamTls)
@@ -58,11 +58,11 @@ class ClusterNetworks:
         context = partial(self._context, security)
         return TlsNetwork(self._network, context, security.sni or None, partial(wrong_peer, security))
 
-    def _context(self, security: UpstreamTls) -> ssl.SSLContext:
+    async def _context(self, security: UpstreamTls) -> ssl.SSLContext:
         files = self._files(security)
         if files not in self._contexts:
             self._contexts[files] = contexts(files, check_hostname=False)
-        return self._contexts[files]()
+        return await self._contexts[files]()
 
     def _files(self, security: UpstreamTls) -> CertificateFiles:
         """`OSError` for a provider that lacks what it is asked for: other roots must not take the place of its own."""

@@ -14,6 +14,7 @@ import trio
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
 from trxds.ads.names import authority_of, parse_target
 from trxds.ground.place import Problem
+from trxds.ground.words import count
 from trxds.wire.connect import Network
 
 from .ask import Answer, ask
@@ -45,7 +46,7 @@ class Report:
         return sum(finding.weight == weight for finding in self.findings)
 
     def __str__(self) -> str:
-        return f"{_plural(self.count('error'), 'error')}, {_plural(self.count('warning'), 'warning')}"
+        return f"{count(self.count('error'), 'error')}, {count(self.count('warning'), 'warning')}"
 
 
 def check(text: str) -> Report:
@@ -99,7 +100,3 @@ def _servers(bootstrap: Bootstrap, listener: str) -> Iterable[ServerConfig]:
 
 def _findings(lines: JsonLines, weight: Literal["error", "warning"], problems: Iterable[Problem]) -> Iterable[Finding]:
     return (Finding(lines.of(problem.steps), weight, problem.path, problem.text) for problem in problems)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import trio
 
+from trxds.ground.words import count
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing.resources import Resource, bootstrap
@@ -29,6 +30,7 @@ async def serve_file(file: Path, port: int, say: Say) -> bool:
         return False
     served = Served(ManagementServer())
     async with served.plane.serve(f"127.0.0.1:{port}") as address:
+        _remark(file, first, say)
         say(f"{served.become(first)}; the xDS server is at {address}")
         say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(address, node='trxds-plane'))}'")
         await follow(look, served, say)
@@ -44,13 +46,20 @@ async def follow(look: Look, served: Served, say: Say) -> None:
         if reading.problems:
             _report(look.file, reading, say, "what was good last is still served")
         else:
+            _remark(look.file, reading, say)
             say(served.become(reading))
 
 
 def _report(file: Path, reading: Reading, say: Say, consequence: str) -> None:
     for problem in reading.problems:
         say(f"{file}: {problem}")
-    say(f"{file}: {len(reading.problems)} problems; {consequence}")
+    say(f"{file}: {count(len(reading.problems), 'problem')}; {consequence}")
+
+
+def _remark(file: Path, reading: Reading, say: Say) -> None:
+    """They are served: to see what a client does with them may be what somebody wants."""
+    for remark in reading.remarks:
+        say(f"{file}: {remark}")
 
 
 class Look:
@@ -92,4 +101,4 @@ class Served:
         for type_url, name in gone:
             self.plane.remove(RESOURCE_TYPES[type_url].kind, name)
         self._resources = after
-        return f"serving {len(after)} resources: {len(changed)} new or changed, {len(gone)} removed"
+        return f"serving {count(len(after), 'resource')}: {len(changed)} new or changed, {len(gone)} removed"

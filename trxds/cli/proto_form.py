@@ -123,11 +123,11 @@ class Form:
             return
         value = [self.value_of(place.node)] if field.is_repeated else self.value_of(place.node)
         if field.containing_type is not None:
-            yield from _refusal(place, field.containing_type, {field.name: value})
+            yield from _refusal(place, field.containing_type, {field.name: value}, field)
 
     def _parsed_alone(self, place: Place, message: Descriptor) -> Iterator[Problem]:
         """A type with a JSON form of its own: a duration, a wrapped number, a struct."""
-        yield from _refusal(place, message, self.value_of(place.node))
+        yield from _refusal(place, message, self.value_of(place.node), message.fields_by_name.get("value"))
 
 
 def find_message(type_url: str) -> Descriptor | None:
@@ -137,15 +137,36 @@ def find_message(type_url: str) -> Descriptor | None:
         return None
 
 
-def _refusal(place: Place, message: Descriptor, value: Any) -> Iterable[Problem]:
-    """What protobuf says against the value, if anything, without its account of the way there."""
+def _refusal(place: Place, message: Descriptor, value: Any, field: FieldDescriptor | None) -> Iterable[Problem]:
+    """What protobuf says against the value, if anything, without its account of the way there.
+
+    `field` is the one that the value is for, if it is for one.
+    """
     try:
         json_format.ParseDict(value, message_factory.GetMessageClass(message)())
     except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:  # the last three leak out of it
         first_line = str(error).partition("\n")[0]
         reason = first_line.rpartition("field: ")[2].partition(" at ")[0].rstrip(".")
+        if field is not None and field.cpp_type in _WANTED and any(words in reason for words in _OF_PYTHON):
+            reason = f"is {_shown(place.node)}; write {_WANTED[field.cpp_type]}"
         return [place.problem(reason or first_line)]
     return []
+
+
+_OF_PYTHON = ("invalid literal", "bytes-like", "unhashable")  # words of Python's own, which tell nobody what to write
+
+_WANTED = {
+    FieldDescriptor.CPPTYPE_INT32: "a whole number",
+    FieldDescriptor.CPPTYPE_INT64: "a whole number",
+    FieldDescriptor.CPPTYPE_UINT32: "a whole number from 0 on",
+    FieldDescriptor.CPPTYPE_UINT64: "a whole number from 0 on",
+    FieldDescriptor.CPPTYPE_ENUM: "the name of a value",
+    FieldDescriptor.CPPTYPE_STRING: "a string, in quotes if it looks like something else",
+}
+
+
+def _shown(node: yaml.Node) -> str:
+    return repr(node.value) if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
 
 
 def _is_plain(message: Descriptor) -> bool:

@@ -1,7 +1,7 @@
 """A YAML file of xDS resources: read whole or refused whole, with every problem by line and field.
 
 The file is a list of resources in proto-JSON form, each with its `@type`; several YAML documents
-count as one list.
+count as one list. Envoy's files have the list under `resources`, and are read too.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from typing import Any
 import yaml
 
 from trxds.resources.protos import from_json
-from trxds.resources.types import RESOURCE_TYPES
+from trxds.resources.types import RESOURCE_TYPES, ParseContext
 
 from .proto_form import Form, Place, Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The resources by (type URL, name); with problems there are none."""
+    """The resources by (type URL, name); with problems there are none.
+
+    `remarks` are about resources that are what their type says and that clients refuse all the same.
+    """
 
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    remarks: tuple[Problem, ...] = ()
 
 
 def read(text: str) -> Reading:
@@ -41,24 +45,45 @@ def _read(loader: yaml.SafeLoader) -> Reading:
     resources: dict[tuple[str, str], dict[str, Any]] = {}
     lines: dict[tuple[str, str], int] = {}
     problems: list[Problem] = []
+    remarks: list[Problem] = []
     for place in _resources(loader, problems):
         value = form.value_of(place.node)  # first, because it resolves anchors and merge keys in place
         found = list(form.packed(place)) or list(_identity(place, value, lines)) or _refusal(place, value)
         problems += found
         if not found:
             resources[_key(value)] = value
-    return Reading(problems=tuple(sorted(problems))) if problems else Reading(resources)
+            remarks += _nacks(place, value)
+    return Reading(problems=tuple(sorted(problems))) if problems else Reading(resources, remarks=tuple(remarks))
 
 
 def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[Place]:
+    empty = True
     while loader.check_node():
         document = loader.get_node()
-        if isinstance(document, yaml.SequenceNode):
-            yield from (Place(node, "") for node in document.value)
+        listed = _list_in(document)
+        if listed is not None:
+            yield from (Place(node, "") for node in listed.value)
         elif isinstance(document, yaml.MappingNode):
             yield Place(document, "")
         elif document is not None and document.value:
             problems.append(Place(document, "").problem("must be a list of resources, or one resource"))
+        else:
+            continue
+        empty = False
+    if empty:
+        # An editor may empty a file for a moment; whoever means it can say so.
+        problems.append(Problem(1, "", "the file is empty; write a list of resources, or [] for none"))
+
+
+def _list_in(document: yaml.Node | None) -> yaml.SequenceNode | None:
+    """The resources, in a list or, as Envoy has it, under `resources` of what looks like a response of xDS."""
+    if isinstance(document, yaml.SequenceNode):
+        return document
+    if not isinstance(document, yaml.MappingNode):
+        return None
+    fields = {key.value: value for key, value in document.value if isinstance(key, yaml.ScalarNode)}
+    listed = fields.get("resources")
+    return listed if isinstance(listed, yaml.SequenceNode) and "@type" not in fields else None
 
 
 def _identity(place: Place, value: dict[str, Any], lines: dict[tuple[str, str], int]) -> Iterator[Problem]:
@@ -79,6 +104,21 @@ def _refusal(place: Place, value: dict[str, Any]) -> list[Problem]:
     except ValueError as error:
         return [place.problem(str(error))]
     return []
+
+
+class _Every(frozenset[str]):
+    """Which certificate providers there are is said in each client's bootstrap, and cannot be known here."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _nacks(place: Place, value: dict[str, Any]) -> Iterator[Problem]:
+    """Well formed, and still nothing that a client can use: it would not come into force anywhere."""
+    kind = RESOURCE_TYPES[value["@type"]]
+    context = ParseContext(certificate_providers=_Every())
+    if errors := kind.read(from_json(value), context).errors:
+        yield place.problem(f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {kind.complaint(errors)}')
 
 
 def _key(value: dict[str, Any]) -> tuple[str, str]:

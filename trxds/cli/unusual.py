@@ -81,6 +81,7 @@ def _servers(place: Place) -> None:
         if uri.text() in seen:
             uri.wrong(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
         seen.add(uri.text())
+        _port(uri)
         _plain_text(server)
         _credentials(server.member("channel_creds").items())
         for token in server.member("call_creds").items():
@@ -135,6 +136,16 @@ def _features(place: Place) -> None:
     for feature in place.items():
         if feature.text() not in ("", *_FEATURES):
             feature.wrong(f"is {feature.text()!r}, which no client knows{_meant(feature.text(), _FEATURES)}")
+
+
+def _port(uri: Place) -> None:
+    try:
+        address = dial_address(uri.text())
+    except ValueError:
+        return  # an error, told elsewhere
+    port = address.rpartition(":")[2]
+    if not address.startswith("unix:") and not uri.text().endswith(f":{port}"):
+        uri.wrong(f"is {uri.text()!r} without a port, so it is dialled at {address}; write the port")
 
 
 def _plain_text(server: Place) -> None:

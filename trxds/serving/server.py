@@ -209,7 +209,7 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """A running server for the length of a block; see `Server` for the arguments.
 
-    An exception of the block comes out as it is, not in a group.
+    An exception of the block comes out as it is, not in a group; so does `OSError` if nobody can listen there.
     """
     server = Server(
         handlers,

@@ -1,6 +1,6 @@
 """Servers, a control plane and a network for tests: ours, the demo's, and those of programs that use trxds.
 
-    from . import serve, unary
+    from trxds.testing import serve, unary
 
     async def hello(request: bytes, call: Call) -> bytes:
         return b"hello " + request

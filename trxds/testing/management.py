@@ -14,6 +14,7 @@ resources outlive `serve`, so leaving and entering that again is a restart.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -167,9 +168,14 @@ class ManagementServer:
     # -- where it serves
 
     @asynccontextmanager
-    async def serve(self, address: str = "127.0.0.1:0", network: MemoryNetwork | None = None) -> AsyncIterator[str]:
-        """Listen while the block runs: on TCP, or at any address of an in-memory network. The value is the address."""
-        async with serve(self.handlers, address=address, network=network) as server:
+    async def serve(
+        self, address: str = "127.0.0.1:0", network: MemoryNetwork | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[str]:
+        """Listen while the block runs: on TCP, or at any address of an in-memory network. The value is the address.
+
+        With `tls`, a context for servers, clients must speak TLS. `OSError` if nobody can listen there.
+        """
+        async with serve(self.handlers, address=address, network=network, tls=tls) as server:
             yield server.address
 
     @property

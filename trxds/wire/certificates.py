@@ -53,7 +53,7 @@ def _load(what: str, load: Callable[[], object]) -> None:
 
 
 class FreshContext:
-    """The context of these files, as they were read last. Called with the clock's time.
+    """The context of these files, as they were read last: `current`, or else `take` what `read` came to.
 
     New files that are no good (just being written, say) leave the last good context in force,
     and are looked at again for the next connection.
@@ -66,20 +66,25 @@ class FreshContext:
         self._read_at = -math.inf
         self._complaint = ""
 
-    def __call__(self, now: float) -> ssl.SSLContext:
-        if self._context is None or now >= self._read_at + self._files.refresh_interval:
-            self._context = self._read(now)
-        return self._context
+    def current(self, now: float) -> ssl.SSLContext | None:
+        """None if it is time to read the files."""
+        return self._context if now < self._read_at + self._files.refresh_interval else None
 
-    def _read(self, now: float) -> ssl.SSLContext:
+    def read(self) -> ssl.SSLContext | OSError:
+        """Changes nothing here, and takes as long as files take: for a thread."""
         try:
-            context = client_context(self._files, check_hostname=self._check_hostname)
+            return client_context(self._files, check_hostname=self._check_hostname)
         except OSError as error:
-            if self._context is None:
-                raise
-            if str(error) != self._complaint:
-                _log.warning("%s; what was read before is used on", error)
-            self._complaint = str(error)
-            return self._context
-        self._read_at, self._complaint = now, ""
-        return context
+            return error
+
+    def take(self, found: ssl.SSLContext | OSError, now: float) -> ssl.SSLContext:
+        """The one to use. `OSError` if there never was a good one."""
+        if not isinstance(found, OSError):
+            self._context, self._read_at, self._complaint = found, now, ""
+            return found
+        if self._context is None:
+            raise found
+        if str(found) != self._complaint:
+            _log.warning("%s; what was read before is used on", found)
+        self._complaint = str(found)
+        return self._context

@@ -7,15 +7,18 @@ to prove, and the cause.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import trio
 
+from .aside import aside
 from .certificates import CertificateFiles, FreshContext
 from .connect import Network, split_address
 from .credentials import Credentials, Insecure, Tls
 
+NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 """Looks at the peer's certificate, in the form of `SSLSocket.getpeercert`; returns what is wrong with it."""
 
@@ -23,14 +26,14 @@ Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 class TlsNetwork:
     """A network whose connections are TLS.
 
-    `context` gives the context for the next connection; `OSError` says why there is none.
+    `context` gives the context for the next connection, and may read files for it; `OSError` says why there is none.
     `server_name` is sent as SNI, and proven by the peer if the context checks host names.
     """
 
     def __init__(
         self,
         network: Network,
-        context: Callable[[], ssl.SSLContext],
+        context: NextContext,
         server_name: str | None,
         approve: Approve | None = None,
     ) -> None:
@@ -40,7 +43,7 @@ class TlsNetwork:
         self._approve = approve
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        context = self._context()  # first: without it there is no use in a connection
+        context = await self._context()  # first: without it there is no use in a connection
         transport = await self._network.connect(address)
         # Servers of this kind just close; HTTP/2 knows by itself what was cut off.
         stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
@@ -77,12 +80,20 @@ def secured(network: Network, credentials: Credentials, name: str) -> Network:
             return TlsNetwork(network, contexts(credentials.source), credentials.server_name or name)
 
 
-def contexts(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> Callable[[], ssl.SSLContext]:
-    """Gives the context for the next connection."""
+def contexts(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
+    """What gives the context for the next connection; files are read once for all connections that wait for them."""
     if isinstance(source, ssl.SSLContext):
-        return lambda: source
-    fresh = FreshContext(source, check_hostname=check_hostname)
-    return lambda: fresh(trio.current_time())
+        return partial(_given, source)
+    return partial(_fresh, FreshContext(source, check_hostname=check_hostname), trio.Lock())
+
+
+async def _given(context: ssl.SSLContext) -> ssl.SSLContext:
+    return context
+
+
+async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
+    async with one_reads:
+        return context.current(trio.current_time()) or context.take(await aside(context.read), trio.current_time())
 
 
 def host_of(address: str) -> str:
