@@ -417,9 +417,9 @@ class Channel(Caller):
         with _Block(self._side, partial(self._side.channel.session, wait_for_first=wait_for_first)) as session:
             yield Session(self._side, session)
 
-    def explain(self, method: str, metadata: Pairs = ()) -> trxds.Explanation:
+    def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Where a call of `method` would go now, and why; see `trxds.Channel.explain`."""
-        return self._side.wait(partial(self._side.channel.explain, method, metadata))
+        return self._side.wait(partial(self._side.channel.explain, method, metadata, timeout))
 
     def submit(self, function: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` that lives there.

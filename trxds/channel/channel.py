@@ -112,18 +112,19 @@ class Channel(Caller):
         with self._state.session(wait_for_first) as cookies:
             yield Session(self._state, cookies)
 
-    async def explain(self, method: str, metadata: Pairs = ()) -> Explanation:
+    async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.
 
-        Waits for a configuration as a call does; nothing is sent and nothing connected. Of a session's
-        cookies it knows what `metadata` says. Raises `RpcError` if the channel closes meanwhile, and
-        `ValueError` for a method that is not of the form /package.Service/Method.
+        Waits for a configuration as a call does, up to `timeout` seconds; nothing is sent and nothing connected. Of a
+        session's cookies it knows what `metadata` says. Raises `RpcError` if there is no configuration in time (it
+        says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
+        /package.Service/Method.
         """
         pairs = md.check(metadata)
-        rpc = Rpc(self._state, checked_path(method), pairs, None, False, None)
+        rpc = Rpc(self._state, checked_path(method), pairs, timeout, False, None)
         self._state.explaining += 1
         try:
-            selector, tree = await self._state.at_rest()
+            selector, tree = await rpc.within(self._state.at_rest)
             return explain(selector, tree, method, pairs, trio.current_time())
         finally:
             self._state.explaining -= 1
@@ -220,9 +221,7 @@ async def open_channel(
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)
-    pool = make_pool(
-        network, credentials, origin.authority, origin.providers, state.random, options, asking, observers
-    )
+    pool = make_pool(network, credentials, origin.authority, origin.providers, state.random, options, asking, observers)
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
     with observers.to_the_end():

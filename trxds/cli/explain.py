@@ -63,14 +63,7 @@ async def explain_call(
     """
     pairs = list(metadata)
     async with trxds.open_channel(target, bootstrap=bootstrap, credentials=credentials, network=network) as channel:
-        told = None
-        with trio.move_on_after(within):
-            told = await channel.explain(method, pairs)
-        if told is None:
-            message = (
-                f"no configuration of {target} within {within:g} s; `trxds check --connect` asks the control plane"
-            )
-            raise trxds.RpcError(trxds.Status(trxds.StatusCode.DEADLINE_EXCEEDED, message))
+        told = await channel.explain(method, pairs, within)
         until = trio.current_time() + settle
         while isinstance(told.outcome, Waits) and trio.current_time() < until:
             await trio.sleep(_LOOK_AGAIN)
