@@ -31,6 +31,10 @@ class OpenShop:
     async def remove(self, host):
         await self.shop.become(replace(self.shop.mesh, removed=self.shop.mesh.removed | {host.name}))
 
+    def push(self, resource):
+        """What the shop's control plane would not say by itself."""
+        self.shop._plane.put(resource)
+
     async def customer(self, pace):
         async with self.channel.session() as session:
             await self._buy(session, pace)

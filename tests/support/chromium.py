@@ -68,7 +68,10 @@ async def open_tab(devtools, url, *, width=1280, height=800, dark=False, reduced
         target = await browser.call("Target.createTarget", url="about:blank", browserContextId=context)
         session = await browser.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         tab = Tab(browser, session["sessionId"])
-        await tab.prepare(width, height, dark, reduced_motion)
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await tab.call(f"{domain}.enable")
+        await tab.size(width, height)
+        await tab.look(dark=dark, reduced_motion=reduced_motion)
         await tab.call("Page.navigate", url=url)
         await tab.until("document.readyState === 'complete'")
         try:
@@ -135,12 +138,13 @@ class Tab:
     async def call(self, method, **params):
         return await self._browser.call(method, self._session, **params)
 
-    async def prepare(self, width, height, dark, reduced_motion):
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            await self.call(f"{domain}.enable")
+    async def size(self, width, height):
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
+
+    async def look(self, *, dark=False, reduced_motion=False):
+        """What the user has asked the system for."""
         features = {
             "prefers-color-scheme": "dark" if dark else "light",
             "prefers-reduced-motion": "reduce" if reduced_motion else "no-preference",

@@ -66,13 +66,19 @@ def _verdict(explanation: Explanation) -> str:
     return "goes" if explanation.host else "unknown"
 
 
+def _split(line: str) -> dict[str, str]:
+    """`cluster blue: ...` is about the cluster."""
+    about, _, text = line.partition(" ")
+    return {"about": about.rstrip(":"), "text": text}
+
+
 def _lines(explanation: Explanation) -> Iterator[dict[str, str]]:
     if explanation.virtual_host:
         yield {"about": "virtual host", "text": explanation.virtual_host}
     for passed in explanation.passed:
         yield {"about": "passed", "text": str(passed)}
     if explanation.chosen is not None:
-        yield from ({"about": "route", "text": line} for line in explanation.chosen.lines())
+        yield from map(_split, explanation.chosen.lines())
     for session in explanation.sessions:
         yield {"about": "session", "text": str(session)}
     for step in explanation.steps:

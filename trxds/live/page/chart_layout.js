@@ -1,10 +1,10 @@
 // The timeline's geometry. Pure: seconds in, bars and lines out.
 
-// The next of 1, 2, 5, 10, 20, 50, ... that is not below a value: a scale that people can read.
+// The next of 1, 2, 2.5, 5, 10, 20, 25, ... that is not below a value: a scale that people can read.
 function niceTop(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= value * 0.999999);
+  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((top) => top >= value * 0.999999);
 }
 
 // `byTime` is what `secondsByTime` makes; `from` and `to` are seconds since 1970. The last column is the latest second.

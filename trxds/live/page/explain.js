@@ -76,7 +76,7 @@ function options(element, values) {
   if (values.includes(chosen)) element.value = chosen;
 }
 
-const VERDICTS = { goes: "good", waits: "busy", fails: "bad", unknown: "calm" };
+const VERDICTS = { goes: "good", waits: "busy", fails: "bad", unknown: "calm" }; // tones
 
 function explanation(told) {
   if (told.error) return [el("p", { class: "trouble" }, told.error)];
@@ -88,6 +88,6 @@ function explanation(told) {
       el("span", {}, line.text),
     ),
   );
-  const verdict = el("p", { class: "verdict" }, chip(told.verdict, VERDICTS[told.verdict]), ` ${told.outcome}`);
+  const verdict = el("p", { class: "verdict" }, chip(told.outcome, VERDICTS[told.verdict]));
   return [verdict, el("ol", { class: "steps" }, ...lines)];
 }

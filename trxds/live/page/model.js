@@ -181,7 +181,8 @@ function vitals(model, channel, now) {
   const channels = rowsOf(model, "channels", channel);
   const sessions = rowsOf(model, "sessions", channel);
   const byTime = secondsByTime(model.seconds.slice(-20), channel);
-  const last = byTime.get(Math.floor(now) - 1) ?? byTime.get(Math.floor(now)) ?? byTime.get(Math.floor(now) - 2);
+  // The last one that is over, if it is not long over: a second is told some time after its end.
+  const last = [...byTime.values()].filter(({ time }) => time >= Math.floor(now) - 4).at(-1);
   const troubled = rowsOf(model, "resources", channel).filter(({ row }) => toneOf(row.state) === "bad");
   const states = channels.map(({ row }) => row.state);
   return {

@@ -22,13 +22,7 @@ class Table {
       el("thead", {}, el("tr", {}, ...this.heads)),
       this.body,
     );
-    this.element = el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-      this.table,
-      this.empty,
-      this.rest,
-    );
+    this.element = el("div", { class: "framed" }, this.table, this.empty, this.rest);
   }
 
   head(column) {

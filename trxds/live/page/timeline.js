@@ -1,6 +1,6 @@
 // Requests, errors and latency over time, with a mark wherever another configuration came into force.
 
-const CHART = { height: 150, left: 56, right: 64, top: 22, gap: 34, foot: 22, padding: 16 };
+const CHART = { height: 150, left: 56, right: 84, top: 22, gap: 34, foot: 22, padding: 16 };
 const SPANS = [["1 min", 60], ["5 min", 300], ["15 min", 900]];
 
 function timelineView(app) {

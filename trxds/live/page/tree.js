@@ -93,10 +93,11 @@ function drawLine(box, key, line, row, drawn, choose) {
   const y = BOX.head + line * BOX.line;
   const back = svg("rect", { class: "line", x: 4, y, width: BOX.width - 8, height: BOX.line, rx: 4 });
   const shape = svg("text", { class: "shape", x: 11, y: y + 14 });
-  const policy = svg("text", { x: 27, y: y + 14 }, clipped(shortPolicy(row.policy), 27));
-  const group = svg("g", { class: "node", role: "treeitem", tabindex: "-1", "aria-level": levelOf(row) }, back, shape, policy);
+  const policy = svg("text", { x: 27, y: y + 14 }, clipped(shortPolicy(row.policy), 21));
+  const state = svg("text", { class: "state", x: BOX.width - 10, y: y + 14, "text-anchor": "end" });
+  const group = svg("g", { class: "node", role: "treeitem", tabindex: "-1", "aria-level": levelOf(row) }, back, shape, policy, state);
   group.addEventListener("click", () => choose(key, true));
-  drawn.set(key, { group, shape, traffic: null });
+  drawn.set(key, { group, shape, state, traffic: null });
   return group;
 }
 
@@ -105,6 +106,7 @@ function paintNode(parts, nodes, key, rate, chosen) {
   const tone = toneOf(row.state);
   write(parts.shape, SHAPES[tone]);
   set(parts.shape, { "data-tone": tone });
+  write(parts.state, row.state === "TRANSIENT_FAILURE" ? "FAILING" : row.state);
   if (parts.traffic) write(parts.traffic, row.warm ? "kept warm" : perSecond(rate));
   set(parts.group, {
     tabindex: chosen ? "0" : "-1",

@@ -3,7 +3,7 @@
 // Policies that have one child each stand in one box, line by line: a mesh's tree is deep, and only where it branches
 // is there anything to see. Boxes go from left to right, one column for each branching.
 
-const BOX = { width: 216, head: 24, line: 20, gapX: 44, gapY: 14, foot: 6 };
+const BOX = { width: 236, head: 24, line: 20, gapX: 44, gapY: 14, foot: 6 };
 const MOST_CHILDREN = 12; // of one node; the busiest
 
 // `nodes` is a Map of key to row; `rate` gives picks a second; `wanted` says which branches may be left out.

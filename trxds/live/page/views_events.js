@@ -68,21 +68,19 @@ function picksView(app) {
   const table = new Table({
     label: "Picks, newest first",
     empty: "No call since this page was opened.",
-    rowClass: (row) => (toneOfStatus(row.status) === "bad" || row.host === "" ? "marked" : ""),
+    rowClass: (row) => (toneOfStatus(row.status) === "bad" ? "marked" : ""),
     columns: [
       { key: "time", title: "Time", said: (row) => row.time, cell: (row) => mono(clockFine(row.time)) },
       { key: "method", title: "Method", said: (row) => row.method, cell: (row) => mono(row.method) },
       { key: "cluster", title: "Cluster", cell: (row) => row.cluster || "–" },
       { key: "host", title: "Host", said: (row) => row.host, cell: (row) => mono(row.host || "none") },
-      { key: "why", title: "Why", said: (row) => row.why, cell: (row) => (row.why === "session" ? chip("session", "good") : row.why) },
-      { key: "session", title: "Session", cell: (row) => row.session ?? "–" },
+      { key: "why", title: "Why", said: (row) => `${row.why} ${row.session}`, cell: (row) => whyOf(row) },
       {
         key: "status",
-        title: "Status",
+        title: "Result",
         said: (row) => row.status + row.message,
         cell: (row) => statusOf(row),
       },
-      { key: "seconds", title: "Took", numeric: true, cell: (row) => millis(row.seconds) },
       {
         key: "explain",
         title: "",
@@ -113,6 +111,13 @@ function shownMetadata(metadata) {
 
 function statusOf(row) {
   if (row.status === "") return quiet("under way");
-  const told = chip(row.status, toneOfStatus(row.status));
+  const told = el("span", {}, chip(row.status, toneOfStatus(row.status)), quiet(` ${millis(row.seconds)}`));
   return row.message ? el("span", { class: "two" }, told, quiet(row.message)) : told;
+}
+
+// What brought the call to its host, and for whom.
+function whyOf(row) {
+  const [why, reason] = row.why.split(": ");
+  const words = reason in REASONS ? `${why}: ${reasonInWords(reason)}` : row.why;
+  return row.session === null ? words : el("span", {}, `${words} `, quiet(row.session));
 }
