@@ -135,6 +135,28 @@ async def test_metadata_goes_both_ways(autojump_clock):
             assert call.peer == mesh.hosts[0]
 
 
+async def test_metadata_that_has_changed_since_the_last_call_is_sent_and_checked_as_it_is_now(autojump_clock):
+    heard = []
+
+    async def tell(request, call):
+        heard.append(call.metadata.all("mine"))
+        return b""
+
+    async with Mesh.run(1) as mesh:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Tell"] = unary(tell)
+        async with mesh.channel() as channel:
+            call, pair = method(channel, "/shop.Cart/Tell"), ["mine", "a"]
+            for pair[1] in ("a", "a", "b"):
+                await call(b"", metadata=[pair])
+            for pairs in ([("mine", "b")], [("MINE", "c")], [("mine", "c"), ("mine", "d")]):
+                await call(b"", metadata=pairs)
+            with pytest.raises(ValueError, match="printable"):
+                await call(b"", metadata=[("mine", "\n")])
+            with pytest.raises(TypeError, match="not str"):
+                await call(b"", metadata=[("mine", b"d")])
+    assert heard == [["a"], ["a"], ["b"], ["b"], ["c"], ["c", "d"]]
+
+
 async def test_an_error_has_status_details_and_metadata(autojump_clock):
     async def refuse(call):
         await call.send_initial_metadata([("first", "1")])

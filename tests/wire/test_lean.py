@@ -204,6 +204,21 @@ def test_whatever_is_encoded_is_decoded_by_hpack(metadata: list[tuple[bytes, byt
     assert hpack.Decoder(2**20).decode(block, raw=True) == [*FIXED, *metadata, *passing]
 
 
+@settings(deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from([b"cookie", b"x"]), st.sampled_from([b"a", b"b", bytes(3000)])))))
+def test_a_remembering_encoder_says_what_each_request_does(requests: list[list[tuple[bytes, bytes]]]) -> None:
+    encoder, decoder = BlockEncoder(), hpack.Decoder(2**20)
+    for metadata in requests:
+        assert decoder.decode(encoder.encode(FIXED, metadata, []), raw=True) == [*FIXED, *metadata]
+
+
+def test_an_encoder_that_is_told_something_else_each_time_does_not_remember_it_all() -> None:
+    encoder = BlockEncoder()
+    for number in range(1000):
+        encoder.encode(FIXED, [(b"x-trace", b"%d" % number), (b"large", bytes(3000))], [])
+    assert len(encoder._known) <= 64 and max(map(len, encoder._known.values())) < 100
+
+
 def test_a_block_is_decoded_once_while_the_table_does_not_change() -> None:
     decoder = BlockDecoder(2000)
     assert decoder.decode(b"\x88") is decoder.decode(b"\x88")

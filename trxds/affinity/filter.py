@@ -27,6 +27,8 @@ class StatefulSession:
         self._carrier = carrier(state)
         self._strict = strict
         self._epoch = epoch
+        self._last: Metadata | None = None  # what was read last
+        self._held = _NOTHING  # ... and what it said
         self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
@@ -80,13 +82,15 @@ class StatefulSession:
         return f"{host} and cluster {held.cluster}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
     def _read(self, metadata: Metadata) -> cookie.SessionCookie:
-        text = self._carrier.read(metadata)
+        if metadata is not self._last:  # it is, where a method's calls say the same each time
+            self._last, self._held = metadata, self._look_up(self._carrier.read(metadata))
+        return self._held if self._held.expires >= self._epoch() else _NOTHING
+
+    def _look_up(self, text: str | None) -> cookie.SessionCookie:
         if not text:
             return _NOTHING
         held = self._known.get(text)
-        if held is None:
-            held = self._learn(text)
-        return held if held.expires >= self._epoch() else _NOTHING
+        return self._learn(text) if held is None else held
 
     def _learn(self, text: str) -> cookie.SessionCookie:
         held = cookie.decode(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from trxds.ground.metadata import Metadata, Value
+from trxds.ground.metadata import EMPTY, Metadata, Value
 from trxds.lb.pick import PickArgs
 
 from .jar import CookieJar
@@ -30,6 +30,7 @@ class SessionCookies:
         self.last_move: Move | None = None
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
+        self._filled = EMPTY, "", EMPTY  # what was filled last, with which cookies, and what that came to
         self._first_over = trio.Event()
         if not wait_for_first:
             self._first_over.set()
@@ -51,9 +52,13 @@ class SessionCookies:
         jar = self._jar.header(path, trio.current_time())
         if not jar:
             return metadata
-        own = [value for value in metadata.all("cookie") if isinstance(value, str)]
-        rest = [(key, value) for key, value in metadata if key != "cookie"]
-        return Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
+        given, held, filled = self._filled
+        if metadata is not given or jar != held:
+            own = [value for value in metadata.all("cookie") if isinstance(value, str)]
+            rest = [(key, value) for key, value in metadata if key != "cookie"]
+            filled = Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
+            self._filled = metadata, jar, filled
+        return filled
 
     def heard(self, metadata: Metadata, call: PickArgs | None) -> None:
         """A call of this session has response headers: keep their cookies, and what else its filters write."""

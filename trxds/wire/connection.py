@@ -184,7 +184,8 @@ class Connection(Link[ClientStream]):
     def _taken(self) -> None:
         self.last_taken = self._last_opened
         super()._taken()
-        self._open_waiting()
+        if self._waiting:
+            self._open_waiting()
 
     # -- what was read
 

@@ -135,7 +135,8 @@ class Link(ABC, Generic[S]):
         self._reader.look()
         sent = self._transport.send_nowait(data)
         self._unwritten = memoryview(data)[sent:] if sent < len(data) else b""
-        self._write_soon()
+        if self._something_to_write():
+            self._write_soon()
 
     def _wrote(self) -> None:
         """The caller's step has appended all that it has to say."""
@@ -146,17 +147,16 @@ class Link(ABC, Generic[S]):
 
     def _write_soon(self) -> None:
         """What is pending goes out in the scheduler's next pass."""
-        if not self._something_to_write():
-            return
         if self._has_writer:
             self._writer.look()
-        elif self._nursery is not None:
+        elif self._nursery is not None and self._something_to_write():
             self._has_writer = True
             self._context.run(partial(self._nursery.start_soon, self._write, name=f"wire/writer/{self.peer}"))
 
     def _taken(self) -> None:
         """What was pending is on its way, so there is room."""
-        self.serve()
+        if self._line:
+            self.serve()
 
     async def _read(self) -> None:
         while self.over is None:
@@ -169,13 +169,14 @@ class Link(ABC, Generic[S]):
             self.last_read = trio.current_time()
             for event in self.engine.receive(data):
                 self._handle(event)
-            self._wrote()
+            if self.engine.unsent:
+                self._wrote()
             if self._afterwards is not None:
                 afterwards, self._afterwards = self._afterwards, None
                 afterwards()
-            if self.engine.control_unsent > self.options.control_limit:
-                return self._flooded()
             if self.engine.control_unsent > self.options.control_bound:
+                if self.engine.control_unsent > self.options.control_limit:
+                    return self._flooded()
                 await self._reader.wait(self._control_taken)
 
     def _something_to_write(self) -> bool:
