@@ -10,8 +10,16 @@ import trxds
 ORDERS = orders()
 
 
+def watchers() -> tuple[trxds.Telemetry, ...]:
+    if not ORDERS.watch:
+        return ()
+    from watching import watching  # here, for nobody else is to pay for OpenTelemetry
+
+    return watching(ORDERS.watch)
+
+
 async def main() -> None:
-    async with trxds.open_channel(ORDERS.target) as channel:
+    async with trxds.open_channel(ORDERS.target, telemetry=watchers()) as channel:
         echo = channel.method(METHOD, None, None)
         metadata: list[tuple[str, str]] = []
         async with echo.open(PAYLOAD, wait_for_ready=True) as call:

@@ -26,6 +26,7 @@ class Orders:
     count: int
     warmup: int
     cookie: bool
+    watch: str = ""  # as `watching.py` knows it
 
     def shares(self, total: int) -> list[int]:
         """How many RPCs each of the concurrent callers makes."""

@@ -21,6 +21,7 @@ from process import HERE, child
 from scale import print_scale
 from scale_runs import Sizes
 from selection import print_selection
+from watching import ROWS
 
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
 
@@ -46,6 +47,7 @@ class Column:
     target: str
     cookie: bool = False
     threads: bool = False
+    watch: str = ""
 
 
 MOST_THREADS = 100
@@ -95,6 +97,7 @@ def measure(column: Column, concurrency: int, count: int, environ: Mapping[str, 
         "count": count,
         "warmup": max(count // 5, concurrency),
         "cookie": column.cookie,
+        **({"watch": column.watch} if column.watch else {}),
     }
     done = subprocess.run(
         [sys.executable, str(HERE / column.script), json.dumps(orders)],
@@ -107,8 +110,20 @@ def measure(column: Column, concurrency: int, count: int, environ: Mapping[str, 
     return float(json.loads(done.stdout)["cpu"])
 
 
-def print_table(concurrency: int, runs: Mapping[str, list[float]], compared: Mapping[str, str]) -> None:
-    print(f"\n{concurrency:,} concurrent{'':14} CPU µs per RPC              of grpcio's")
+def print_watched(rounds: int, count: int, environ: Mapping[str, str]) -> None:
+    """What each RPC pays for being watched."""
+    taking_turns = [Column(name, "client_trxds.py", "xds:///plain", watch=key) for key, name in ROWS.items()]
+    runs: dict[str, list[float]] = {column.name: [] for column in taking_turns}
+    for _ in range(rounds):
+        for column in taking_turns:
+            runs[column.name].append(measure(column, 1, count, environ))
+    print_table(1, runs, dict.fromkeys(runs, ROWS["nobody"]), "that of nobody watching")
+
+
+def print_table(
+    concurrency: int, runs: Mapping[str, list[float]], compared: Mapping[str, str], of: str = "grpcio's"
+) -> None:
+    print(f"\n{concurrency:,} concurrent{'':14} CPU µs per RPC              of {of}")
     for name, figures in runs.items():
         median = statistics.median(figures)
         spread = f"[{min(figures):.0f}..{max(figures):.0f}]"
@@ -139,6 +154,7 @@ def main() -> None:
                     for column in taking_turns:
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
                 print_table(concurrency, runs, {column.name: yardstick(column) for column in taking_turns})
+            print_watched(options.rounds, options.count, environ)
     print_selection(options.rounds)
     if options.flow_rounds:
         print_flow(options.flow_rounds)

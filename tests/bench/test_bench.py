@@ -23,7 +23,8 @@ def names(table: str) -> list[str]:
 
 def test_the_bench_prints_every_client() -> None:
     printed = output("run.py", *SHORT, "--concurrency", "2", "101")
-    few, _, many = printed.partition("2 concurrent")[2].partition("101 concurrent")
+    few, _, rest = printed.partition("2 concurrent")[2].partition("101 concurrent")
+    many, _, watched = rest.partition("\n1 concurrent")
     assert names(few) == [
         "trxds xds",
         "trxds xds, cookie",
@@ -36,7 +37,8 @@ def test_the_bench_prints_every_client() -> None:
         "grpclib",
     ]
     assert names(many) == [name for name in names(few) if "sync" not in name]
-    assert many.splitlines()[-1].split()[:2] == ["10,000", "headers"]
+    assert names(watched) == ["nobody", "an idle observer", "metrics", "spans", "metrics and spans"]
+    assert watched.splitlines()[-1].split()[:2] == ["10,000", "headers"]
 
 
 def test_the_scale_runs_print_every_figure_beside_its_budget() -> None:
