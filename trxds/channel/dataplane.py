@@ -112,13 +112,13 @@ class ChannelState:
     async def at_rest(self) -> tuple[Selector, Node]:
         """What calls go by, once no news is on its way through the tree or from it; in a flood of it, after a while."""
         for _ in range(_PATIENCE):
-            plane = await self.other_than(None)
-            tree = self.tree
-            assert tree is not None
-            if tree.settled and plane.picker is tree.picker:
-                break
+            plane, tree = await self.other_than(None), self.tree
+            if tree is not None and tree.settled and plane.picker is tree.picker:
+                return plane.selector, tree
             await trio.lowlevel.checkpoint()
-        return plane.selector, tree
+        plane = await self.other_than(None)
+        assert self.tree is not None
+        return plane.selector, self.tree
 
     async def other_state(self, last: Connectivity | None) -> Connectivity | None:
         """Where the channel stands, once that is elsewhere than `last`; None when it is closed."""
