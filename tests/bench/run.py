@@ -18,6 +18,7 @@ from pathlib import Path
 
 from flow import print_flow
 from process import HERE, child
+from protocols import print_protocols
 from scale import print_scale
 from scale_runs import Sizes
 from selection import print_selection
@@ -160,6 +161,7 @@ def main() -> None:
         print_flow(options.flow_rounds)
     if options.scale_rounds:
         print_scale(options.scale_rounds, Sizes())
+        print_protocols(min(options.scale_rounds, 3), Sizes())
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ class Stage:
     def port(self) -> str:
         return self.host.rpartition(":")[2]
 
-    def put(self, resources: Resources) -> None:
-        """Returns once the client has accepted them."""
-        self.plane.ask(json.dumps(resources))
+    def put(self, resources: Resources) -> int:
+        """Returns once the client has accepted them; how many bytes of resources it has been sent by then."""
+        return int(self.plane.ask(json.dumps(resources)).split()[-1])
 
     def read(self, command: str = "read") -> Readings:
         said: Readings = json.loads(self.client.ask(command))
@@ -64,9 +64,11 @@ class Stage:
 
 
 @contextmanager
-def stage(script: str, arguments: tuple[str, ...], host: str, echo: str) -> Iterator[Stage]:
+def stage(
+    script: str, arguments: tuple[str, ...], host: str, echo: str, features: tuple[str, ...] = ()
+) -> Iterator[Stage]:
     with child("scale_plane.py") as plane:
-        bootstrap = json.dumps(xds.bootstrap(plane.address, node="bench"))
+        bootstrap = json.dumps(xds.bootstrap(plane.address, node="bench", features=[*features]))
         with child(script, *arguments, environ={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap}) as client:
             yield Stage(plane, client, host, echo)
 
@@ -172,6 +174,27 @@ def clusters(at: Stage, sizes: Sizes) -> Readings:
         "one cluster cpu": (changed["cpu"] - after["cpu"]) / sizes.changes,
         **steps(after, changed, of="clusters "),
     }
+
+
+def one_of_many(at: Stage, sizes: Sizes) -> Readings:
+    """All of a mesh that nobody calls yet; then one endpoint of it is replaced, then one of its clusters changes."""
+    share = sizes.idle_endpoints // sizes.clusters
+    addresses = idle_addresses(sizes.idle_endpoints)
+    hosts = {f"c{n}": addresses[n * share : (n + 1) * share] for n in range(sizes.clusters)}
+    name, its = next(iter(hosts.items()))
+    endpoints = [[xds.endpoints(name, xds.locality(*each))] for each in ([*its[1:], "10.200.0.1:50051"], its)]
+    clusters = [[lazy(name) | {"ring_hash_lb_config": {"minimum_ring_size": size}}] for size in (2, 1)]
+    others = [xds.endpoints(other, xds.locality(*theirs)) for other, theirs in hosts.items()]
+    at.put([*mesh(at, *map(lazy, hosts)), *others])
+    before = at.read()
+    at.read("open")
+    found = {"cold cpu": at.settled()["cpu"] - before["cpu"], "cold bytes": float(at.put([]))}
+    for kind, two in (("endpoint", endpoints), ("cluster", clusters)):
+        cpu, sent = at.read()["cpu"], at.put([])
+        _changes(at, two, sizes.changes, pause=0.1)
+        found[f"{kind} cpu"] = (at.settled()["cpu"] - cpu) / sizes.changes
+        found[f"{kind} bytes"] = (at.put([]) - sent) / sizes.changes
+    return found
 
 
 def deep_change(at: Stage, sizes: Sizes) -> Readings:

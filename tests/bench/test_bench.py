@@ -50,6 +50,14 @@ def test_the_scale_runs_print_every_figure_beside_its_budget() -> None:
     assert figures[-1].split()[-1] == "60"
 
 
+def test_the_two_protocols_of_ads_are_compared() -> None:
+    *_, header, cold, endpoint, cluster = output("protocols.py", "--rounds", "1", "--small").splitlines()
+    assert header.split() == ["trxds", "trxds,", "incremental", "grpcio"]
+    assert [line.count("KB") for line in (cold, endpoint, cluster)] == [3, 3, 3]
+    whole, changed = (float(figure.split()[-1]) for figure in cluster.split("KB")[:2])
+    assert changed < whole / 2
+
+
 def test_the_flow_runs_print_both_clients_near_and_far() -> None:
     lines = [line for line in output("flow.py", "--rounds", "1", "--small").splitlines() if line.endswith(" x")]
     assert len(lines) == 8
