@@ -18,7 +18,8 @@ def _of_section(name: str, before: Section, after: Section) -> Iterator[Change]:
     for key in before.keys() - after.keys():
         yield {"section": name, "key": key, "value": None}
     for key, row in after.items():
-        if before.get(key) != row:
+        old = before.get(key)
+        if old is not row and old != row:
             yield {"section": name, "key": key, "value": row}
 
 

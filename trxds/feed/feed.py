@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Collection, Set
 from contextlib import asynccontextmanager
-from time import perf_counter
+from time import thread_time
 
 import trio
 
@@ -97,9 +97,9 @@ class Feed:
         with scope:
             try:
                 while True:
-                    started = perf_counter()
-                    self._tell(await self._sampler.sample(self._wanted()))
-                    spent = perf_counter() - started
+                    started = thread_time()
+                    self._tell(await self._sampler.sample(self._wanted(), self._state))
+                    spent = thread_time() - started
                     await trio.sleep(max(PERIOD, min(_REST * spent, _LONGEST_REST)))
             except Exception:
                 # Who watches must never end what is watched.

@@ -17,7 +17,7 @@ from trxds.lb.survey import Seen
 
 from .connections import begun, connections
 from .endpoints import endpoints
-from .messages import SECTIONS, ChannelRow, Row, State
+from .messages import SECTIONS, ChannelRow, Row, Section, State
 from .resources import resources
 from .sessions import sessions
 from .tree import nodes
@@ -41,15 +41,16 @@ class Sampler:
         """Seconds since 1970, to the millisecond, of a time on Trio's clock."""
         return round(self._clock.epoch + at, 3)
 
-    async def sample(self, wanted: Collection[str] = SECTIONS) -> State:
-        """Those sections, and no others."""
+    async def sample(self, wanted: Collection[str] = SECTIONS, before: State | None = None) -> State:
+        """Those sections, and no others. A row that is as it was `before` is the same object."""
+        known = before or {}
         state: dict[str, dict[str, Row]] = {name: {} for name in wanted}
         for channel in self._channels:
             root = channel.state.tree if _NEED_THE_TREE.intersection(wanted) else None
             tree = await _slowly(root.survey("root")) if root is not None else []
             for name, rows in self._sections(channel, tree):
                 if name in wanted:
-                    state[name].update(await _slowly(rows))
+                    state[name].update(await _slowly(_kept(rows, known.get(name, {}))))
         await trio.lowlevel.checkpoint()
         return state
 
@@ -78,6 +79,13 @@ def _channel(channel: Watched) -> ChannelRow:
         "open": calls.started - calls.succeeded - calls.failed,
         "error": "" if state.problem is None else state.problem.message,
     }
+
+
+def _kept(rows: Iterable[tuple[str, Row]], known: Section) -> Iterator[tuple[str, Row]]:
+    """Ten thousand rows that are as they were are not ten thousand new objects for the garbage collector."""
+    for key, row in rows:
+        old = known.get(key)
+        yield (key, old) if old == row and old is not None else (key, row)
 
 
 async def _slowly(items: Iterable[T]) -> list[T]:
