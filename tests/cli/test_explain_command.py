@@ -5,7 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 from support.mesh import METHOD, PLANE, Mesh
+from support.operated import HOSTS, Shop
 from support.sessions import b64
+from support.transcript import printed
 
 from trxds import RpcError
 from trxds.cli.explain import CREDENTIALS, as_data, call_metadata, explain_call, goes_somewhere
@@ -50,6 +52,15 @@ async def test_the_data_say_the_outcome_and_its_kind(autojump_clock):
         assert data["chosen"]["limit"] == {"seconds": None, "source": "no field sets one"}
 
 
+async def test_the_command_prints_data_that_other_programs_read():
+    async with Shop.open() as shop:
+        command = "trxds explain xds:///shop /shop.Cart/Add -H canary:yes --json"
+        status, output = await printed(command, shop.names, shop.environ)
+    data = json.loads(output)
+    assert (status, data["outcome"]["kind"], data["host"]) == (0, "ToHost", HOSTS[2])
+    assert data["chosen"]["filters"][0]["config"]["state"]["name"] == "session"
+
+
 async def test_a_call_that_would_fail_goes_nowhere(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.route(xds.route("cart", prefix="/other"))
@@ -61,7 +72,7 @@ async def test_a_call_that_would_fail_goes_nowhere(autojump_clock):
 async def test_a_control_plane_that_says_nothing_is_waited_for_and_named(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.network.black_hole(PLANE)
-        with pytest.raises(RpcError, match='not done after 3 s, waiting for .* control plane: LDS resource "shop"'):
+        with pytest.raises(RpcError, match=r'not done after 3 s, waiting for .* control plane: LDS resource "shop"'):
             await explained(mesh, within=3)
 
 
