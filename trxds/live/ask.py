@@ -12,6 +12,7 @@ from trxds.config.explain import Explanation
 from trxds.config.steps import Drops, Fails, Waits
 
 WITHIN = 5.0  # seconds for a channel to have a configuration
+_SHOWN = 20  # of the routes that were passed
 
 
 class BadQuestion(Exception):
@@ -22,12 +23,9 @@ async def ask(channels: Mapping[str, trxds.Channel], question: Mapping[str, Any]
     """`{"channel", "method", "metadata": [[key, value], ...]}` to what the page shows, or to `{"error"}`."""
     try:
         channel, method, metadata = _read(channels, question)
-        with trio.fail_after(WITHIN):
-            return told(await channel.explain(method, metadata))
+        return told(await channel.explain(method, metadata, WITHIN))
     except (BadQuestion, ValueError, trxds.RpcError, trio.ClosedResourceError) as error:
         return {"error": str(error)}
-    except trio.TooSlowError:
-        return {"error": f"the channel has had no configuration for {WITHIN:g} s; resources and ADS log say why"}
 
 
 def _read(
@@ -75,10 +73,14 @@ def _split(line: str) -> dict[str, str]:
 def _lines(explanation: Explanation) -> Iterator[dict[str, str]]:
     if explanation.virtual_host:
         yield {"about": "virtual host", "text": explanation.virtual_host}
-    for passed in explanation.passed:
+    for passed in explanation.passed[:_SHOWN]:
         yield {"about": "passed", "text": str(passed)}
+    if len(explanation.passed) > _SHOWN:
+        yield {"about": "passed", "text": f"{len(explanation.passed) - _SHOWN} more routes do not match"}
     if explanation.chosen is not None:
         yield from map(_split, explanation.chosen.lines())
+    for fault in explanation.faults:
+        yield {"about": "fault", "text": str(fault)}
     for session in explanation.sessions:
         yield {"about": "session", "text": str(session)}
     for step in explanation.steps:
