@@ -56,6 +56,12 @@ def test_everything_we_know_is_read() -> None:
     )
 
 
+def test_an_authority_may_fall_back_on_reachability_only() -> None:
+    authorities = {"fleet": {"fallback_on_reachability_only": True}, "other": {}}
+    read = parse({"xds_servers": [SERVER], "authorities": authorities}).authorities
+    assert {name: its.fallback_on_reachability_only for name, its in read.items()} == {"fleet": True, "other": False}
+
+
 def test_only_servers_are_required() -> None:
     assert parse({"xds_servers": [SERVER]}) == Bootstrap(servers=(ServerConfig("10.0.0.5:18000"),))
 
@@ -207,6 +213,10 @@ def test_a_listener_template_must_be_a_string() -> None:
         ([], "authorities: is a list; write an object"),
         ({"a": 1}, "authorities['a']: is a number; write an object"),
         ({"a": {"xds_servers": []}}, "authorities['a'].xds_servers: needs at least one server"),
+        (
+            {"a": {"fallback_on_reachability_only": "yes"}},
+            "authorities['a'].fallback_on_reachability_only: is a string; write true or false",
+        ),
         (
             {"a": {"client_listener_resource_name_template": "xdstp://b/%s"}},
             "authorities['a'].client_listener_resource_name_template: is 'xdstp://b/%s'; it must begin with 'xdstp://a/'",

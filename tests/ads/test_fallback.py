@@ -126,6 +126,56 @@ def test_nobody_falls_back_while_everything_is_there(mesh: Mesh) -> None:
     assert (mesh.servers, mesh.told) == ("a", {"x": "1 failed"})
 
 
+@pytest.fixture
+def impatient(mesh: Mesh) -> Mesh:
+    """One whose authority has `fallback_on_reachability_only` (A95)."""
+    mesh.authority = Authority(SERVERS, mesh, "n", impatient=True)
+    return mesh
+
+
+def test_an_authority_may_fall_back_with_everything_there(impatient: Mesh) -> None:
+    impatient.watches("x")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    impatient.asked["a"].stream_ended("over", 0.0)
+    impatient.fails("a")
+    assert (impatient.servers, impatient.told) == ("ab", {"x": "1"})
+    impatient.fails("b")
+    assert impatient.servers == "abc"
+    assert impatient.opens("c") == {"x"}
+    impatient.answers("c", x="3")
+    assert impatient.told == {"x": "3"}
+
+
+def test_it_does_not_while_its_server_answers(impatient: Mesh) -> None:
+    impatient.watches("x", "y")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    impatient.asked["a"].stream_ended("over", 0.0)
+    impatient.hear(impatient.authority.review([]))
+    assert impatient.servers == "a"
+
+
+def test_it_returns_like_any_other(impatient: Mesh) -> None:
+    impatient.watches("x")
+    impatient.fails("a")
+    impatient.opens("b")
+    impatient.answers("b", x="2")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    assert (impatient.servers, impatient.told) == ("a", {"x": "1"})
+
+
+def test_it_keeps_what_it_has_when_nobody_is_left(impatient: Mesh) -> None:
+    impatient.watches("x")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    impatient.asked["a"].stream_ended("over", 0.0)
+    for server in "abc":
+        impatient.fails(server)
+    assert impatient.told == {"x": "1 failed"}
+
+
 def test_what_does_not_exist_counts_as_there(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")

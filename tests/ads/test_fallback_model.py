@@ -1,4 +1,4 @@
-"""An authority of three servers that fail, answer and are asked in any order (A71).
+"""An authority of three servers that fail, answer and are asked in any order (A71, A95).
 
 The model has no memory of decisions: it looks at what is so, and says what must follow.
 """
@@ -23,11 +23,12 @@ NAMES = st.sampled_from("xyz")
 
 
 class FallbackMachine(RuleBasedStateMachine):
-    @initialize()
-    def begin(self) -> None:
+    @initialize(impatient=st.booleans())
+    def begin(self, impatient: bool) -> None:
+        self.impatient = impatient
         self.asked: list[Conversation] = []
         self.open: set[Conversation] = set()
-        self.authority = Authority(SERVERS, self, "n")
+        self.authority = Authority(SERVERS, self, "n", impatient=impatient)
         self.watched: set[str] = set()
         self.told: dict[str, ResourceState] = {}
         self.count = 0
@@ -97,7 +98,7 @@ class FallbackMachine(RuleBasedStateMachine):
     @invariant()
     def another_is_asked_if_and_only_if_there_is_need(self) -> None:
         requested = any(resource.state is CacheState.REQUESTED for resource in self.authority.resources)
-        if self.asked and self.asked[-1].failure and requested:
+        if self.asked and self.asked[-1].failure and (requested or self.impatient):
             assert len(self.asked) == len(SERVERS)
         assert all(each.failure for each in self.asked[:-1]), "a lower one without a failure above"
 

@@ -1,4 +1,4 @@
-"""Two control planes and what becomes of RPCs when one goes (A71); the mesh suite's FallbackTest and more."""
+"""Two control planes and what becomes of RPCs when one goes (A71, A95); the mesh suite's FallbackTest and more."""
 
 from contextlib import asynccontextmanager
 
@@ -57,8 +57,8 @@ class TwoPlanes:
     def up(self, address):
         self.mesh.network.restore(address)
 
-    def channel(self):
-        bootstrap = xds.bootstrap(PLANE, SECOND, features=self.features)
+    def channel(self, **more):
+        bootstrap = xds.bootstrap(PLANE, SECOND, features=self.features) | more
         return trxds.open_channel("xds:///shop", bootstrap=bootstrap, network=self.mesh.network)
 
 
@@ -121,6 +121,32 @@ async def test_while_everything_is_there_the_second_is_not_even_connected(autoju
         await trio.sleep(600)
         assert await ask(channel) == planes.mesh.hosts[0]
         assert planes.mesh.network.attempts[SECOND] == 0
+
+
+@pytest.mark.parametrize("on_reachability_only", [True, False])
+async def test_endpoints_of_an_authority_of_their_own_may_come_from_the_second_while_all_else_stays(
+    autojump_clock, on_reachability_only
+):
+    name = "xdstp://fleet/envoy.config.endpoint.v3.ClusterLoadAssignment/cart"
+    async with TwoPlanes.run() as planes:
+        cluster = xds.cluster("first")
+        cluster["eds_cluster_config"]["service_name"] = name
+        planes.first.put(cluster, xds.endpoints(name, xds.locality(planes.mesh.hosts[0])))
+        planes.second.put(xds.endpoints(name, xds.locality(planes.mesh.hosts[2])))
+        bootstrap = xds.bootstrap(PLANE, features=planes.features)
+        servers = xds.bootstrap(PLANE, SECOND, features=planes.features)["xds_servers"]
+        fleet = {"xds_servers": servers, "fallback_on_reachability_only": on_reachability_only}
+        async with planes.channel(**bootstrap, authorities={"fleet": fleet}) as channel:
+            assert await ask(channel) == planes.mesh.hosts[0]
+            planes.down(PLANE)
+            await trio.sleep(60)
+            assert await ask(channel) == planes.mesh.hosts[2 if on_reachability_only else 0]
+            asked = [(request.kind, *request.names) for request in planes.second.requests if not request.nonce]
+            assert asked == ([("EDS", name)] if on_reachability_only else [])
+            planes.up(PLANE)
+            await trio.sleep(120)
+            assert await ask(channel) == planes.mesh.hosts[0]
+            assert (planes.first.streams, planes.second.streams) == (1, 0)
 
 
 async def test_a_first_server_that_flaps_costs_no_rpc(autojump_clock):

@@ -1,8 +1,9 @@
-"""The resources of one authority, and which of its servers are asked for them (A47, A71).
+"""The resources of one authority, and which of its servers are asked for them (A47, A71, A95).
 
 The first server is asked for everything. When it cannot be reached, and something is wanted that
 never came, so is the next, and so on; one that answers takes the place of all below it. That is
-decided anew, from what the servers do and what is known, whenever either has changed.
+decided anew, from what the servers do and what is known, whenever either has changed. An authority
+of resources that are soon out of date may do without the second condition (A95).
 """
 
 from __future__ import annotations
@@ -31,12 +32,19 @@ class Servers(Protocol):
 
 
 class Authority:
-    """`servers` have the highest priority first."""
+    """`servers` have the highest priority first. `impatient` falls back though nothing is missing (A95)."""
 
     def __init__(
-        self, servers: Sequence[ServerConfig], supply: Servers, node: str, time_of_day: TimeOfDay = since_1970
+        self,
+        servers: Sequence[ServerConfig],
+        supply: Servers,
+        node: str,
+        time_of_day: TimeOfDay = since_1970,
+        *,
+        impatient: bool = False,
     ) -> None:
         self._servers = servers
+        self._impatient = impatient
         self._supply = supply
         self._node = node
         self._time_of_day = time_of_day
@@ -132,7 +140,8 @@ class Authority:
     def _must_fall_back(self) -> bool:
         if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
             return False
-        return any(resource.state is CacheState.REQUESTED for resource in self._resources.values())
+        # What is known of a route may be used for long; what is known of endpoints goes out of date (A95).
+        return self._impatient or any(each.state is CacheState.REQUESTED for each in self._resources.values())
 
     def _ask_next(self) -> None:
         for above in self._asked:

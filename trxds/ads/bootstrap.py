@@ -66,10 +66,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Another namespace of resources with its own servers (A47); no servers means the top-level ones."""
+    """Another namespace of resources with its own servers (A47); no servers means the top-level ones.
+
+    With `fallback_on_reachability_only` the next server is asked though nothing is missing (A95).
+    """
 
     listener_template: str
     servers: tuple[ServerConfig, ...] = ()
+    fallback_on_reachability_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,4 +230,8 @@ def _authority(name: str, place: Place) -> Authority:
     if not text.startswith(prefix):
         template.wrong(f"is {text!r}; it must begin with {prefix!r}")
     servers = place.member("xds_servers")
-    return Authority(listener_template=text, servers=_servers(servers) if servers.value is not None else ())
+    return Authority(
+        listener_template=text,
+        servers=_servers(servers) if servers.value is not None else (),
+        fallback_on_reachability_only=place.member("fallback_on_reachability_only").boolean(False),
+    )

@@ -82,14 +82,14 @@ class XdsClient:
         self._streams: dict[Conversation, AdsStream] = {}
         self._load_streams: dict[ServerConfig, LoadStream] = {}
         self._nursery: trio.Nursery | None = None
-        self._authorities: dict[str | None, Authority] = {None: self._authority(bootstrap.servers)}
+        self._authorities: dict[str | None, Authority] = {None: self._authority(bootstrap.servers, impatient=False)}
         self._authorities |= {
-            name: self._authority(authority.servers or bootstrap.servers)
-            for name, authority in bootstrap.authorities.items()
+            name: self._authority(its.servers or bootstrap.servers, impatient=its.fallback_on_reachability_only)
+            for name, its in bootstrap.authorities.items()
         }
 
-    def _authority(self, servers: Sequence[ServerConfig]) -> Authority:
-        return Authority(servers, self, self._bootstrap.node.id, self._time_of_day)
+    def _authority(self, servers: Sequence[ServerConfig], *, impatient: bool) -> Authority:
+        return Authority(servers, self, self._bootstrap.node.id, self._time_of_day, impatient=impatient)
 
     def __repr__(self) -> str:
         return f"<XdsClient {', '.join(map(repr, self._streams))}>"
