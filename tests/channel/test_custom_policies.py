@@ -8,12 +8,16 @@ import trio
 from support.mesh import PLANE, Mesh, ask, spread
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import RpcError, StatusCode, open_xds_client
+from trxds import RpcError, Status, StatusCode, open_xds_client
 from trxds.policies import (
     CONNECTING,
+    Always,
     Complete,
     ConnectedEndpoints,
+    Connectivity,
     Decision,
+    Drop,
+    Fail,
     PolicyType,
     RoundRobinConfig,
     Said,
@@ -311,3 +315,24 @@ async def test_a_policy_may_explain_itself_and_need_not(autojump_clock):
                 await ask(channel)
                 told = await channel.explain("/shop.Cart/Add")
                 assert str(told.steps[-1]) == words
+
+
+@pytest.mark.parametrize("answer", [Fail, Drop])
+async def test_it_may_not_say_what_only_a_server_may_say(answer, autojump_clock):
+    """A54: the caller would take it for the application's word."""
+
+    class Refuses:
+        def decide(self, inputs, now):
+            return Decision(Connectivity.READY, Always(answer(Status(StatusCode.NOT_FOUND, "no such tenant"))))
+
+    async with Mesh.run(1) as mesh:
+        asks_for(mesh)
+        async with mesh.channel(policies={NAME: PolicyType(lambda surroundings: Refuses())}) as channel:
+            with pytest.raises(RpcError) as caught:
+                await ask(channel)
+    assert caught.value.status.code is StatusCode.INTERNAL
+    assert caught.value.status.message.endswith(
+        "the load balancing policy said what only a server may say: NOT_FOUND: cluster cart: no such tenant"
+        if answer is Fail
+        else "the load balancing policy said what only a server may say: NOT_FOUND: no such tenant"
+    )

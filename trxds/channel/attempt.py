@@ -18,7 +18,7 @@ import trio
 
 from trxds.ground import metadata as md
 from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import OK, RpcError, Status, StatusCode
+from trxds.ground.status import OK, RpcError, Status, StatusCode, made_here
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, PickResult, Queue, Tracker
 from trxds.wire.request import Request
 from trxds.wire.subchannel import Subchannel
@@ -165,10 +165,11 @@ class Attempt(ABC):
                         return None
                 case Fail(status):
                     if not self._wait_for_ready:
+                        status = made_here(status, "the load balancing policy")
                         return await self._pick() if await self._backed_off(status, EMPTY) else status
                     self._waiting_for = f"a host of cluster {args.cluster}: {status.message}"
                 case Drop(status):
-                    return status
+                    return made_here(status, "the load balancing policy")
                 case Queue():
                     self._waiting_for = f"a host of cluster {args.cluster} to connect"
                 case nonsense:

@@ -14,24 +14,10 @@ from typing import TypeAlias
 
 from trxds.ground import metadata as md
 from trxds.ground.metadata import Headers, Value
-from trxds.ground.status import RpcError, Status, StatusCode, unavailable
+from trxds.ground.status import RpcError, Status, StatusCode, made_here, unavailable
 from trxds.wire.subchannel import Subchannel
 
 _log = logging.getLogger("trxds.channel")
-
-# Those would look as if the application had said so (A54).
-_THE_SERVERS_OWN = frozenset(
-    {
-        StatusCode.OK,
-        StatusCode.INVALID_ARGUMENT,
-        StatusCode.NOT_FOUND,
-        StatusCode.ALREADY_EXISTS,
-        StatusCode.FAILED_PRECONDITION,
-        StatusCode.ABORTED,
-        StatusCode.OUT_OF_RANGE,
-        StatusCode.DATA_LOSS,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,7 @@ async def authorize(credentials: Iterable[CallCredentials], authority: str, path
             pairs = each.metadata(context)
             headers += md.encode(md.check(await pairs if inspect.isawaitable(pairs) else pairs))
         except RpcError as error:
-            return _allowed(error.status)
+            return made_here(error.status, "the call credentials")
         except Exception as error:
             _log.warning("call credentials for %s raised", path, exc_info=error)
             return unavailable(f"{path}: the call credentials raised {type(error).__name__}: {error}")
@@ -86,9 +72,3 @@ def too_open(credentials: Iterable[CallCredentials], host: Subchannel) -> Status
 def _context(authority: str, path: str) -> AuthContext:
     service, _, method = path.rpartition("/")
     return AuthContext(f"https://{authority.removesuffix(':443')}{service}", method)
-
-
-def _allowed(status: Status) -> Status:
-    if status.code not in _THE_SERVERS_OWN:
-        return status
-    return Status(StatusCode.INTERNAL, f"the call credentials raised what only a server may say: {status}")

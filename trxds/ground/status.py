@@ -112,6 +112,28 @@ def unavailable(message: str) -> Status:
     return Status(StatusCode.UNAVAILABLE, message)
 
 
+# Those would look as if the application had said so (A54).
+_THE_SERVERS_OWN = frozenset(
+    {
+        StatusCode.OK,
+        StatusCode.INVALID_ARGUMENT,
+        StatusCode.NOT_FOUND,
+        StatusCode.ALREADY_EXISTS,
+        StatusCode.FAILED_PRECONDITION,
+        StatusCode.ABORTED,
+        StatusCode.OUT_OF_RANGE,
+        StatusCode.DATA_LOSS,
+    }
+)
+
+
+def made_here(status: Status, who: str) -> Status:
+    """What a plug-in of this side fails an RPC with; a code that only a server may say becomes INTERNAL (A54)."""
+    if status.code not in _THE_SERVERS_OWN:
+        return status
+    return Status(StatusCode.INTERNAL, f"{who} said what only a server may say: {status}")
+
+
 class RpcError(Exception):
     """An RPC did not end with OK. Match on `.status.code`.
 
