@@ -52,3 +52,11 @@ def test_a_link_out_of_docs_becomes_a_page_of_the_site() -> None:
 
 def test_no_page_links_out_of_docs_in_a_way_that_the_site_does_not_know() -> None:
     assert [page.name for page in PAGES if "](../" in source.inward(page.read_text("utf-8"))] == []
+
+
+def test_the_site_is_made_where_the_readme_says() -> None:
+    """By `make docs`, which `.ci/run` calls with the rest."""
+    command = (ROOT / ".ci/run").read_text("utf-8").splitlines()[-1].removeprefix("exec ")
+    assert f"`{command}` is what `.ci/run` calls" in (ROOT / "README.md").read_text("utf-8")
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert "docs" in command.split() and targets >= set(command.split()[1:])

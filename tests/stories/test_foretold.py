@@ -279,6 +279,23 @@ async def test_a_failover_to_the_next_cluster_of_an_aggregate_and_one_that_is_mi
         assert "x TRANSIENT_FAILURE, y READY; chooses y: the first that is READY or IDLE" in str(told)
 
 
+async def test_localities_are_drawn_by_weight_and_told_with_it(autojump_clock):
+    """As no scenario has it; 28 has the weights that are refused."""
+
+    def two_zones(*hosts):
+        near, far = xds.locality(hosts[0], zone="near", weight=3), xds.locality(hosts[1], zone="far", weight=1)
+        return xds.endpoints("a", near, far)
+
+    resources = (*ONE, two_zones)
+    async with situation(2, *resources) as (here, (near, far)):
+        places = {near: '{region="", zone="near", sub_zone=""}', far: '{region="", zone="far", sub_zone=""}'}
+        for told in await here.told_by_chance(ANY, hosts=[near, far]):
+            saw, _, chose = line(told, "weighted_target sees").partition("; chooses ")
+            assert f"{places[near]} READY of weight 3" in saw and f"{places[far]} READY of weight 1" in saw
+            if told.host:
+                assert chose.startswith(f"{places[told.host]}: drew ") and chose.endswith(" of 4")
+
+
 # -- what keeps RPCs from a cluster
 
 
