@@ -14,7 +14,7 @@ from trxds.testing.network import memory_stream_pair
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.request import Request
-from trxds.wire.transport import Transport, transport_of
+from trxds.wire.transport import READ_SIZE, Transport, transport_of
 
 
 async def sockets() -> tuple[trio.SocketStream, socket.socket]:
@@ -46,6 +46,20 @@ async def test_other_streams_leave_all_to_the_writer() -> None:
     stream, _ = memory_stream_pair()
     transport = transport_of(stream)
     assert not transport.at_once and transport.send_nowait(b"x") == 0
+
+
+async def test_who_sends_a_lot_is_read_in_larger_pieces_until_it_sends_less() -> None:
+    stream, theirs = await sockets()
+    transport, sizes = transport_of(stream), []
+    with theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)
+        for said in (READ_SIZE + 100_000, READ_SIZE + 1, 10, READ_SIZE + 1):
+            theirs.sendall(bytes(said))
+            while said:
+                sizes.append(len(await transport.receive()))
+                said -= sizes[-1]
+        await stream.aclose()
+    assert sizes == [READ_SIZE, 100_000, READ_SIZE + 1, 10, READ_SIZE, 1]
 
 
 async def test_the_end_is_read_as_nothing() -> None:

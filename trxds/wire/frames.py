@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from .events import ErrorCode
+from .pieces import Pieces
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -132,18 +133,29 @@ def without_priority(payload: bytes) -> bytes:
 class FrameReader:
     """Cuts what was read into frames, the first of which must be SETTINGS (RFC 9113 §3.4)."""
 
-    __slots__ = ("_first", "_largest", "_rest")
+    __slots__ = ("_first", "_head", "_largest", "_missing", "_pieces", "_rest")
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
-        self._rest = b""  # the beginning of a frame whose end has not come
+        self._rest = b""  # less than a head
+        self._head = (0, 0, 0)  # of the frame that is under way: kind, flags, stream
+        self._pieces = Pieces()  # of its payload
+        self._missing = 0  # bytes of that still to come; 0 between frames
         self._first = True
 
     def read(self, data: bytes) -> Iterator[Frame]:
         """The frames that are complete now; `Violation` where there can be none."""
-        if self._rest:
-            data, self._rest = self._rest + data, b""
         position, size, largest = 0, len(data), self._largest
+        if self._missing:
+            position = min(self._missing, size)
+            self._pieces.add(memoryview(data)[:position] if position < size else data)
+            self._missing -= position
+            if self._missing:
+                return
+            yield *self._head, self._pieces.join()
+        elif self._rest:
+            data, self._rest = self._rest + data, b""
+            size = len(data)
         while position + _HEAD_SIZE <= size:
             high, low, kind, flags, stream_id = _HEAD.unpack_from(data, position)
             length = high << 8 | low
@@ -155,7 +167,9 @@ class FrameReader:
                 raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
             end = start + length
             if end > size:
-                break
+                self._head, self._missing = (kind, flags, stream_id & MAX_STREAM_ID), end - size
+                self._pieces.add(data[start:])
+                return
             yield kind, flags, stream_id & MAX_STREAM_ID, data[start:end]
             position = end
         if position < size:

@@ -1,8 +1,6 @@
 """The five bytes before every gRPC message: a compressed flag and the length, big-endian.
 
-A large message arrives in hundreds of DATA frames. Its pieces are kept as they came and joined
-once, so that each byte is copied once however many pieces there are. Only crumbs are swept together
-as they come: two bytes kept as an object of their own cost forty.
+A large message arrives in hundreds of DATA frames, and is put together once.
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ from collections import deque
 from trxds.ground.status import Status, StatusCode
 
 from .compression import ACCEPTED, IDENTITY, Compressed, known
+from .pieces import Pieces
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
 LARGE = 16 * 1024
 """A message longer than this is not copied to be sent."""
 
-_CRUMB = 1024
 _FIRST = LARGE - PREFIX_SIZE  # what goes out in one piece with the prefix
 
 
@@ -40,14 +38,14 @@ class Deframer:
     A message with the compressed flag comes out `Compressed`, and only if `encoding` is one that we can read.
     """
 
-    __slots__ = ("_compressed", "_head", "_missing", "_parts", "buffered", "encoding", "max_size", "messages")
+    __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
 
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
         self.encoding = ""  # as the peer's headers say, empty if they say nothing
         self._compressed = False  # the message that is under way
         self._head = b""  # less than a prefix
-        self._parts: list[bytes | bytearray] = []  # of the message whose prefix has come
+        self._pieces = Pieces()  # of the message whose prefix has come
         self._missing = 0  # bytes of it still to come; 0 between messages
         self.messages: deque[bytes] = deque()
         self.buffered = 0
@@ -78,22 +76,13 @@ class Deframer:
     def _complete(self, data: bytes) -> bytes:
         """Add to the message that is under way; returns what lies behind it."""
         part = data[: self._missing]
-        self._keep(part)
+        self._pieces.add(part)
         self._missing -= len(part)
         if self._missing:
             return b""
-        message = b"".join(self._parts)
+        message = self._pieces.join()
         self.messages.append(Compressed(message) if self._compressed else message)
-        self._parts.clear()
         return data[len(part) :]
-
-    def _keep(self, part: bytes) -> None:
-        if len(part) >= _CRUMB:
-            self._parts.append(part)
-        elif isinstance(self._parts[-1], bytearray):
-            self._parts[-1] += part
-        else:
-            self._parts.append(bytearray(part))
 
     def _cut(self, data: bytes) -> Status | None:
         """Cut whole messages off `data`, which begins with a prefix; keep the rest."""
@@ -105,7 +94,7 @@ class Deframer:
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
-                self._parts.append(data[start:])
+                self._pieces.add(data[start:])
                 self._missing = position - len(data)
                 self._compressed = flag == 1
                 return None

@@ -52,6 +52,7 @@ S = TypeVar("S", bound=MessageStream)
 
 _HOW_FAR = b"how far?"
 _TURN = 16 * 1024  # what a stream in line may append before the next has its turn
+_BURST = 4  # so many full buffers may leave in one step
 
 
 class Link(ABC, Generic[S]):
@@ -115,7 +116,7 @@ class Link(ABC, Generic[S]):
 
     async def _write(self) -> None:
         while self.engine.unsent or self._unwritten or self.over is None:
-            self._flush()
+            self._flush_much()
             if self._unwritten:
                 try:
                     await self._transport.send_all(self._unwritten)
@@ -125,6 +126,13 @@ class Link(ABC, Generic[S]):
             else:
                 await self._writer.wait(self._writer_is_due)
         self._scope.cancel()
+
+    def _flush_much(self) -> None:
+        """Offer what is pending, and what then has room; not for ever, as others want to run."""
+        for _ in range(_BURST):
+            self._flush()
+            if self._unwritten or not self.engine.unsent:
+                return
 
     def _flush(self) -> None:
         """Offer what is pending to the transport; what that does not take at once is the writer's."""
@@ -297,7 +305,8 @@ class Link(ABC, Generic[S]):
                 self._serve_one(stream)
 
     def _serve_one(self, stream: S) -> None:
-        stream.push(min(_TURN, self.options.unsent_bound - self.engine.unsent))
+        room = self.options.unsent_bound - self.engine.unsent
+        stream.push(min(_TURN, room) if self._line else room)
         # One whose own window is closed comes back when it opens.
         if stream.waits_for_room and self.engine.stream_window(stream.id) > 0:
             self._stand_in_line(stream)

@@ -12,6 +12,7 @@ import os
 import trio
 
 READ_SIZE = 64 * 1024
+LARGE_READ_SIZE = 256 * 1024  # when the last read was full: somebody sends a lot
 
 
 class Transport:
@@ -43,23 +44,26 @@ class Transport:
 class SocketTransport(Transport):
     """A plain socket: no attempt to read before there is something, no step of the scheduler after."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_read_size")
 
     at_once = True
 
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
         self._fd = stream.socket.fileno()
+        self._read_size = READ_SIZE
 
     async def receive(self) -> bytes:
         while True:
             await trio.lowlevel.wait_readable(self._fd)
             try:
-                return os.read(self._fd, READ_SIZE)
+                data = os.read(self._fd, self._read_size)
             except BlockingIOError:
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
+            self._read_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
+            return data
 
     def send_nowait(self, data: bytes) -> int:
         try:
