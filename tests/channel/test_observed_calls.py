@@ -1,6 +1,7 @@
 """What observers are told of calls, in which order, and that those of an attempt end before the call's."""
 
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -10,6 +11,10 @@ from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import Observer, RpcError, StatusCode
+from trxds.channel.watched import WatchedCall
+from trxds.ground.observe import CallBegun
+from trxds.ground.observers import Observers
+from trxds.lb.pick import Complete, Override, PickArgs
 from trxds.testing import resources as xds
 from trxds.wire.http2 import ErrorCode
 
@@ -301,6 +306,15 @@ async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clo
             watcher.notes.clear()
             assert await ask(session) == first
         assert watcher.of("session-pick", "settled") == ["session-pick wait", "session-pick hit"]
+
+
+def test_another_attempt_that_meets_the_sessions_host_is_a_hit_whatever_the_first_one_missed():
+    watcher = Watcher()
+    attempt = WatchedCall(Observers(watcher).call(CallBegun(METHOD)), None).attempt(1, None)
+    args = PickArgs(METHOD, cluster="cart", override=Override(("10.0.1.1:1",), missed="not_ready"))
+    attempt.saw(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
+    attempt.saw(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
+    assert watcher.of("session-pick") == ["session-pick fallback not_ready", "session-pick hit"]
 
 
 # -- who watches

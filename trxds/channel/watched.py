@@ -127,7 +127,8 @@ class WatchedAttempt:
     def _tell_session(self, result: object, call: PickArgs) -> None:
         override = call.override
         assert override is not None
-        if not override.addresses or override.missed:
+        hit = isinstance(result, Complete) and result.host.address in override.addresses
+        if not hit and (not override.addresses or override.missed):
             pick = SessionPick("fallback", self._call.reason(call), override.addresses)
         else:
             pick = SessionPick("wait" if isinstance(result, Queue) else "hit", "", override.addresses)

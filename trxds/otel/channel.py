@@ -22,7 +22,7 @@ _LOCALITY = re.compile(r'\{region="[^"]*", zone="[^"]*", sub_zone="[^"]*"\}')
 class XdsMetrics:
     """What one xDS client has: kept here for gauges, which are read by another thread.
 
-    So each of them is read by one look at a dict that is never changed while it is looked at: each change makes a copy.
+    So what is looked at there nobody changes: each change makes another dict, or the look begins with a copy.
     """
 
     def __init__(self, meters: Meters, target: str) -> None:
@@ -69,7 +69,7 @@ class XdsMetrics:
             yield int(healthy), {of.TARGET: self._target, of.SERVER: server}
 
     def resources(self) -> Iterator[tuple[int, Labels]]:
-        for (authority, state, type), number in self._resources.copy().items():
+        for (authority, state, type), number in dict(self._resources).items():
             labels = {of.AUTHORITY: authority, of.CACHE_STATE: state, of.RESOURCE_TYPE: type}
             yield number, {of.TARGET: self._target, **labels}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -46,47 +46,54 @@ class Meters:
     """`read` are asked by gauges, in whichever thread the SDK collects."""
 
     def __init__(self, meter: Meter, wanted: Wanted, read: Mapping[Instrument, Read]) -> None:
-        self._wanted = wanted
-        self._made: dict[str, Any] = {each.name: _make(meter, each, read) for each in wanted.instruments}
+        self._labels = wanted.labels
+        self._entries: dict[str, _Entry] = {}
+        for each in wanted.instruments:
+            optional = tuple(label for label in each.optional if label in wanted.labels)
+            self._entries[each.name] = _Entry(_make(meter, each, read), each.labels, optional)
 
     def has(self, *instruments: Instrument) -> bool:
         """Whether any of them is wanted."""
-        return any(each.name in self._made for each in instruments)
+        return any(each.name in self._entries for each in instruments)
 
     def wants(self, label: str) -> bool:
-        return label in self._wanted.labels
+        return label in self._labels
 
     def record(self, instrument: Instrument, value: float, labels: Labels) -> None:
         """Into a counter or a histogram; of the labels those that the instrument has, and that are wanted."""
-        made = self._made.get(instrument.name)
-        if made is None:
-            return
-        attributes = self.labels_of(instrument, labels)
-        if instrument.kind is Kind.HISTOGRAM:
-            made.record(value, attributes)
-        else:
-            made.add(value, attributes)
-
-    def labels_of(self, instrument: Instrument, labels: Labels) -> dict[str, str | int]:
-        its = {label: labels[label] for label in instrument.labels if label in labels}
-        for label in instrument.optional:
-            if label in self._wanted.labels:
+        entry = self._entries.get(instrument.name)
+        if entry is not None:
+            its = {label: labels[label] for label in entry.labels if label in labels}
+            for label in entry.optional:
                 its[label] = labels.get(label, "")
-        return its
+            entry.take(value, its)
 
 
-def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read]) -> Any:
+class _Entry(NamedTuple):
+    """An instrument that is wanted: what takes its values, and the labels that go along. A gauge takes none."""
+
+    take: Callable[[float, Labels], None]
+    labels: tuple[str, ...]
+    optional: tuple[str, ...]
+
+
+def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read]) -> Callable[[float, Labels], None]:
     name, unit, description = instrument.name, instrument.unit, instrument.description
     match instrument.kind:
         case Kind.COUNTER:
-            return meter.create_counter(name, unit, description)
+            return meter.create_counter(name, unit, description).add
         case Kind.UP_DOWN:
-            return meter.create_up_down_counter(name, unit, description)
+            return meter.create_up_down_counter(name, unit, description).add
         case Kind.HISTOGRAM:
             buckets = instrument.buckets or None
-            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
         case Kind.GAUGE:
-            return meter.create_observable_gauge(name, [_observing(read[instrument])], unit, description)
+            meter.create_observable_gauge(name, [_observing(read[instrument])], unit, description)
+            return _is_read
+
+
+def _is_read(value: float, labels: Labels) -> None:
+    raise AssertionError("a gauge is read, and nothing is recorded into it")
 
 
 def _observing(read: Read) -> Callable[[CallbackOptions], Iterable[Observation]]:
