@@ -43,6 +43,7 @@ class CallMetrics(CallObserver):
         "_delay",
         "_ended_at",
         "_hedges",
+        "_in_session",
         "_lost",
         "_retries",
         "_transparent",
@@ -52,7 +53,7 @@ class CallMetrics(CallObserver):
         "labels",
     )
 
-    def __init__(self, channel: CallsOfChannel, method: str, custom: str) -> None:
+    def __init__(self, channel: CallsOfChannel, method: str, custom: str, in_session: bool) -> None:
         self.channel = channel
         self.cluster = ""
         self.hedged = False
@@ -61,6 +62,7 @@ class CallMetrics(CallObserver):
         self._active = 0  # attempts
         self._retries = self._hedges = self._transparent = 0
         self._delay = 0.0  # between attempts
+        self._in_session = in_session
         self._lost = ""  # why its session's host could not be used, as long as no other one has answered
 
     def routed(self, cluster: str, hedged: bool) -> None:
@@ -91,7 +93,7 @@ class CallMetrics(CallObserver):
             return
         if place.before:
             channel.meters.record(of.SESSIONS_REPINNED, 1, {**self.labels, of.REASON: place.reason})
-        else:
+        elif self._in_session:  # a call without one is given a cookie too, and nobody may keep it
             channel.meters.record(of.SESSIONS_CREATED, 1, self.labels)
 
     def session_picked(self, pick: SessionPick) -> None:

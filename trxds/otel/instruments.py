@@ -302,7 +302,7 @@ SESSIONS_CREATED = Instrument(
     "trxds.session.created",
     Kind.COUNTER,
     "{session}",
-    "Sessions that were given their first host.",
+    "Blocks of `channel.session()` that were given their first host.",
     (TARGET,),
     "trxds",
 )

@@ -124,7 +124,8 @@ class ObservedChannel(ChannelMetrics):
         self._metrics = metrics
 
     def call(self, call: CallBegun) -> CallMetrics:
-        return CallMetrics(self._calls, self._metrics.method(call), self._metrics.custom(call))
+        metrics = self._metrics
+        return CallMetrics(self._calls, metrics.method(call), metrics.custom(call), call.session is not None)
 
     def closed(self) -> None:
         self._metrics.closed(self)
