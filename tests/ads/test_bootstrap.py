@@ -43,11 +43,7 @@ def test_everything_we_know_is_read() -> None:
         }
     )
     assert bootstrap == Bootstrap(
-        servers=(
-            ServerConfig(
-                "10.0.0.5:18000", features=frozenset({"xds_v3", "ignore_resource_deletion", "from_the_future"})
-            ),
-        ),
+        servers=(ServerConfig("10.0.0.5:18000", features=frozenset({"xds_v3", "ignore_resource_deletion"})),),
         node=Node("web-1", "web", Locality("eu", "eu-1", "rack 7"), {"team": {"name": "shop"}}),
         listener_template="mesh/%s",
         authorities={
@@ -212,7 +208,7 @@ def test_a_listener_template_must_be_a_string() -> None:
     [
         ([], "authorities: is a list; write an object"),
         ({"a": 1}, "authorities['a']: is a number; write an object"),
-        ({"a": {"xds_servers": []}}, "authorities['a'].xds_servers: needs at least one server"),
+        ({"a": {"xds_servers": {}}}, "authorities['a'].xds_servers: needs at least one server"),
         (
             {"a": {"fallback_on_reachability_only": "yes"}},
             "authorities['a'].fallback_on_reachability_only: is a string; write true or false",
@@ -256,3 +252,14 @@ def test_all_problems_come_at_once() -> None:
 )
 def test_a_server_uri_is_a_grpc_target(uri: str, address: str) -> None:
     assert dial_address(uri) == address
+
+
+def test_servers_that_differ_in_unknown_features_only_are_one() -> None:
+    features = (["xds_v3"], ["xds_v3", "from_the_future"], ["xds_v3", 7, None])
+    found = {parse({"xds_servers": [{**SERVER, "server_features": each}]}).servers for each in features}
+    assert len(found) == 1
+
+
+def test_an_authority_with_an_empty_list_has_the_top_level_servers() -> None:
+    bootstrap = parse({"xds_servers": [SERVER], "authorities": {"fleet": {"xds_servers": []}}})
+    assert bootstrap.authorities["fleet"].servers == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+from support.talk import since
 from support.world import PLANE, WHERE, Watcher, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -137,7 +138,7 @@ async def test_a_resource_that_does_not_come_in_15_seconds_does_not_exist(autoju
         assert world.watcher.states == {}
         await trio.sleep_until(asked + 15.01)
         assert world.state("cart").absent
-        stands = f'CDS resource "cart" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:15Z'
+        stands = f'CDS resource "cart" {WHERE}: {since("DOES_NOT_EXIST", 15)}'
         assert world.error("cart") == f"{stands}: does not exist, asked 15 s before"
 
 
@@ -150,7 +151,7 @@ async def test_a_deleted_cluster_is_absent_at_once(autojump_clock: MockClock) ->
         world.plane.remove("CDS", "cart")
         await world.plane.wait_for_ack("CDS")
         assert world.state("cart").absent
-        stands = f'CDS resource "cart" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:00Z'
+        stands = f'CDS resource "cart" {WHERE}: {since("DOES_NOT_EXIST")}'
         assert world.error("cart") == f"{stands}: does not exist, deleted by the server"
 
 
@@ -169,7 +170,7 @@ async def test_a_bad_resource_is_refused_and_the_good_one_beside_it_is_used(auto
             "errors validating Cluster resource: [field:lb_policy error:"
         )
         assert world.state("good").value is not None
-        stands = f'CDS resource "bad" {WHERE}: NACKED since 1970-01-01T00:00:00Z'
+        stands = f'CDS resource "bad" {WHERE}: {since("NACKED")}'
         assert world.error("bad").startswith(f"{stands}: invalid resource: INVALID_ARGUMENT: errors validating")
         world.plane.put(resources.cluster("bad"))
         await world.plane.wait_for_ack("CDS")

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import trio
+from support.talk import since
 from support.world import PLANE, WHERE, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -23,7 +24,7 @@ async def test_a_server_that_refuses_is_an_error_at_once(autojump_clock: MockClo
         await wait_all_tasks_blocked()
         assert not world.state("shop").absent
         assert world.error("shop") == (
-            f'LDS resource "shop" {WHERE}: REQUESTED since 1970-01-01T00:00:00Z: '
+            f'LDS resource "shop" {WHERE}: {since("REQUESTED")}: '
             "cannot reach the xDS server since 1970-01-01T00:00:00Z: Connection refused; "
             "check that it runs, and server_uri in the bootstrap"
         )
@@ -70,7 +71,8 @@ async def test_a_server_without_ads_is_named(autojump_clock: MockClock) -> None:
         world.watcher.watch(LDS, "shop")
         await wait_all_tasks_blocked()
         assert world.error("shop").endswith(
-            f"cannot reach the xDS server since 1970-01-01T00:00:00Z: the ADS stream ended with UNIMPLEMENTED: no handler for {PATH}"
+            "cannot reach the xDS server since 1970-01-01T00:00:00Z: "
+            f"the ADS stream ended with UNIMPLEMENTED: no handler for {PATH}"
         )
 
 

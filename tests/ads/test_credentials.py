@@ -287,7 +287,7 @@ async def test_certificates_that_are_long_in_coming_hold_up_nobody_and_are_read_
                 nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
             assert found == []
-            await trio.Path(pipe).write_bytes(Path(pem("ca")).read_bytes())
+            await trio.Path(pipe).write_bytes(ca.cert_pem.bytes())
     assert len(found) == 3 and len(set(map(id, found))) == 1
 
 

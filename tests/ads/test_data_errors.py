@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.talk import WHERE, Bad, Talk, shown
+from support.talk import WHERE, Bad, Talk, shown, since
 
 from trxds.ads.bootstrap import ServerConfig
 from trxds.ads.dataerrors import DataErrors, data_errors, enabled
@@ -109,7 +109,9 @@ def test_what_never_came_does_not_exist_after_15_seconds() -> None:
     talk.wants("CDS", "a")
     talk.opens()
     assert talk.waits(14.9) == {}
-    assert talk.waits(0.1) == {"a": f'absent: CDS resource "a" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:15Z: does not exist, asked 15 s before'}
+    assert talk.waits(0.1) == {
+        "a": f'absent: CDS resource "a" {WHERE}: {since("DOES_NOT_EXIST", 15)}: does not exist, asked 15 s before'
+    }
     assert talk.resource("a").state is CacheState.DOES_NOT_EXIST
 
 
@@ -118,7 +120,9 @@ def test_of_a_server_that_tells_of_absence_it_is_merely_late_after_30_seconds() 
     talk.wants("CDS", "a")
     talk.opens()
     assert talk.waits(29.9) == {}
-    assert talk.waits(0.1) == {"a": f'error: CDS resource "a" {WHERE}: TIMEOUT since 1970-01-01T00:00:30Z: no answer, asked 30 s before'}
+    assert talk.waits(0.1) == {
+        "a": f'error: CDS resource "a" {WHERE}: {since("TIMEOUT", 30)}: no answer, asked 30 s before'
+    }
     assert talk.resource("a").state is CacheState.TIMEOUT
 
 
@@ -146,7 +150,8 @@ def test_its_words_are_passed_on_with_their_place() -> None:
     talk.wants("CDS", "a")
     talk.opens()
     assert talk.hears_of_failure("CDS", "1", "a", PERMISSION_DENIED, "not for you") == {
-        "a": f'error: CDS resource "a" {WHERE}: RECEIVED_ERROR since 1970-01-01T00:00:00Z: the server reports PERMISSION_DENIED: not for you'
+        "a": f'error: CDS resource "a" {WHERE}: {since("RECEIVED_ERROR")}: '
+        "the server reports PERMISSION_DENIED: not for you"
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.talk import since
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
@@ -111,7 +112,7 @@ def test_an_error_of_all_servers_names_them_all(mesh: Mesh) -> None:
     [state] = mesh.authority.review([]).values()
     assert state.error is not None
     assert state.error.message == (
-        'CDS resource "x" (servers a:1, b:1, c:1, node "n"): REQUESTED since 1970-01-01T00:00:00Z: '
+        f'CDS resource "x" (servers a:1, b:1, c:1, node "n"): {since("REQUESTED")}: '
         "cannot reach any xDS server since 1970-01-01T00:00:00Z: "
         "a:1: refused; b:1: refused; c:1: no route to host"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.talk import WHERE, Bad, Talk
+from support.talk import WHERE, Bad, Talk, since
 
 from trxds.ads.bootstrap import ServerConfig
 
@@ -23,7 +23,9 @@ def test_a_resource_that_does_not_come_in_15_seconds_does_not_exist(talk: Talk) 
     talk.opens()
     assert talk.conversation.next_deadline == 15
     assert talk.waits(14.9) == {}
-    assert talk.waits(0.1) == {"a": f'absent: CDS resource "a" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:15Z: does not exist, asked 15 s before'}
+    assert talk.waits(0.1) == {
+        "a": f'absent: CDS resource "a" {WHERE}: {since("DOES_NOT_EXIST", 15)}: does not exist, asked 15 s before'
+    }
     assert talk.conversation.next_deadline == math.inf
 
 
@@ -105,7 +107,7 @@ def test_a_cached_listener_or_cluster_that_is_left_out_is_deleted(talk: Talk, ki
     talk.wants(kind, "a", "b")
     talk.opens()
     talk.hears(kind, "1", a="x", b="y")
-    text = f'absent: {kind} resource "a" {WHERE}: DOES_NOT_EXIST since 1970-01-01T00:00:00Z: does not exist, deleted by the server'
+    text = f'absent: {kind} resource "a" {WHERE}: {since("DOES_NOT_EXIST")}: does not exist, deleted by the server'
     assert talk.hears(kind, "2", b="y") == {"a": text}
 
 
@@ -152,7 +154,8 @@ def test_a_server_may_be_forbidden_to_delete() -> None:
     talk.wants("CDS", "a")
     talk.opens()
     talk.hears("CDS", "1", a="x")
-    gone = 'x but CDS resource "a" (server plane:1, node "web-1"): DOES_NOT_EXIST since 1970-01-01T00:00:00Z: does not exist, deleted by the server; '
+    stands = f'CDS resource "a" (server plane:1, node "web-1"): {since("DOES_NOT_EXIST")}'
+    gone = f"x but {stands}: does not exist, deleted by the server; "
     assert talk.hears("CDS", "2") == {"a": gone + "the last one is kept"}
     assert talk.says() == ["ACK CDS v=2 n2 a"]
     assert talk.hears("CDS", "3") == {}

@@ -14,7 +14,8 @@ from trxds.ads.bootstrap import parse
 from trxds.cli.check import check, check_servers
 from trxds.cli.json_lines import JsonLines
 from trxds.cli.main import main
-from trxds.testing import ManagementServer, MemoryNetwork, resources
+from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
+from trxds.testing.management import DELTA_PATH
 
 LOCAL = {"server_uri": "127.0.0.1:18000", "channel_creds": [{"type": "insecure"}]}
 GOOD = {"xds_servers": [LOCAL], "node": {"id": "web-1"}}
@@ -70,14 +71,18 @@ def test_a_good_bootstrap_has_no_findings() -> None:
 def test_a_server_without_a_port_is_dialled_where_nobody_wrote(uri: str) -> None:
     (found, *_) = findings(server(server_uri=uri, channel_creds=[{"type": "tls"}]))
     address = uri.rpartition("/")[2].removeprefix("dns:") + ":443"
-    assert found == (
-        f"4: warning: xds_servers[0].server_uri: is {uri!r} without a port, so it is dialled at {address}; write the port"
-    )
+    says = f"is {uri!r} without a port, so it is dialled at {address}; write the port"
+    assert found == f"4: warning: xds_servers[0].server_uri: {says}"
 
 
 @pytest.mark.parametrize("uri", ["127.0.0.1:443", "dns:///localhost:443", "unix:/run/xds.sock", "[::1]:18000"])
 def test_a_server_with_a_port_is_fine(uri: str) -> None:
     assert findings(server(server_uri=uri)) == []
+
+
+def test_an_authority_without_servers_of_its_own_asks_those_at_the_top() -> None:
+    (found,) = findings({**GOOD, "authorities": {"fleet": {"xds_servers": []}}})
+    assert found.endswith("authorities['fleet'].xds_servers: is empty, so the servers at the top are asked")
 
 
 def test_every_field_of_grpc_is_known() -> None:
@@ -240,6 +245,23 @@ async def test_a_listener_that_would_be_refused_is_told(autojump_clock: Any) -> 
     async with plane.serve("plane:1", network):
         ((good, text),) = await answers(network)
     assert not good and text.startswith("answers with 1 Listener: shop; shop: errors validating Listener resource: [")
+
+
+async def test_a_server_is_asked_in_the_protocol_that_the_bootstrap_says(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.put(resources.listener("shop", routes="r"))
+    document = {**GOOD, "xds_servers": [{**LOCAL, "server_uri": "plane:1", "server_features": ["trxds.delta"]}]}
+    async with serve({DELTA_PATH: plane.handle}, address="plane:1", network=network):
+        found = await check_servers(parse(document), network, "xds:///shop", 5)
+    assert found["plane:1"].good and found["plane:1"].text == "answers with 1 Listener: shop"
+
+
+async def test_what_the_server_says_instead_of_a_listener_is_told(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    plane.fail("LDS", "shop", 7, "not for you")
+    async with plane.serve("plane:1", network):
+        found = await answers(network, "xds:///shop")
+    assert found == [(False, "answers with no Listeners; shop: PERMISSION_DENIED: not for you")]
 
 
 async def test_nobody_there_is_an_error(autojump_clock: Any) -> None:

@@ -100,7 +100,7 @@ def test_what_every_client_would_refuse_is_said_and_served(tmp_path: Path) -> No
     trio.run(serve_for_a_moment)
     refused, serving = said
     assert refused.startswith(
-        f'{file}: line 1: clients refuse CDS resource "cart" (NACK): errors validating Cluster resource: [field:lb_policy'
+        f'{file}: line 1: clients refuse CDS resource "cart" (NACK): errors validating Cluster resource: [field:lb_'
     )
     assert serving.startswith("serving 2 resources: ")
 

@@ -140,9 +140,9 @@ def test_a_list_under_resources_is_read_as_envoy_reads_it() -> None:
     [
         ("per_connection_buffer_limit_bytes: x", "is 'x'; write a whole number from 0 on"),
         ("per_connection_buffer_limit_bytes: -1", "Value out of range: -1"),
-        ("max_requests_per_connection: [1]", "is a sequence; write a whole number from 0 on"),
+        ("max_requests_per_connection: [1]", "is a list; write a whole number from 0 on"),
         ("alt_stat_name: 7", "is '7'; write a string, in quotes if it looks like something else"),
-        ("type: [1]", "is a sequence; write the name of a value"),
+        ("type: [1]", "is a list; write the name of a value"),
     ],
 )
 def test_a_value_of_the_wrong_kind_says_what_to_write(line: str, problem: str) -> None:

@@ -56,6 +56,20 @@ async def test_the_log_tells_of_a_kept_deletion_once_and_of_the_return(autojump_
     assert texts[-1] == 'CDS resource "cart" is back'
 
 
+async def test_the_log_tells_when_a_kept_deletion_is_wanted_no_longer(autojump_clock, caplog):
+    caplog.set_level("INFO", "trxds.ads")
+    async with Mesh.run() as mesh, channel(mesh, "ignore_resource_deletion") as caller:
+        await ask(caller)
+        mesh.plane.remove("CDS", "cart")
+        await mesh.plane.wait_for_ack("CDS")
+        mesh.cluster("other")
+        mesh.endpoints("other", mesh.hosts)
+        mesh.route("other")
+        await trio.sleep(60)
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts[-1] == 'CDS resource "cart", which the server deleted, is wanted no longer'
+
+
 async def test_fail_on_data_errors_has_rpcs_fail_of_a_bad_update(autojump_clock, monkeypatch):
     monkeypatch.setenv(SWITCH, "true")
     async with Mesh.run() as mesh, channel(mesh, "fail_on_data_errors") as caller:

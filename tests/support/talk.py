@@ -21,6 +21,12 @@ TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
 SERVER = ServerConfig("plane:18000")
 WHERE = '(server plane:18000, node "web-1")'
 
+
+def since(state: str, at: int = 0) -> str:
+    """As messages have it, of a client whose clock began with 1970."""
+    return f"{state} since 1970-01-01T00:00:{at:02}Z"
+
+
 Told: TypeAlias = dict[str, str]
 
 

@@ -29,6 +29,18 @@ from .credentials import (
 FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
 INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
 
+DELTA = "trxds.delta"  # the server feature that asks for the incremental protocol
+
+FEATURES = (
+    "xds_v3",
+    "ignore_resource_deletion",
+    "trusted_xds_server",
+    "fail_on_data_errors",
+    "resource_timer_is_transient_error",
+    DELTA,
+)
+"""The server features that mean something to us."""
+
 _DEFAULT_PORT = 443  # as gRPC's own resolver has it
 
 
@@ -187,8 +199,8 @@ def _server(place: Place) -> ServerConfig:
     return ServerConfig(
         uri=uri,
         credentials=credentials,
-        # gRPC ignores features it does not know, and whatever is no string.
-        features=frozenset(f for f in features if isinstance(f, str)) if isinstance(features, list) else frozenset(),
+        # What is not known is ignored, and two servers that differ in nothing else are one, with one stream.
+        features=frozenset(f for f in FEATURES if f in features) if isinstance(features, list) else frozenset(),
         call_credentials=call_credentials(place.member("call_creds"), credentials),
     )
 
@@ -232,6 +244,6 @@ def _authority(name: str, place: Place) -> Authority:
     servers = place.member("xds_servers")
     return Authority(
         listener_template=text,
-        servers=_servers(servers) if servers.value is not None else (),
+        servers=_servers(servers) if servers.value not in (None, []) else (),
         fallback_on_reachability_only=place.member("fallback_on_reachability_only").boolean(False),
     )

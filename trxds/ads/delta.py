@@ -15,11 +15,12 @@ from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
+from .bootstrap import DELTA
 from .names import canonical
 from .request import Ask
 from .response import Item, Raw, Reading, failures, read_item
 
-FEATURE = "trxds.delta"
+FEATURE = DELTA
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 

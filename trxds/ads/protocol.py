@@ -227,6 +227,8 @@ class Conversation:
             subscription.forget(name)
             resource.asked_of -= 1
             if not resource.wanted:
+                if resource.kept_though_deleted:
+                    log.info('%s resource "%s", which the server deleted, is wanted no longer', type.kind, name)  # A53
                 resource.forget()
             if self._stream is not None:
                 self._stream.deadlines.pop(resource, None)
@@ -282,7 +284,7 @@ class Conversation:
             reason = f"invalid resource: {invalid(parsed.errors, resource.type)}"
             resource.refuse(update, parsed, self._trouble(reason), drop=self._data_errors.drop_refused)
             return resource
-        if resource.state is CacheState.DOES_NOT_EXIST and resource.value is not None:
+        if resource.kept_though_deleted:
             log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
         resource.accept(update, parsed)
         return resource

@@ -92,6 +92,11 @@ class Resource:
         """Nothing usable came, and it is not known to be absent."""
         return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
 
+    @property
+    def kept_though_deleted(self) -> bool:
+        """The server says that it is gone, and the last one is used on (A53, A88)."""
+        return self.state is CacheState.DOES_NOT_EXIST and self.value is not None
+
     def accept(self, update: Update, parsed: Parsed) -> None:
         self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
         self.since = update.when

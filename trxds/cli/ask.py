@@ -1,7 +1,7 @@
 """What a control plane answers to one question, for `trxds check --connect`.
 
-The question is the first that any client asks, for a Listener; one for no name in particular
-means all of them.
+The question is the first that any client asks, for a Listener, in the protocol that the bootstrap says
+for that server; one for no name in particular means all of them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import trio
 from trxds.ads.authorization import authorization
 from trxds.ads.bootstrap import Node, ServerConfig
 from trxds.ads.credentials import secure_network
-from trxds.ads.request import introduce
+from trxds.ads.delta import FEATURE, Delta
+from trxds.ads.request import Ask, Dialect, introduce
 from trxds.ads.sotw import StateOfTheWorld
-from trxds.resources.protos import DecodeError, DiscoveryRequest, DiscoveryResponse
+from trxds.ground.metadata import Headers
+from trxds.resources.protos import DecodeError
+from trxds.resources.slices import at_once
 from trxds.resources.types import LDS, ParseContext
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 
-PATH = StateOfTheWorld.path
 LARGEST_ANSWER = 1 << 30  # bytes
 
 
@@ -34,9 +36,10 @@ class Answer:
 async def ask(server: ServerConfig, node: Node, network: Network, listener: str, within: float) -> Answer:
     """What the server says within that many seconds; `listener` may be empty."""
     progress = "no connection"
+    dialect = Delta() if FEATURE in server.features else StateOfTheWorld()
     with trio.move_on_after(within):
         try:
-            request = Request(PATH, _authority(server), await authorization(server), max_receive_size=LARGEST_ANSWER)
+            request = _request(dialect, server, await authorization(server))
             transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
             return Answer(False, f"no connection: {connect_error(error)}")
@@ -44,10 +47,14 @@ async def ask(server: ServerConfig, node: Node, network: Network, listener: str,
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"check/{server.uri}")
-            answer = await _exchange(connection, request, _question(node, listener))
+            answer = await _exchange(connection, request, _question(dialect, node, listener))
             nursery.cancel_scope.cancel()
-        return answer if isinstance(answer, Answer) else _understood(answer, server, listener)
+        return answer if isinstance(answer, Answer) else _understood(dialect, answer, server, listener)
     return Answer(False, f"{progress} within {within:g} s")
+
+
+def _request(dialect: Dialect, server: ServerConfig, tokens: Headers) -> Request:
+    return Request(dialect.path, _authority(server), tokens, max_receive_size=LARGEST_ANSWER)
 
 
 def _authority(server: ServerConfig) -> str:
@@ -68,23 +75,26 @@ async def _exchange(connection: Connection, request: Request, question: bytes) -
     return message or Answer(False, f"the ADS stream ended without an answer: {stream.status}")
 
 
-def _question(node: Node, listener: str) -> bytes:
-    request = DiscoveryRequest(type_url=LDS.type_url, resource_names=[listener] if listener else [])
+def _question(dialect: Dialect, node: Node, listener: str) -> bytes:
+    names = [listener] if listener else []
+    request = dialect.request(Ask(LDS, names, asked=None, version="", versions={}, nonce="", answers=False))
     introduce(request, node)
     question: bytes = request.SerializeToString()
     return question
 
 
-def _understood(message: bytes, server: ServerConfig, listener: str) -> Answer:
+def _understood(dialect: Dialect, message: bytes, server: ServerConfig, listener: str) -> Answer:
     try:
-        response = DiscoveryResponse.FromString(message)
+        response = dialect.response.FromString(message)
     except DecodeError:
-        return Answer(False, f"{len(message)} bytes came that are no DiscoveryResponse")
-    context = ParseContext(server_features=server.features)
-    found = [LDS.read(resource, context) for resource in response.resources]
+        return Answer(False, f"{len(message)} bytes came that are no {dialect.response.DESCRIPTOR.name}")
+    reading = at_once(dialect.read(response, LDS, {}, ParseContext(server_features=server.features)))
+    found = [item.parsed for item in reading.items]
     names = sorted(parsed.name or "(no name)" for parsed in found)
     errors = [f"{parsed.name or '(no name)'}: {LDS.complaint(parsed.errors)}" for parsed in found if parsed.errors]
     text = f"answers with {_count(len(names))}{': ' if names else ''}{', '.join(names)}"
+    if reading.failed:
+        return Answer(False, f"{text}; {'; '.join(f'{each.name}: {each}' for each in reading.failed)}")
     if listener and listener not in names:
         return Answer(False, f'{text}; "{listener}" is not there')
     if errors:

@@ -166,7 +166,9 @@ _WANTED = {
 
 
 def _shown(node: yaml.Node) -> str:
-    return repr(node.value) if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
+    if isinstance(node, yaml.ScalarNode):
+        return repr(node.value)
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
 
 
 def _is_plain(message: Descriptor) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from trxds.ads.authorization import read_token
-from trxds.ads.bootstrap import dial_address
+from trxds.ads.bootstrap import FEATURES, dial_address
 from trxds.ads.credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
 from trxds.ads.names import authority_of
 from trxds.ground.place import Place, Problem
@@ -34,14 +34,6 @@ _SERVER = ("server_uri", "channel_creds", "call_creds", "server_features")
 _NODE = ("id", "cluster", "locality", "metadata")
 _AUTHORITY = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
 _FILES = ("ca_certificate_file", "certificate_file", "private_key_file", "refresh_interval")
-_FEATURES = (
-    "xds_v3",
-    "ignore_resource_deletion",
-    "trusted_xds_server",
-    "fail_on_data_errors",
-    "resource_timer_is_transient_error",
-    "trxds.delta",
-)
 
 
 def unusual(document: Any) -> list[Problem]:
@@ -57,6 +49,8 @@ def unusual(document: Any) -> list[Problem]:
     for authority in top.member("authorities").members().values():
         _strangers(authority, _AUTHORITY)
         _template(authority.member(_TEMPLATE), top.member("authorities").object())
+        if authority.member(_SERVER_LIST).value == []:
+            authority.member(_SERVER_LIST).wrong("is empty, so the servers at the top are asked")
         _servers(authority.member(_SERVER_LIST))
     return found
 
@@ -134,8 +128,8 @@ def _try(place: Place, read: Callable[[], object]) -> None:
 
 def _features(place: Place) -> None:
     for feature in place.items():
-        if feature.text() not in ("", *_FEATURES):
-            feature.wrong(f"is {feature.text()!r}, which no client knows{_meant(feature.text(), _FEATURES)}")
+        if feature.text() not in ("", *FEATURES):
+            feature.wrong(f"is {feature.text()!r}, which no client knows{_meant(feature.text(), FEATURES)}")
 
 
 def _port(uri: Place) -> None:
