@@ -1,6 +1,6 @@
 """What a viewer sees of a channel, on the MockClock over the network in memory."""
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -8,9 +8,10 @@ from support.mesh import PLANE, Mesh, ask, bidi
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds import feed
+from trxds import RpcError, StatusCode, feed
 from trxds.feed.changes import apply
 from trxds.feed.view import MOST_UNREAD
+from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
 
@@ -49,9 +50,9 @@ class Eyes:
 
 
 @asynccontextmanager
-async def watched(hosts=2, calls=1, **more):
+async def watched(hosts=2, calls=1, policies=None, **more):
     """A mesh, a channel that has called, and eyes that have seen the snapshot."""
-    async with Mesh.run(hosts) as mesh, mesh.channel() as channel:
+    async with Mesh.run(hosts) as mesh, mesh.channel(policies=policies) as channel:
         for _ in range(calls):
             await ask(channel)
         async with feed.open(channel) as opened, opened.view(**more) as view:
@@ -221,6 +222,99 @@ async def test_a_channel_that_asks_for_a_listener_that_is_not_there_says_so(auto
             row = (await opened.snapshot())["channels"]["shop"]
     assert row["state"] == "TRANSIENT_FAILURE"
     assert row["error"].startswith('LDS resource "shop"')
+
+
+async def test_a_cluster_that_is_kept_warm_is_marked_and_its_endpoints_are_gone(autojump_clock):
+    async with watched() as (mesh, _, eyes):
+        mesh.cluster("basket")
+        mesh.endpoints("basket", mesh.hosts[:1])
+        mesh.route("basket")
+        await eyes.see(lambda state: state["nodes"]["shop/root/cart"]["warm"])
+        assert not eyes.state["nodes"]["shop/root/basket"]["warm"]
+        assert {row["cluster"] for row in eyes.state["endpoints"].values()} == {"basket"}
+
+
+class Mute:
+    """A user's policy that never has a host, and cannot explain itself."""
+
+    def __init__(self, surroundings):
+        pass
+
+    def decide(self, inputs, now):
+        return Decision(Connectivity.CONNECTING, QUEUEING)
+
+    def explain(self, inputs, call):
+        raise ZeroDivisionError
+
+
+async def test_a_policy_that_speaks_until_its_successor_can_is_there_beside_it(autojump_clock):
+    async with watched(hosts=1, policies={"mute": PolicyType(Mute)}) as (mesh, channel, eyes):
+        mesh.plane.put(xds.cluster("cart") | xds.custom_policy("mute"))
+        await eyes.see(lambda state: any(key.endswith(" (before)") for key in state["nodes"]))
+        before, after = eyes.row("nodes", policy="round_robin"), eyes.row("nodes", policy="mute")
+        assert (before["state"], after["state"]) == ("READY", "CONNECTING")
+        assert await ask(channel) == mesh.hosts[0]
+        mesh.cluster("cart")
+        await eyes.see(lambda state: not any(key.endswith(" (before)") for key in state["nodes"]))
+
+
+async def test_an_endpoint_that_outlier_detection_has_taken_out_is_marked(autojump_clock):
+    ejection = {
+        "interval": "1s",
+        "base_ejection_time": "3600s",
+        "max_ejection_percent": 50,
+        "failure_percentage_threshold": 50,
+        "enforcing_failure_percentage": 100,
+        "failure_percentage_minimum_hosts": 2,
+        "failure_percentage_request_volume": 1,
+        "enforcing_success_rate": 0,
+    }
+
+    async def broken(call):
+        call.abort(StatusCode.UNAVAILABLE, "broken")
+
+    async with watched() as (mesh, channel, eyes):
+        mesh.plane.put(xds.cluster("cart") | {"outlier_detection": ejection})
+        mesh.servers[mesh.hosts[0]].fallback = broken
+        await wait_all_tasks_blocked()
+        for _ in range(4):
+            with suppress(RpcError):
+                await ask(channel)
+        await eyes.see(lambda state: state["endpoints"][f"shop/cart/{mesh.hosts[0]}"]["ejected"])
+        assert not eyes.state["endpoints"][f"shop/cart/{mesh.hosts[1]}"]["ejected"]
+
+
+async def test_a_connection_that_drains_says_so(autojump_clock):
+    async with watched(hosts=1) as (mesh, channel, eyes):
+        async with bidi(channel).open() as call:
+            await call.send(b"")
+            await call.receive()
+            mesh.servers[mesh.hosts[0]].goaway()
+            await eyes.see(lambda state: any(row["state"] == "DRAINING" for row in state["connections"].values()))
+        await eyes.see(lambda state: all(row["state"] == "READY" for row in state["connections"].values()))
+
+
+async def test_a_channel_that_is_closed_and_one_that_is_idle(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        async with mesh.channel(idle_timeout=5) as channel, feed.open(channel) as opened:
+            await ask(channel)
+            await trio.sleep(8)
+            idle = await opened.snapshot()
+        async with feed.open(channel) as opened:
+            closed = await opened.snapshot()
+    assert (idle["channels"]["shop"]["state"], idle["nodes"]) == ("IDLE", {})
+    assert (closed["channels"]["shop"]["state"], closed["connections"]) == ("SHUTDOWN", {})
+
+
+async def test_a_users_policy_that_cannot_explain_itself_is_seen_from_outside_and_fills_no_log(autojump_clock, caplog):
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(xds.cluster("cart") | xds.custom_policy("mute"))
+        async with mesh.channel(policies={"mute": PolicyType(Mute)}) as channel, feed.open(channel) as opened:
+            await wait_all_tasks_blocked()
+            state = await opened.snapshot()
+    [row] = [row for row in state["nodes"].values() if row["policy"] == "mute"]
+    assert (row["state"], row["says"]) == ("CONNECTING", "itself CONNECTING")
+    assert caplog.text == ""
 
 
 # -- viewers

@@ -60,13 +60,15 @@ class Explained(Protocol):
     def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[Seen]: ...
 
 
-def said(name: str, policy: object, inputs: Inputs, last: Report | None, call: PickArgs) -> Said:
-    """What the policy says of itself, or what can be seen from outside."""
+def said(
+    name: str, policy: object, inputs: Inputs, last: Report | None, call: PickArgs, complain: int = logging.ERROR
+) -> Said:
+    """What the policy says of itself, or what can be seen from outside. `complain` is the level of what goes wrong."""
     try:
         if isinstance(policy, Explains):
             return policy.explain(inputs, call)
     except Exception:
-        _log.exception("policy %s raised when it was to explain itself", name)
+        _log.log(complain, "policy %s raised when it was to explain itself", name, exc_info=True)
     return _from_outside(name, inputs, last)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ class Seen:
 def in_words(path: str, policy: object, inputs: Inputs, last: Report | None) -> str:
     """What a policy sees, whatever the RPC, and why it fails all of them if it does."""
     # A hash that is drawn for an RPC that has none would be another one each time.
-    saw = said(path, policy, inputs, last, PickArgs("", hash=0)).saw.partition("; hash ")[0]
+    # This is asked ten times a second, so a user's policy that raises is no news.
+    saw = said(path, policy, inputs, last, PickArgs("", hash=0), logging.DEBUG).saw.partition("; hash ")[0]
     problem = _for_all(last)
     return f"{saw}; {problem.message}" if problem is not None and problem.message not in saw else saw
 

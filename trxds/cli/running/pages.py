@@ -62,9 +62,13 @@ def tree_lines(state: State, now: float, *, everything: bool = False) -> Iterato
 
 def _channel_lines(channel: str, row: Row) -> Iterator[str]:
     calls = f"{counted(row['calls'], 'call')}, {row['failed']} failed, {row['open']} open"
-    yield f"{channel} ({row['target']}) {coloured(row['state'])}: {calls}"
+    yield f"{_named(channel, row)} {coloured(row['state'])}: {calls}"
     if row["error"]:
         yield f"  {row['error']}"
+
+
+def _named(channel: str, row: Row) -> str:
+    return channel if channel == row["target"] else f"{channel} ({row['target']})"
 
 
 def _nodes(nodes: Mapping[str, Row], key: str, depth: int) -> Iterator[Sequence[str]]:
@@ -171,7 +175,7 @@ def _all_are_well(state: State) -> bool:
 def health_lines(state: State, now: float) -> Iterator[str]:
     for channel, row in state["channels"].items():
         problems = _problems(state, channel)
-        yield f"{channel} ({row['target']}): {'ok' if not problems else 'NOT OK'}, {coloured(row['state'])}"
+        yield f"{_named(channel, row)}: {'ok' if not problems else 'NOT OK'}, {coloured(row['state'])}"
         yield from (f"  {problem}" for problem in problems)
         yield from (f"  warning: {warning}" for warning in _warnings(state, channel))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trxds.feed.messages import State
+from trxds.ground.channels import Mailbox
 
 from ..exits import BAD_NEWS, GOOD, UNREACHED
 from .pages import Page
@@ -37,24 +37,36 @@ async def show_once(program: Program, page: Page, as_json: bool) -> int:
 
 async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
     """The page, and again when something has changed, until the program ends."""
-    state: State = {}
-    with _screen(as_json) as draw:
-        async with program.ask(page.sections) as answer:
+    write = _json if as_json else _text
+    states: Mailbox[State] = Mailbox()
+    with _screen(as_json) as (draw, pause):
+        async with program.ask(page.sections) as answer, trio.open_nursery() as nursery:
+            nursery.start_soon(draw_latest, states, lambda state: draw(write(page, state)), pause)
+            state: State = {}
             async for message in answer:
                 state = after(state, message)
-                draw(_json(page, state) if as_json else _text(page, state))
+                states.put("state", state)
+            nursery.cancel_scope.cancel()
     raise _over(program)
 
 
+async def draw_latest(states: Mailbox[State], draw: Callable[[State], object], pause: float) -> NoReturn:
+    """Each state but those that are old by the time that the pause after the one before is over."""
+    while True:
+        for state in (await states.next()).values():
+            draw(state)
+        await trio.sleep(pause)
+
+
 @contextmanager
-def _screen(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Draws a page over the one before; where that cannot be, below it, and not more than once a second."""
+def _screen(as_json: bool) -> Iterator[tuple[Callable[[str], None], float]]:
+    """Draws a page over the one before; where that cannot be, below it, if it differs, and not so often."""
     console = Console()
     if as_json or not console.is_terminal:
-        yield Sheets(as_json).draw
+        yield Sheets(as_json).draw, 0 if as_json else _PAUSE
         return
     with Live(console=console, vertical_overflow="visible") as live:
-        yield lambda text: live.update(Text.from_ansi(text))
+        yield lambda text: live.update(Text.from_ansi(text)), 0
 
 
 class Sheets:
@@ -63,14 +75,11 @@ class Sheets:
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._shown = ""
-        self._drawn_at = -math.inf
 
     def draw(self, text: str) -> None:
-        now = trio.current_time()
-        if text == self._shown or (not self._as_json and now < self._drawn_at + _PAUSE):
-            return
-        self._shown, self._drawn_at = text, now
-        click.echo(text if self._as_json else f"-- {time.strftime('%H:%M:%S')}\n{text}", nl=False)
+        if text != self._shown:
+            self._shown = text
+            click.echo(text if self._as_json else f"-- {time.strftime('%H:%M:%S')}\n{text}", nl=False)
 
 
 async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int | None, as_json: bool) -> int:

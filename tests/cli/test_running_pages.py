@@ -1,0 +1,229 @@
+"""Pages and taps by values: what is said of which state, and how it is laid out."""
+
+import click
+import pytest
+import trio
+
+from trxds.cli.running.pages import RUOK, XDS, health_rows, session_lines, tree_lines
+from trxds.cli.running.show import Sheets, draw_latest
+from trxds.cli.running.taps import Filter, line
+from trxds.cli.running.words import age, columns
+from trxds.ground.channels import Mailbox
+
+
+def channel(state="READY", error=""):
+    return {"target": "xds:///shop", "state": state, "calls": 1, "failed": 0, "open": 0, "error": error}
+
+
+def node(path, state="READY", says="", *, children=(), policy="round_robin", warm=False):
+    parent = f"shop/{path.rpartition('/')[0]}" if "/" in path else None
+    return {
+        "channel": "shop",
+        "path": path,
+        "policy": policy,
+        "parent": parent,
+        "state": state,
+        "picks": 3,
+        "children": [f"shop/{path}/{child}" for child in children],
+        "says": says,
+        "warm": warm,
+    }
+
+
+def state_of(*nodes, resources=(), **told):
+    return {
+        "channels": {"shop": channel(**told)},
+        "nodes": {f"shop/{row['path']}": row for row in nodes},
+        "resources": {f"shop/CDS/{row['name']}": row for row in resources},
+        "endpoints": {},
+    }
+
+
+def resource(state, error="", version="1"):
+    known = {"channel": "shop", "type": "CDS", "name": "cart", "server": "plane:1", "since": 1.0}
+    return {**known, "state": state, "version": version, "error": error}
+
+
+def problems(state):
+    [row] = health_rows(state)
+    return row["problems"]
+
+
+# -- ruok
+
+
+def test_a_channel_whose_clusters_can_serve_is_ok():
+    state = state_of(node("root", children=["cart"]), node("root/cart"))
+    assert (problems(state), RUOK.good(state)) == ([], True)
+
+
+@pytest.mark.parametrize("state", ["IDLE", "READY"])
+def test_an_idle_channel_connects_with_the_next_call_so_it_is_ok(state):
+    assert problems(state_of(state=state)) == []
+
+
+def test_one_cluster_that_fails_is_bad_news_though_the_channel_is_ready():
+    state = state_of(
+        node("root", children=["cart", "basket"]),
+        node("root/cart"),
+        node("root/basket", "TRANSIENT_FAILURE", children=["cluster"]),
+        node("root/basket/cluster", "TRANSIENT_FAILURE", "0 of 1 endpoints READY; refused"),
+    )
+    assert problems(state) == ["cluster basket: 0 of 1 endpoints READY; refused"]
+
+
+def test_a_cluster_that_is_only_kept_warm_may_fail():
+    state = state_of(node("root", children=["old"]), node("root/old", "TRANSIENT_FAILURE", warm=True))
+    assert problems(state) == []
+
+
+def test_without_a_configuration_the_reason_is_said():
+    error = 'LDS resource "shop": does not exist'
+    assert problems(state_of(state="TRANSIENT_FAILURE", error=error)) == [error]
+
+
+def test_a_channel_that_waits_or_is_closed_is_not_ok():
+    assert "wait for a host, or for a configuration" in problems(state_of(state="CONNECTING"))[0]
+    assert problems(state_of(state="SHUTDOWN")) == ["the channel is closed"]
+
+
+def test_a_target_without_clusters_fails_as_a_whole():
+    state = state_of(node("root", "TRANSIENT_FAILURE", "refused"), state="TRANSIENT_FAILURE")
+    assert problems(state) == ["all calls: refused"]
+
+
+def test_a_refused_resource_warns_and_says_what_stays_in_use():
+    [row] = health_rows(state_of(resources=[resource("nacked", "bad field")]))
+    assert row["warnings"] == ['CDS resource "cart" is nacked: bad field; version 1 stays in use']
+    assert row["ok"]
+
+
+# -- xds
+
+
+@pytest.mark.parametrize(
+    ("state", "good"), [("acked", True), ("requested", True), ("nacked", False), ("timeout", False)]
+)
+def test_what_is_bad_news_of_resources(state, good):
+    assert XDS.good(state_of(resources=[resource(state)])) is good
+
+
+def test_a_control_plane_that_cannot_be_reached_is_bad_news_though_resources_are_acked():
+    assert not XDS.good(state_of(resources=[resource("acked", "cannot reach the xDS server")]))
+
+
+# -- lb and sessions
+
+
+def test_a_tree_is_drawn_with_parents_before_children():
+    state = state_of(node("root", children=["cart"]), node("root/cart", "IDLE", "two hosts", policy="cds_experimental"))
+    assert list(tree_lines(state, 0))[1:] == [
+        "STATE  PICKS  POLICY             SEES",
+        f"{click.style('READY', fg='green')}  3      root: round_robin",
+        "IDLE   3        cart: cds        two hosts",
+    ]
+
+
+def test_a_child_that_came_a_moment_later_is_left_out():
+    assert len(list(tree_lines(state_of(node("root", children=["cart"])), 0))) == 3
+
+
+def test_so_many_endpoints_are_shown_and_all_if_asked_for():
+    row = {"channel": "shop", "cluster": "cart", "priority": 0, "locality": "", "health": "HEALTHY", "state": None}
+    row |= {"weight": 1, "ejected": False, "sessions": 0}
+    state = state_of() | {"endpoints": {str(n): {**row, "address": f"10.0.0.{n}:1"} for n in range(45)}}
+    assert list(tree_lines(state, 0))[-1] == "and 5 more; --all shows them"
+    assert list(tree_lines(state, 0, everything=True))[-1].startswith("10.0.0.44:1")
+
+
+def test_where_nobody_has_a_session_it_is_said():
+    assert list(session_lines({"sessions": {}}, 0)) == ["no sessions are open"]
+
+
+# -- tap
+
+
+PICK = {"kind": "pick", "time": 0.5, "call": 7, "method": "/shop.Cart/Add", "cluster": "cart", "host": "10.0.0.1:80"}
+PICK |= {"session": "shop/3", "why": "session", "metadata": {"tenant": "…"}}
+DONE = {**PICK, "kind": "done", "status": "OK", "message": "", "seconds": 0.0123}
+FAILED = {**DONE, "status": "UNAVAILABLE", "message": "gone"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        ({}, [PICK, FAILED]),
+        ({"method": "/shop.*"}, [PICK, FAILED]),
+        ({"method": "/other.*"}, []),
+        ({"host": "10.0.0.1:*", "cluster": "cart", "session": "shop/3"}, [PICK, FAILED]),
+        ({"session": "shop/4"}, []),
+        ({"host": ""}, []),
+        ({"status": "*"}, [DONE, FAILED]),
+        ({"status": "ok"}, [DONE]),
+        ({"status": "UNAVAILABLE"}, [FAILED]),
+    ],
+)
+def test_what_a_filter_lets_through(wanted, shown):
+    assert [event for event in (PICK, DONE, FAILED) if Filter(**wanted).shows(event)] == shown
+
+
+def test_what_was_missed_is_always_told():
+    missed = {"kind": "missed", "count": 12}
+    assert Filter(method="/x").shows(missed)
+    assert line(missed) == "... 12 more did not fit"
+
+
+def test_a_line_for_a_pick_and_one_for_an_end():
+    assert line(PICK).split("  ")[1:] == [
+        "#7",
+        "/shop.Cart/Add",
+        "cart",
+        "10.0.0.1:80",
+        "session shop/3",
+        "session",
+        "tenant=…",
+    ]
+    assert click.unstyle(line(FAILED)).endswith("session shop/3  UNAVAILABLE after 12.3 ms: gone")
+
+
+# -- words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d"), (-3, "0 s")]
+)
+def test_ages(seconds, words):
+    assert age(1000.0, 1000.0 + seconds) == words
+
+
+def test_what_has_not_happened_has_no_age():
+    assert age(None, 5) == "-"
+
+
+def test_columns_align_and_nothing_trails():
+    assert list(columns([("A", "BBB", "C"), ("READY", "b", ""), ("x", "", "c")])) == [
+        "A      BBB  C",
+        f"{click.style('READY', fg='green')}  b",
+        "x           c",
+    ]
+
+
+def test_pages_below_each_other_differ(capsys):
+    sheets = Sheets(as_json=True)
+    for text in ("one\n", "one\n", "two\n"):
+        sheets.draw(text)
+    assert capsys.readouterr().out == "one\ntwo\n"
+
+
+async def test_the_last_state_is_drawn_however_fast_they_come(autojump_clock):
+    drawn, states = [], Mailbox()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(draw_latest, states, drawn.append, 1)
+        for number in range(25):
+            states.put("state", number)
+            await trio.sleep(0.1)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert drawn[0] == 0
+    assert drawn[-1] == 24
+    assert len(drawn) <= 4
