@@ -9,7 +9,7 @@ DOCS_READY := $(VENV)/.docs
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test lint bench fuzz docs conformance clean
+.PHONY: demo test lint bench fuzz docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -34,6 +34,11 @@ docs: $(DOCS_READY)
 	@# Not --quiet, which would hide the warnings from --strict as well.
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 	@echo "build/site/index.html"
+
+# The live page's views as docs/live.md shows them; needs Chromium, and pngquant makes them smaller if it is there.
+screenshots: $(READY)
+	cd tests && ../$(VENV)/bin/python -m live.screenshots ../docs/images
+	! command -v pngquant >/dev/null || pngquant --force --ext .png --speed 1 docs/images/live-*.png
 
 ifneq ($(wildcard $(CONFORMANCE)/run.py),)
 conformance: $(READY)

@@ -161,9 +161,15 @@ test("scales end at a round number", () => {
 });
 
 test("a mark stands where its configuration came into force, and one outside is left out", () => {
-  const marks = [{ time: 5 }, { time: 75 }];
+  const marks = [{ time: 5, number: 1, text: "a" }, { time: 75, number: 2, text: "b" }];
   const chart = page.layoutChart(new Map(), marks, { from: 60, to: 120, width: 600, height: 100 });
-  assert.deepEqual(plain(chart.marks), [{ time: 75, x: 150 }]);
+  assert.deepEqual(plain(chart.flags), [{ x: 150, label: "2", text: "b" }]);
+});
+
+test("marks that would cover each other share a flag", () => {
+  const marks = [75, 76, 77, 90].map((time, index) => ({ time, number: index + 1, text: `t${time}` }));
+  const chart = page.layoutChart(new Map(), marks, { from: 60, to: 120, width: 600, height: 100 });
+  assert.deepEqual(plain(chart.flags.map(({ label, text }) => [label, text])), [["1–3", "t75; t76; t77"], ["4", "t90"]]);
 });
 
 test("a line breaks where no call ended", () => {

@@ -7,6 +7,7 @@ few calls ask for a method that nobody has.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,9 +45,11 @@ async def take(devtools: str, folder: Path, seconds: float = 0) -> list[Path]:
 
 
 async def _happen(shop, tab, seconds: float) -> None:
-    drained, gone, *_ = (host for host in shop.hosts if host.cluster == "blue")
+    on = Counter(await tab.run("[...document.querySelectorAll('tbody tr')].map((row) => row.cells[2].innerText)"))
+    gone, drained, *_ = sorted(shop.hosts, key=lambda host: (host.cluster != "blue", -on[host.address]))
     await trio.sleep(seconds / 3)
     await shop.drain(drained)
+    await shop.drain(gone)
     for _ in range(3):
         with suppress(trxds.RpcError):
             await shop.channel.method("/shop.Cart/Forget", None, None)(b"")

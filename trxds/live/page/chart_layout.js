@@ -1,5 +1,7 @@
 // The timeline's geometry. Pure: seconds in, bars and lines out.
 
+const FLAG_WIDTH = 36; // pixels
+
 // The next of 1, 2, 2.5, 5, 10, 20, 25, ... that is not below a value: a scale that people can read.
 function niceTop(value) {
   if (value <= 0) return 1;
@@ -28,7 +30,8 @@ function layoutChart(byTime, marks, { from, to, width, height }) {
     bars: seconds.map((each) => bar(each, x(each.time), step, scaleRequests)),
     p50: line(seconds, (each) => [x(each.time + 0.5), scaleTime(each.p50)]),
     p99: line(seconds, (each) => [x(each.time + 0.5), scaleTime(each.p99)]),
-    marks: marksBetween(marks, from, to).map((mark) => ({ ...mark, x: x(mark.time) })),
+    marks: marksBetween(marks, from, to),
+    flags: flagsOf(marksBetween(marks, from, to), x),
   };
 }
 
@@ -52,6 +55,22 @@ function line(seconds, at) {
 
 function marksBetween(marks, from, to) {
   return marks.filter((mark) => mark.time >= from && mark.time <= to);
+}
+
+// Marks that would cover each other share a flag, at the first of them.
+function flagsOf(marks, x) {
+  const flags = [];
+  for (const mark of marks) {
+    const last = flags.at(-1);
+    if (last !== undefined && x(mark.time) - last.x < FLAG_WIDTH) last.marks.push(mark);
+    else flags.push({ x: x(mark.time), marks: [mark] });
+  }
+  return flags.map(({ x, marks }) => ({ x, label: flagLabel(marks), text: marks.map(({ text }) => text).join("; ") }));
+}
+
+function flagLabel(marks) {
+  const [first, last] = [marks[0].number, marks.at(-1).number];
+  return first === last ? String(first) : `${first}–${last}`;
 }
 
 // What a chart says in one sentence.

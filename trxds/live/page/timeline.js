@@ -78,7 +78,7 @@ function drawChart(drawing, chart, cursor) {
     svg("g", { transform: `translate(${CHART.left} ${lower})`, fill: "none" }, svg("path", { class: "p99", d: chart.p99 }), svg("path", { class: "p50", d: chart.p50 })),
     ...endLabels(lower, chart),
     ...timeLabels(chart, total),
-    ...chart.marks.map((mark) => markOf(mark, upper, lower + CHART.height)),
+    ...chart.flags.map((flag) => flagOf(flag, upper, lower + CHART.height)),
     ...(cursor === null ? [] : [cursorOf(chart, cursor, upper, lower + CHART.height)]),
   );
 }
@@ -127,15 +127,16 @@ function timeLabels(chart, bottom) {
   return labels;
 }
 
-function markOf(mark, top, bottom) {
-  const x = CHART.left + mark.x;
+function flagOf(flag, top, bottom) {
+  const x = CHART.left + flag.x;
+  const width = 10 + 6 * flag.label.length;
   return svg(
     "g",
     { class: "mark" },
     svg("line", { x1: x, x2: x, y1: top - 4, y2: bottom }),
-    svg("circle", { cx: x, cy: top - 11, r: 8 }),
-    svg("text", { x, y: top - 7, "text-anchor": "middle" }, String(mark.number)),
-    svg("title", {}, mark.text),
+    svg("rect", { x: x - width / 2, y: top - 19, width, height: 16, rx: 8 }),
+    svg("text", { x, y: top - 7, "text-anchor": "middle" }, flag.label),
+    svg("title", {}, flag.text),
   );
 }
 
