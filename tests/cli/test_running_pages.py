@@ -1,11 +1,13 @@
 """Pages and taps by values: what is said of which state, and how it is laid out."""
 
+import json
+
 import click
 import pytest
 import trio
 
 from trxds.cli.running.pages import RUOK, XDS, health_rows, session_lines, tree_lines
-from trxds.cli.running.show import Sheets, draw_latest
+from trxds.cli.running.show import News, Sheets, draw_latest
 from trxds.cli.running.taps import Filter, line
 from trxds.cli.running.words import age, columns
 from trxds.ground.channels import Mailbox
@@ -209,10 +211,23 @@ def test_columns_align_and_nothing_trails():
 
 
 def test_pages_below_each_other_differ(capsys):
-    sheets = Sheets(as_json=True)
+    sheets = Sheets()
     for text in ("one\n", "one\n", "two\n"):
         sheets.draw(text)
-    assert capsys.readouterr().out == "one\ntwo\n"
+    assert [each for each in capsys.readouterr().out.splitlines() if not each.startswith("--")] == ["one", "two"]
+
+
+def test_as_json_what_is_new_what_has_changed_and_what_has_gone(capsys):
+    def row(key, calls):
+        return {"section": "sessions", "key": key, "channel": "shop", "calls": calls}
+
+    news = News()
+    news.draw([row("shop/1", 1), row("shop/2", 1)])
+    news.draw([row("shop/1", 1), row("shop/2", 2)])
+    news.draw([row("shop/2", 2)])
+    told = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    assert [(each["key"], each.get("calls")) for each in told[:3]] == [("shop/1", 1), ("shop/2", 1), ("shop/2", 2)]
+    assert told[3:] == [{"section": "sessions", "key": "shop/1", "gone": True}]
 
 
 async def test_the_last_state_is_drawn_however_fast_they_come(autojump_clock):

@@ -38,7 +38,7 @@ def rows_of(*sections: str) -> Callable[[State], Rows]:
     def rows(state: State) -> Rows:
         for section in sections:
             for key, row in state[section].items():
-                yield {"section": section, "key": key, **row}
+                yield {"section": section, "key": key, "channel": key, **row}
 
     return rows
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import click
 import trio
@@ -22,6 +22,8 @@ from .pages import Page
 from .program import Program, Unreached, after
 from .taps import KINDS, Filter, line
 
+Draw: TypeAlias = Callable[[State], object]
+
 _PAUSE = 1.0  # seconds between two pages, where they are not drawn over each other
 
 
@@ -36,12 +38,11 @@ async def show_once(program: Program, page: Page, as_json: bool) -> int:
 
 
 async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
-    """The page, and again when something has changed, until the program ends."""
-    write = _json if as_json else _text
+    """The page, and again when something has changed, until the program ends; as JSON what has changed."""
     states: Mailbox[State] = Mailbox()
-    with _screen(as_json) as (draw, pause):
+    with _rows(page) if as_json else _screen(page) as (draw, pause):
         async with program.ask(page.sections) as answer, trio.open_nursery() as nursery:
-            nursery.start_soon(draw_latest, states, lambda state: draw(write(page, state)), pause)
+            nursery.start_soon(draw_latest, states, draw, pause)
             state: State = {}
             async for message in answer:
                 state = after(state, message)
@@ -50,7 +51,7 @@ async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
     raise _over(program)
 
 
-async def draw_latest(states: Mailbox[State], draw: Callable[[State], object], pause: float) -> NoReturn:
+async def draw_latest(states: Mailbox[State], draw: Draw, pause: float) -> NoReturn:
     """Each state but those that are old by the time that the pause after the one before is over."""
     while True:
         for state in (await states.next()).values():
@@ -59,27 +60,49 @@ async def draw_latest(states: Mailbox[State], draw: Callable[[State], object], p
 
 
 @contextmanager
-def _screen(as_json: bool) -> Iterator[tuple[Callable[[str], None], float]]:
+def _screen(page: Page) -> Iterator[tuple[Draw, float]]:
     """Draws a page over the one before; where that cannot be, below it, if it differs, and not so often."""
     console = Console()
-    if as_json or not console.is_terminal:
-        yield Sheets(as_json).draw, 0 if as_json else _PAUSE
+    if not console.is_terminal:
+        sheets = Sheets()
+        yield lambda state: sheets.draw(_text(page, state)), _PAUSE
         return
     with Live(console=console, vertical_overflow="visible") as live:
-        yield lambda text: live.update(Text.from_ansi(text)), 0
+        yield lambda state: live.update(Text.from_ansi(_text(page, state))), 0
+
+
+@contextmanager
+def _rows(page: Page) -> Iterator[tuple[Draw, float]]:
+    news = News()
+    yield lambda state: news.draw(page.rows(state)), 0
 
 
 class Sheets:
-    """One page after the other, as long as they differ; people are told when each was seen."""
+    """One page below the other, each with its time, as long as they differ."""
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self) -> None:
         self._shown = ""
 
     def draw(self, text: str) -> None:
         if text != self._shown:
             self._shown = text
-            click.echo(text if self._as_json else f"-- {time.strftime('%H:%M:%S')}\n{text}", nl=False)
+            click.echo(f"-- {time.strftime('%H:%M:%S')}\n{text}", nl=False)
+
+
+class News:
+    """Rows that are new or have changed; one that is there no longer is told as gone."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], str] = {}
+
+    def draw(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        now = {(row.get("section", "channels"), row.get("key", row["channel"])): _plain(row) for row in rows}
+        for name, text in now.items():
+            if self._told.get(name) != text:
+                click.echo(text)
+        for section, key in self._told.keys() - now.keys():
+            click.echo(_plain({"section": section, "key": key, "gone": True}))
+        self._told = now
 
 
 async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int | None, as_json: bool) -> int:
