@@ -10,7 +10,7 @@ from support.sessions import b64
 from support.transcript import printed
 
 from trxds import RpcError
-from trxds.cli.explain import CREDENTIALS, as_data, call_metadata, explain_call, goes_somewhere
+from trxds.cli.explain import CREDENTIALS, call_metadata, explain_call, goes_somewhere
 from trxds.cli.main import main
 from trxds.config.steps import ToHost
 from trxds.testing import resources as xds
@@ -47,7 +47,7 @@ async def test_nothing_is_sent_to_a_host(autojump_clock):
 
 async def test_the_data_say_the_outcome_and_its_kind(autojump_clock):
     async with Mesh.run(1) as mesh:
-        data = json.loads(json.dumps(as_data(await explained(mesh))))
+        data = json.loads(json.dumps((await explained(mesh)).as_data()))
         assert data["outcome"] == {"kind": "ToHost", "address": mesh.hosts[0], "state": "READY"}
         assert data["chosen"]["limit"] == {"seconds": None, "source": "no field sets one"}
 

@@ -136,7 +136,7 @@ async def test_a_large_snapshot_is_one_line_whatever_the_pieces(unix):
     [
         ("/", {}, 200, "GET /feed has what this program's channels do"),
         ("/feed", {"method": "POST"}, 405, "POST changes nothing here"),
-        ("/metrics", {}, 404, "there is no /metrics; there is /feed"),
+        ("/metrics", {}, 404, "there is no /metrics; there are /feed and /explain"),
         ("/feed?section=nodes", {}, 400, "there is no parameter 'section'; there are sections, events"),
         ("/feed?sections=picks", {}, 400, "there is no section 'picks'"),
         ("/feed?events=nothing", {}, 400, "there is no event 'nothing'"),

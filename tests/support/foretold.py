@@ -13,7 +13,7 @@ import trio
 from support.sessions import answer
 
 from trxds import Explanation, RpcError, Status
-from trxds.cli.explain import as_data, explain_call, goes_somewhere
+from trxds.cli.explain import explain_call, goes_somewhere
 from trxds.config.steps import Drops, Fails, ToHost, Waits
 
 
@@ -61,7 +61,7 @@ class Situation:
 
 def checked(told: Explanation) -> Explanation:
     """It says of itself what it says, as a value, as data and as text."""
-    data = json.loads(json.dumps(as_data(told)))
+    data = json.loads(json.dumps(told.as_data()))
     assert (data["outcome"]["kind"], data["host"]) == (type(told.outcome).__name__, told.host)
     assert str(told).splitlines()[-1].endswith(str(told.outcome) if told.refusal is None else str(told.refusal))
     return told

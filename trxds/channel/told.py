@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trxds.feed.address import Admin
-    from trxds.feed.watched import Source
+    from trxds.feed.explained import Explaining
 
 
 def checked_admin(admin: str | Admin | None) -> Admin | None:
@@ -21,7 +21,7 @@ def checked_admin(admin: str | Admin | None) -> Admin | None:
 
 
 @asynccontextmanager
-async def told_at(admin: Admin | None, channel: Source) -> AsyncIterator[None]:
+async def told_at(admin: Admin | None, channel: Explaining) -> AsyncIterator[None]:
     """`OSError` if nobody can listen there."""
     if admin is None:
         yield

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from types import MappingProxyType
-from typing import Any
 
+import click
 import trio
 
 import trxds
@@ -18,8 +18,10 @@ from trxds.config.explain import Explanation
 from trxds.config.steps import Drops, Fails, Waits
 from trxds.wire.connect import Network
 
-from .plain import plain
+from .exits import BAD_NEWS, GOOD
+from .running.program import Program
 
+_BAD = (Fails.__name__, Drops.__name__)
 _LOOK_AGAIN = 0.05  # seconds between two looks at a tree that connects
 
 # What programs commonly give `open_channel`.
@@ -71,12 +73,16 @@ async def explain_call(
         return told
 
 
+async def show_in_program(
+    program: Program, channel: str, method: str, metadata: Iterable[tuple[str, str | bytes]], as_json: bool
+) -> int:
+    """Prints what the program itself says of that channel; the value is the exit code."""
+    told = await program.explain(channel, method, metadata)
+    text = told.pop("text")
+    click.echo(json.dumps(told, indent=1) if as_json else text)
+    return BAD_NEWS if told["outcome"]["kind"] in _BAD else GOOD
+
+
 def goes_somewhere(told: Explanation) -> bool:
     """Whether the call would reach a host, or wait for one."""
     return told.refusal is None and not isinstance(told.outcome, Fails | Drops)
-
-
-def as_data(told: Explanation) -> dict[str, Any]:
-    """The explanation for programs: its fields, with the outcome and the host."""
-    data = {each.name: plain(getattr(told, each.name)) for each in fields(told)}
-    return data | {"outcome": plain(told.outcome), "host": told.host}

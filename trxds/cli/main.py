@@ -11,6 +11,7 @@ import trio
 from rich.console import Console
 
 import trxds
+from trxds.config.data import plain
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options
@@ -21,10 +22,11 @@ from .check import check_file, check_servers
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
-from .explain import CREDENTIALS, as_data, call_metadata, explain_call, goes_somewhere
-from .plain import plain
+from .explain import CREDENTIALS, call_metadata, explain_call, goes_somewhere, show_in_program
 from .plane import serve_file
 from .running.commands import COMMANDS
+from .running.program import Program
+from .running.show import run
 
 
 @click.group()
@@ -140,6 +142,8 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
     show_default=True,
     help="How the program reaches hosts; xds is xds_credentials(insecure()).",
 )
+@click.option("--admin", "address", metavar="ADDRESS", help="Ask the running program there about its channel.")
+@click.option("--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True)
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
 def explain(
     target: str,
@@ -150,18 +154,23 @@ def explain(
     within: float,
     settle: float,
     way: str,
+    address: str | None,
+    token: str,
     as_json: bool,
 ) -> None:
     """Say where a call would go and why, without sending it.
 
     The routes that do not match and the one that does, cluster, time limit, filters, sessions, then policy by
-    policy down to the host. Asks with a channel of its own, so hosts that a policy connects only for a call are IDLE.
+    policy down to the host. Asks with a channel of its own, so hosts that a policy connects only for a call are IDLE;
+    with --admin the program's own channel is asked, which has connections and RPCs in flight.
     Exits 0 if the call would reach a host or wait for one, 1 if it would fail, 3 if there is no configuration.
     """
     try:
         metadata = call_metadata(headers, cookies)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="-H") from error
+    if address is not None:
+        sys.exit(run(show_in_program, Program(address, token), target, method, metadata, as_json))
     try:
         told = trio.run(explain_call, target, method, metadata, bootstrap, within, settle, CREDENTIALS[way])
     except (ValueError, BootstrapError) as error:
@@ -169,7 +178,7 @@ def explain(
     except trxds.RpcError as error:
         click.echo(str(error), err=True)
         sys.exit(3)
-    click.echo(json.dumps(as_data(told), indent=1) if as_json else str(told))
+    click.echo(json.dumps(told.as_data(), indent=1) if as_json else str(told))
     sys.exit(0 if goes_somewhere(told) else 1)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from random import Random
+from typing import Any
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 
 from .chains import FilterUse
+from .data import plain
 from .limits import Limit
 from .reasons import judge
 from .request_hash import request_hash
@@ -108,6 +110,11 @@ class Explanation:
     def host(self) -> str:
         """The address that the RPC would be sent to now; empty if it waits or fails."""
         return self.outcome.address if isinstance(self.outcome, ToHost) else ""
+
+    def as_data(self) -> dict[str, Any]:
+        """For programs, as JSON has it: the fields by name, the outcome and the host."""
+        data = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        return data | {"outcome": plain(self.outcome), "host": self.host}
 
     def __repr__(self) -> str:
         if self.chosen is None:

@@ -3,6 +3,7 @@
     GET /feed                                     a snapshot, then changes and events as they come
     GET /feed?sections=nodes,endpoints&events=    only these
     GET /feed?once=1                              the snapshot alone
+    GET /explain?method=/shop.Cart/Add            where a call would go, see `explained`
 
 Nobody can change anything by it.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
@@ -22,21 +23,23 @@ from trxds.serving.unix import unix_listener
 
 from . import http
 from .address import Admin
+from .explained import PARAMETERS as EXPLAIN
+from .explained import Explaining, by_key, explained
 from .feed import Feed, open
 from .http import Asked, Refusal
 from .lines import pieces
 from .messages import EVENTS, SECTIONS
-from .watched import Source
 
 _log = logging.getLogger("trxds.feed")
 
 MOST_AT_ONCE = 32  # who ask at the same time
-_PARAMETERS = ("sections", "events", "once", "metadata")
+_FEED = ("sections", "events", "once", "metadata")
+_PARAMETERS = {"/": _FEED, "/feed": _FEED, "/explain": EXPLAIN}  # by path
 _HELP = "trxds: GET /feed has what this program's channels do; `trxds lb`, `tap`, `sessions`, `xds` and `ruok` read it"
 
 
 @asynccontextmanager
-async def serve(*channels: Source, address: str, token: str = "", metadata: bool = False) -> AsyncIterator[str]:
+async def serve(*channels: Explaining, address: str, token: str = "", metadata: bool = False) -> AsyncIterator[str]:
     """Serve the feed of these channels while the block lasts; the value is the address, as commands take it.
 
     The arguments are those of `Admin`. Raises `ValueError` for an address or a token that is none, and `OSError`
@@ -47,12 +50,12 @@ async def serve(*channels: Source, address: str, token: str = "", metadata: bool
 
 
 @asynccontextmanager
-async def serve_at(admin: Admin, *channels: Source) -> AsyncIterator[str]:
+async def serve_at(admin: Admin, *channels: Explaining) -> AsyncIterator[str]:
     """As `serve`."""
     listener, address = await _listen(admin)
     async with listener, open(*channels, metadata=admin.metadata) as feed:
         async with trio.open_nursery() as nursery:
-            guests = Guests(admin, feed)
+            guests = Guests(admin, feed, by_key(channels))
             nursery.start_soon(partial(trio.serve_listeners, guests.receive, [listener]), name=f"feed/{address}")
             failure: Exception | None = None
             try:
@@ -87,9 +90,10 @@ def _in_words(error: OSError) -> str:
 class Guests:
     """Who ask: each has one connection, one question and one answer."""
 
-    def __init__(self, admin: Admin, feed: Feed) -> None:
+    def __init__(self, admin: Admin, feed: Feed, channels: Mapping[str, Explaining]) -> None:
         self._admin = admin
         self._feed = feed
+        self._channels = channels
         self._count = 0
 
     async def receive(self, stream: trio.SocketStream) -> None:
@@ -113,6 +117,10 @@ class Guests:
             await http.answer(connection, stream, refusal.status, refusal.reason)
         elif isinstance(asked, Asked) and asked.path == "/":
             await http.answer(connection, stream, 200, _HELP)
+        elif isinstance(asked, Asked) and asked.path == "/explain":
+            told = await explained(self._channels, asked.query)
+            status, text = (told.status, told.reason) if isinstance(told, Refusal) else (200, told)
+            await http.answer(connection, stream, status, text)
         elif isinstance(asked, Asked):
             await self._tell(connection, stream, asked)
 
@@ -124,8 +132,8 @@ class Guests:
             return Refusal(403, "this is for commands; pages of a browser have no business here")
         if not self._admin.admits(asked.headers.get("authorization", "")):
             return Refusal(401, "the token is missing or wrong; --token or TRXDS_ADMIN_TOKEN has it")
-        if asked.path not in ("/", "/feed"):
-            return Refusal(404, f"there is no {asked.path}; there is /feed")
+        if asked.path not in _PARAMETERS:
+            return Refusal(404, f"there is no {asked.path}; there are /feed and /explain")
         if asked.method != "GET":
             return Refusal(405, f"{asked.method} changes nothing here; GET is all there is")
         if self._count > MOST_AT_ONCE:
@@ -133,9 +141,10 @@ class Guests:
         return self._unclear(asked)
 
     def _unclear(self, asked: Asked) -> Refusal | None:
+        known = _PARAMETERS[asked.path]
         for name in asked.query:
-            if name not in _PARAMETERS:
-                return Refusal(400, f"there is no parameter {name!r}; there are {', '.join(_PARAMETERS)}")
+            if name not in known:
+                return Refusal(400, f"there is no parameter {name!r}; there are {', '.join(known)}")
         try:
             self._feed.interest(*_interest(asked))
         except ValueError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +41,25 @@ class Program:
     async def ask(self, sections: Sequence[str] = (), events: Sequence[str] = (), **more: str) -> AsyncIterator[Answer]:
         """The feed's messages with these, as long as the block lasts. Raises `Unreached`."""
         query = urlencode({"sections": ",".join(sections), "events": ",".join(events), **more}, safe=",")
+        async with self._answer(f"/feed?{query}") as answer:
+            yield answer
+
+    async def explain(self, channel: str, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
+        """Where a call of the program would go: an explanation's data, and its lines as `text`. Raises `Unreached`."""
+        pairs = json.dumps([(key, _text(value)) for key, value in metadata])
+        query = urlencode({"channel": channel, "method": method, "metadata": pairs})
+        async with self._answer(f"/explain?{query}") as answer:
+            async for told in answer:
+                return told
+        raise Unreached(f"{self.address}: the program has ended, or closed its channel")
+
+    @asynccontextmanager
+    async def _answer(self, target: str) -> AsyncIterator[Answer]:
         async with await self._connect() as stream:
             answer = Answer(stream)
             try:
                 with trio.fail_after(_PATIENCE):
-                    await answer.begin(f"/feed?{query}", self.token)
+                    await answer.begin(target, self.token)
             except trio.TooSlowError:
                 raise Unreached(f"{self.address}: no answer within {_PATIENCE:g} s; is the program busy?") from None
             except (trio.BrokenResourceError, h11.ProtocolError, Unreached) as error:
@@ -63,6 +78,10 @@ class Program:
                 f"{self.address}: {getattr(cause, 'strerror', None) or cause}; "
                 f'does the program run, with open_channel(..., admin="{self.address}")?'
             ) from error
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else base64.b64encode(value).decode()
 
 
 class Answer:

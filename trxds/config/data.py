@@ -1,4 +1,4 @@
-"""Values as plain data, for `--json`: what a dataclass has, by the names of its fields."""
+"""Values as plain data, for programs that read JSON: what a dataclass has, by the names of its fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, get_args
 
-from trxds.config.steps import Outcome
+from .steps import Outcome
 
 _OUTCOMES = get_args(Outcome)
 
