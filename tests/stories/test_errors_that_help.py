@@ -109,6 +109,16 @@ def draining(mesh: Mesh) -> None:
     mesh.endpoints("cart", xds.locality(mesh.hosts[0], health={mesh.hosts[0]: "DRAINING"}))
 
 
+def unhealthy(mesh: Mesh) -> None:
+    mesh.endpoints("cart", xds.locality(mesh.hosts[0], health={mesh.hosts[0]: "UNHEALTHY"}))
+
+
+def weightless(mesh: Mesh) -> None:
+    locality = xds.locality(mesh.hosts[0])
+    del locality["load_balancing_weight"]
+    mesh.endpoints("cart", locality)
+
+
 def dropping(mesh: Mesh) -> None:
     share = {"category": "load", "drop_percentage": {"numerator": 100, "denominator": "HUNDRED"}}
     mesh.plane.put({**xds.endpoints("cart", xds.locality(mesh.hosts[0])), "policy": {"drop_overloads": [share]}})
@@ -164,6 +174,8 @@ def fails(kind: str, name: str) -> Callable[[Mesh], Any]:
     return lambda mesh: mesh.plane.fail(kind, name, 7, "not for you")
 
 
+NO_PLACE = "it has no localities, of which one without load_balancing_weight is none; add endpoints"
+NO_HOST = "none of its endpoints takes new requests; they are UNHEALTHY or DRAINING, or it lists none"
 ASKED = "does not exist, asked 15 s before"
 DELETED = "does not exist, deleted by the server"
 BAD = "invalid resource: INVALID_ARGUMENT: errors validating"
@@ -239,15 +251,15 @@ STORIES = {
         redirect,
     ),
     "empty cluster": Story(
-        "cluster cart: " + stands("EDS", "cart", "ACKED", 120) + "it has no localities; add endpoints to it",
+        "cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_PLACE,
         go_on=lambda mesh: mesh.endpoints("cart"),
     ),
     "all draining": Story(
-        "cluster cart: "
-        + stands("EDS", "cart", "ACKED", 120)
-        + "it has no endpoint that takes new requests; all are DRAINING or none is listed",
+        "cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_HOST,
         go_on=draining,
     ),
+    "all unhealthy": Story("cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_HOST, go_on=unhealthy),
+    "weight forgotten": Story("cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_PLACE, go_on=weightless),
     "aggregate without leaves": Story(
         stands("CDS", "cart", "ACKED", 60)
         + "its aggregate cluster graph has no leaf clusters "
@@ -255,7 +267,7 @@ STORIES = {
         leafless,
     ),
     "aggregate with one empty leaf": Story(
-        f"cluster cart: {stands('EDS', 'x', 'ACKED', 60)}it has no localities; add endpoints to it; "
+        f"cluster cart: {stands('EDS', 'x', 'ACKED', 60)}{NO_PLACE}; "
         + f"left out: {stands('CDS', 'y', 'DOES_NOT_EXIST', 75)}{ASKED}",
         one_leaf,
     ),

@@ -107,5 +107,6 @@ def _note(config: ClusterConfig) -> str:
         return config.note
     standing = config.endpoints_standing or Standing("EDS", _service(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
-        return f"{standing}: it has no localities; add endpoints to it"
-    return f"{standing}: it has no endpoint that takes new requests; all are DRAINING or none is listed"
+        # Forgotten weights are how a cluster that looks well in the file comes to be empty.
+        return f"{standing}: it has no localities, of which one without load_balancing_weight is none; add endpoints"
+    return f"{standing}: none of its endpoints takes new requests; they are UNHEALTHY or DRAINING, or it lists none"
