@@ -108,6 +108,17 @@ async def test_retries_are_attempts_with_a_number_after_a_backoff(monkeypatch, a
     assert told[3].split()[1] in {"8", "9", "10", "11", "12"}
 
 
+async def test_a_call_that_is_cancelled_between_two_attempts_is_cancelled(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 3, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
+    policy["retryableStatusCodes"] = ["UNAVAILABLE"]
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=policy)) as channel:
+        put(mesh, Script(StatusCode.UNAVAILABLE))
+        watcher = Watcher()
+        with channel.observed_by(watcher), trio.move_on_after(2):
+            await method(channel, FAIL)(b"x")
+    assert watcher.of("ended", "over") == ["ended UNAVAILABLE", "over CANCELLED"]
+
+
 async def test_a_pick_that_fails_is_an_attempt_that_fails(autojump_clock):
     async with watched(connected=False) as (mesh, channel, watcher):
         mesh.network.refuse(mesh.hosts[0])
@@ -288,6 +299,19 @@ async def test_a_session_that_loses_its_host_moves_for_a_reason(autojump_clock):
             "session-pick fallback unknown_host",
             f"settled on {other} of cart from {first}: unknown_host",
         ]
+
+
+async def test_calls_of_a_session_that_move_at_once_are_one_move(autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher):
+        async with channel.session() as session:
+            first = await ask(session)
+            mesh.endpoints("cart", [host for host in mesh.hosts if host != first])
+            await trio.sleep(1)
+            watcher.notes.clear()
+            async with trio.open_nursery() as calls:
+                for _ in range(3):
+                    calls.start_soon(ask, session)
+        assert len(watcher.of("session-pick")) == 3 and len(watcher.of("settled")) == 1
 
 
 async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clock):

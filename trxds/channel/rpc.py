@@ -296,7 +296,7 @@ class Rpc(Attempt):
         self._end_attempt(status)
         self._previous += 1
         if self._watch is not None:
-            self._watch.backing_off(delay)
+            self._watch.backing_off(delay, self.stream)
         self._waiting_for = f"the next attempt, after {status}"
         await self.within(partial(trio.sleep, delay))
         return True

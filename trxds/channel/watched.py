@@ -16,22 +16,24 @@ from trxds.ground.observe import Pick, SessionPick, Settled
 from trxds.ground.observers import AttemptObservers, CallObservers
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.limits import InFlight
-from trxds.lb.pick import Complete, Fail, PickArgs, Queue
+from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
 
 if TYPE_CHECKING:
     from trxds.affinity.session import SessionCookies
     from trxds.wire.stream import ClientStream
 
+_UNSAID = SessionPick("")
 _LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 class WatchedCall:
     """One call. `failure` is the error that its caller is given, if it is."""
 
-    __slots__ = ("_observers", "_session", "failure")
+    __slots__ = ("_before", "_observers", "_session", "failure")
 
     def __init__(self, observers: CallObservers, session: SessionCookies | None) -> None:
         self.failure: Status | None = None
+        self._before: ClientStream | None = None  # of the attempt before
         self._observers = observers
         self._session = session
 
@@ -39,6 +41,7 @@ class WatchedCall:
         self, previous: int, stream: ClientStream | None, *, transparent: bool = False
     ) -> WatchedAttempt | None:
         """One begins; `stream` is what the call has of the attempt before."""
+        self._before = stream
         observers = self._observers.attempt(previous, transparent)
         return WatchedAttempt(observers, self, stream) if observers is not None else None
 
@@ -49,19 +52,25 @@ class WatchedCall:
     def routed(self, cluster: str, hedged: bool) -> None:
         self._observers.routed(cluster, hedged)
 
-    def backing_off(self, delay: float) -> None:
+    def backing_off(self, delay: float, stream: ClientStream | None) -> None:
+        """The attempt is over, and with it what `stream` has to say of the call."""
+        self._before = stream
         self._observers.backing_off(delay)
 
     def answered(self, call: PickArgs) -> None:
-        """The response has begun. A host that the cookie named is no news."""
+        """The response has begun. A host that the cookie named, or that the session has by now, is no news."""
         override = call.override
         if override is None or not override.actual:
             return
-        host = override.actual.partition(",")[0]
-        if host not in override.addresses or self.changes_cluster(call):
-            before = override.addresses[0] if override.addresses else ""
-            reason = reason_of(override, not self.changes_cluster(call)) if before else ""
-            self._observers.settled(Settled(call.cluster, host, before, reason))
+        host, before = override.actual.partition(",")[0], self._host_before(override)
+        if self.changes_cluster(call) or host not in (before, *override.addresses):
+            self._observers.settled(Settled(call.cluster, host, before, self.reason(call) if before else ""))
+
+    def _host_before(self, override: Override) -> str:
+        """Calls of a session that move at once are one move: the first that has an answer."""
+        if self._session is not None:
+            return self._session.host
+        return override.addresses[0] if override.addresses else ""
 
     def changes_cluster(self, call: PickArgs) -> bool:
         """Whether the session was in another cluster, as far as we know."""
@@ -75,7 +84,8 @@ class WatchedCall:
 
     def end(self, stream: ClientStream | None) -> None:
         """Everything of it has been let go."""
-        self._observers.ended(self.failure or self.outcome(stream))
+        mine = stream if stream is not self._before else None
+        self._observers.ended(self.failure or self.outcome(mine))
 
     def outcome(self, stream: ClientStream | None) -> Status:
         """How the stream ended, or what has ended it: it is cancelled for whoever leaves before its end."""
@@ -99,12 +109,13 @@ class WatchedAttempt:
         self._call = call
         self._before = before
         self._delayed = False
-        self._session = SessionPick("")  # what was said last
+        self._session = _UNSAID  # the last that was said of the session
 
     @property
     def headers(self) -> Headers:
         """What observers send along."""
-        return encode(Metadata(self.observers.headers()))
+        pairs = self.observers.headers()
+        return encode(Metadata(pairs)) if pairs else []
 
     def saw(self, result: object, call: PickArgs, waits: bool | None) -> None:
         """The picker has answered; `waits`: a failure is no end."""
