@@ -4,11 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trxds.feed.changes import apply, changes
-from trxds.feed.messages import SECTIONS
 
-KEYS = st.sampled_from("abcd")
-ROWS = st.dictionaries(st.sampled_from(["state", "picks"]), st.integers(0, 2))
-STATES = st.fixed_dictionaries({name: st.dictionaries(KEYS, ROWS) for name in SECTIONS})
+ROWS = st.sampled_from([{"state": "IDLE"}, {"state": "READY"}, {"state": "READY", "picks": 1}])
+SECTION = st.dictionaries(st.sampled_from("abc"), ROWS)
+STATES = st.fixed_dictionaries({"nodes": SECTION, "sessions": SECTION})
 
 
 @given(STATES, STATES)
