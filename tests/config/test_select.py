@@ -8,7 +8,7 @@ import pytest
 from trxds.config.limits import early_limit, final_limit
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Refusal, Selection
-from trxds.ground.metadata import Metadata
+from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import StatusCode, unavailable
 from trxds.resources.filters import CookieConfig, HttpFilter, RouterConfig, StatefulSessionConfig
 from trxds.resources.listener import Listener
@@ -55,6 +55,23 @@ def test_the_first_route_that_matches_wins():
 def test_a_route_whose_headers_differ_is_passed():
     select = selector(route(Prefix(""), "a", headers=(HeaderMatch("user", Exact("7")),)), route(Prefix(""), "b"))
     assert (chosen(select, user="7"), chosen(select, user="8"), chosen(select)) == ("a", "b", "b")
+
+
+def test_what_needs_no_look_at_the_rpc_is_chosen_once_for_a_path():
+    select = selector(route(Prefix("/s/"), "a"), route(Prefix(""), "b"))
+    assert select.choose("/s/m", EMPTY) is select.choose("/s/m", Metadata([("user", "7")]))
+    assert (chosen(select), chosen(select, "/t/m")) == ("a", "b")
+
+
+def test_a_route_behind_one_that_looks_at_the_rpc_is_chosen_anew():
+    select = selector(route(Prefix(""), "a", headers=(HeaderMatch("user", Exact("7")),)), route(Prefix(""), "b"))
+    assert [chosen(select), chosen(select), chosen(select, user="7"), chosen(select)] == ["b", "b", "a", "b"]
+
+
+def test_no_more_paths_are_remembered_than_a_program_calls():
+    select = selector(route(Prefix("/s/"), "a"))
+    assert {chosen(select, f"/s/m{number}") for number in range(3000)} == {"a"}
+    assert len(select.settled) <= 1024
 
 
 def test_every_header_must_match():

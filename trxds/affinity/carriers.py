@@ -35,9 +35,10 @@ class InCookie:
 
     def __init__(self, config: CookieConfig) -> None:
         self._config = config
+        self._path = config.path
 
     def covers(self, path: str) -> bool:
-        return cookie.path_matches(self._config.path, path)
+        return not self._path or cookie.path_matches(self._path, path)
 
     def read(self, metadata: Metadata) -> str | None:
         for key, header in metadata:  # of which several may be cookies (A55)

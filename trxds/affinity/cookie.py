@@ -127,11 +127,9 @@ def find(header: str, name: str) -> str | None:
 
 def path_matches(prefix: str, path: str) -> bool:
     """RFC 6265 §5.1.4, against the RPC's `:path`; the empty prefix takes all."""
-    if not prefix:
-        return True
     if not path.startswith(prefix):
         return False
-    return len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
+    return not prefix or len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
 
 
 def set_cookie(config: CookieConfig, value: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
@@ -17,8 +17,10 @@ from .explain import Explanation, explain
 from .request_hash import request_hash
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
+_MOST_SETTLED = 1024  # paths; programs call few
 
-@dataclass(slots=True)  # not frozen: one is made for each RPC, and freezing costs more than the rest of it
+
+@dataclass(slots=True)  # not frozen: many are made, and freezing costs more than the rest of it
 class Selection:
     """Where an RPC goes, before its filters have had their say; nobody changes it.
 
@@ -41,19 +43,31 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSelector:
-    """One version of the routes; `channel_id` is what a hash policy may ask for (A42)."""
+    """One version of the routes; `channel_id` is what a hash policy may ask for (A42).
+
+    `settled` has the paths whose first route asks for nothing but the path, has one cluster and hashes
+    nothing: what there is to choose for them is chosen once.
+    """
 
     routes: BoundRoutes
     table: RouteTable
     random: Random
     channel_id: int = 0
+    settled: dict[str, Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
+        settled = self.settled.get(path)
+        return self._choose(path, metadata) if settled is None else settled
+
+    def _choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         routes = self.routes
+        candidates = routes.candidates(path)
         values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
-        for position in routes.candidates(path):
+        for position in candidates:
             match = routes.routes[position].match
-            if (not match.headers and match.fraction is None) or self._accepts(match, metadata, values):
+            if not match.headers and match.fraction is None:
+                return self._select(routes.bound(position), path, metadata, first=position == candidates[0])
+            if self._accepts(match, metadata, values):
                 return self._select(routes.bound(position), path, metadata)
         return Refusal(routes.no_route(path), False)
 
@@ -67,11 +81,14 @@ class ConfigSelector:
                 return False
         return match.fraction is None or self.random.randrange(MILLION) < match.fraction
 
-    def _select(self, bound: BoundRoute, path: str, metadata: Metadata) -> Selection | Refusal:
+    def _select(self, bound: BoundRoute, path: str, metadata: Metadata, *, first: bool = False) -> Selection | Refusal:
         if not bound.clusters:
             return Refusal(self.routes.no_action(path), False)
         hashed = request_hash(bound.hash_policies, metadata, self.channel_id) if bound.hash_policies else None
-        return Selection(bound, bound.draw(self.random), self.table, hashed)
+        selection = Selection(bound, bound.draw(self.random), self.table, hashed)
+        if first and len(bound.clusters) == 1 and not bound.hash_policies and len(self.settled) < _MOST_SETTLED:
+            self.settled[path] = selection
+        return selection
 
     def explain(self, path: str, metadata: Metadata) -> Explanation:
         return explain(self.routes, path, metadata, self.random, self.channel_id)

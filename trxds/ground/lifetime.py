@@ -38,10 +38,7 @@ class Lifetime:
         self._holds += 1
         return Hold(self)
 
-    def _let_go(self) -> None:
-        self._holds -= 1
-        if self._holds:
-            return
+    def _end(self) -> None:
         self.ended = True
         if self._registry is not None:
             del self._registry[self.name]
@@ -62,4 +59,6 @@ class Hold:
     def release(self) -> None:
         lifetime, self._lifetime = self._lifetime, None
         if lifetime is not None:
-            lifetime._let_go()
+            lifetime._holds -= 1
+            if not lifetime._holds:
+                lifetime._end()
