@@ -31,6 +31,7 @@ HEIGHT = FLOORS | ROOF
 SHELLS = frozenset(
     {
         "ads/client.py",
+        "ads/line.py",
         "ads/load_stream.py",
         "ads/stream.py",
         "ads/talk.py",

@@ -122,13 +122,13 @@ async def test_the_way_to_the_control_plane_is_a_channel_too(autojump_clock):
     assert "connection closed by the peer" in told.data.trace.events[0].description
 
 
-async def test_the_stream_of_load_reports_is_a_channel_too(autojump_clock):
+async def test_the_stream_of_load_reports_is_on_the_same_channel(autojump_clock):
     async with watched() as (mesh, channel, tool):
         mesh.plane.put(xds.cluster("cart") | xds.load_reports())
         await ask(channel)
         await wait_all_tasks_blocked()
-        told = await tool.channel("lrs/")
-    assert (told.data.target, state(told), calls(told)) == (PLANE, READY, (1, 0, 0))
+        told = await tool.channel("ads/")
+    assert (told.data.target, state(told), calls(told), len(told.socket_ref)) == (PLANE, READY, (2, 0, 0), 1)
 
 
 async def test_signs_of_life_to_a_quiet_control_plane_are_counted(autojump_clock):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 import trio
-from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from support.mesh import METHOD, PLANE, Mesh, ask, bidi, method, spread
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
@@ -213,6 +213,52 @@ async def test_a_stream_that_ends_begins_again_and_what_was_counted_meanwhile_is
         await ask(channel)
         assert rpcs(await report(mesh)) == {"z0": (2, 2, 0, 0)}
         assert [each.stream for each in mesh.plane.load.requests] == [1, 2, 2]
+
+
+async def test_reports_go_over_the_connection_that_resources_come_by(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
+        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (1, 1)
+
+
+async def test_it_stays_for_one_of_them_when_the_other_ends_and_comes_back(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        await ask(channel)
+        for end in (mesh.plane.drop_streams, mesh.plane.load.drop_streams):
+            await mesh.plane.load.next_report()
+            end()
+            await wait_all_tasks_blocked()
+            assert mesh.plane.streams + mesh.plane.load.streams == 1
+            await trio.sleep(5)
+            assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
+        assert mesh.network.attempts[PLANE] == 1
+
+
+async def test_both_come_back_on_another_when_it_is_lost(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        mesh.network.cut(PLANE)
+        await trio.sleep(5)
+        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
+        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 1)
+
+
+async def test_a_stream_that_begins_while_it_drains_does_so_on_another(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel):
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        mesh.plane_server.goaway()
+        await wait_all_tasks_blocked()
+        mesh.plane.drop_streams()
+        await trio.sleep(5)
+        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
+        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 2)
+        mesh.plane.load.drop_streams()
+        await trio.sleep(5)
+        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 1)
 
 
 async def test_a_server_without_the_service_is_asked_ever_more_rarely_and_said_once(autojump_clock, caplog):

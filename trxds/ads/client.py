@@ -7,7 +7,7 @@ server when the stream begins. What is known at the end stays known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -134,8 +134,7 @@ class XdsClient:
     @property
     def lines(self) -> Iterator[Line]:
         """The ways to all servers that are asked or reported to."""
-        yield from (stream.line for stream in self._streams.values())
-        yield from (stream.line for stream in self._load_streams.values())
+        yield from dict.fromkeys(stream.line for stream in self._all_streams())
 
     def watch(self, type: ResourceType, name: str, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
@@ -191,8 +190,8 @@ class XdsClient:
         dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
         conversation = Conversation(server, self._bootstrap.node, dialect, rules, self._time_of_day)
         context = replace(self._context, server_features=server.features, server=server)
-        network = secure_network(self._network, server.credentials, server.address)
-        stream = AdsStream(conversation, self._watches, self._review, network, self._random, context, self.observers)
+        line = self._line(server)
+        stream = AdsStream(conversation, self._watches, self._review, line, self._random, context, self.observers)
         self._streams[conversation] = stream
         self._begin(stream)
         return conversation
@@ -204,9 +203,23 @@ class XdsClient:
             del self._streams[conversation]
             stream.close()
 
+    def _line(self, server: ServerConfig) -> Line:
+        """The way to it, the same for all that is said there."""
+        for stream in self._all_streams():
+            if stream.server == server:
+                return stream.line
+        return Line(server, secure_network(self._network, server.credentials, server.address), self._start)
+
+    def _all_streams(self) -> Iterator[AdsStream | LoadStream]:
+        yield from self._streams.values()
+        yield from self._load_streams.values()
+
     def _begin(self, stream: AdsStream | LoadStream) -> None:
+        self._start(stream.run, f"{stream.kind}/{stream.server.uri}")
+
+    def _start(self, run: Callable[[], Awaitable[None]], name: str) -> None:
         if self._nursery is not None:
-            self._nursery.start_soon(stream.run, name=f"{stream.kind}/{stream.server.uri}")
+            self._nursery.start_soon(run, name=name)
 
     def _review(self, conversation: Conversation, touched: Iterable[Resource]) -> Changes:
         """Something came of a conversation; what it means to watchers."""
@@ -225,8 +238,7 @@ class XdsClient:
     # -- load reports
 
     def _begin_reports(self, server: ServerConfig) -> None:
-        network = secure_network(self._network, server.credentials, server.address)
-        stream = LoadStream(server, self._bootstrap.node, self._take_loads, network, self._random)
+        stream = LoadStream(self._line(server), self._bootstrap.node, self._take_loads, self._random)
         self._load_streams[server] = stream
         self._begin(stream)
 

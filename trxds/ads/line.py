@@ -1,26 +1,155 @@
-"""How the way to an xDS server stands, for who asks (A14): a stream there has a connection of its own."""
+"""The way to one xDS server: a connection that the streams there share, for as long as there is one of them.
+
+ADS and load reports go over one connection, as in gRPC's other clients: the server sees one peer, and so does
+whatever stands before it. The first stream has it dialled, the last one ends it, and one that finds
+it lost or draining has another dialled.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+import trio
 
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.lifetime import Hold, Lifetime
+from trxds.wire.connect import Network, WireOptions, connect_error
+from trxds.wire.connection import Connection
+from trxds.wire.keepalive import Keepalive
 from trxds.wire.traffic import Traffic
+
+from .bootstrap import ServerConfig
+
+CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
+QUIET = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
+
+TOO_SLOW = f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
+
+Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
+"""Have a task run, by that name."""
+
+
+class Share:
+    """One stream's share of a connection, from before it is dialled."""
+
+    def __init__(self, dialled: _Dialled, hold: Hold) -> None:
+        self._dialled = dialled
+        self._hold = hold
+
+    async def connection(self) -> Connection | str:
+        """Once it is ready; a text says why there is none."""
+        await self._dialled.answered.wait()
+        return self._dialled.connection or self._dialled.failure
+
+    def leave(self) -> None:
+        """Plain, and idempotent. The last one ends the connection."""
+        self._hold.release()
+
+
+class _Dialled:
+    """A connection or the attempt at one, and who is on it."""
+
+    def __init__(self, name: str) -> None:
+        self.lifetime = Lifetime(name)
+        self.answered = trio.Event()
+        self.connection: Connection | None = None
+        self.failure = ""
+
+    @property
+    def usable(self) -> bool:
+        """It is ready or may become so."""
+        if self.lifetime.ended or self.failure:
+            return False
+        return self.connection is None or self.connection.ready
+
+    def answer(self, failure: str = "") -> None:
+        self.failure = failure
+        self.answered.set()
 
 
 class Line:
-    """`kind` is what is spoken over it, "ads" or "lrs". Between two streams it is in TRANSIENT_FAILURE."""
+    """How the way to `server` stands, for who asks (A14): between two streams it is in TRANSIENT_FAILURE."""
 
-    def __init__(self, kind: str, uri: str) -> None:
-        self.kind = kind
-        self.uri = uri
+    kind = "ads"
+
+    def __init__(self, server: ServerConfig, network: Network, start: Start) -> None:
+        self.server = server
+        self.uri = server.uri
         self.state = Connectivity.IDLE
         self.error = ""  # why the last stream ended, until the next is up
         self.changed_at = -math.inf  # when it came to its state, on Trio's clock
         self.traffic = Traffic()
+        self._network = network
+        self._start = start
+        self._dialled: _Dialled | None = None
 
-    def become(self, state: Connectivity, now: float, error: str = "") -> None:
-        self.state, self.changed_at, self.error = state, now, error
+    def share(self) -> Share:
+        """On the connection that there is, or on a new one. Plain."""
+        dialled = self._dialled
+        if dialled is not None and dialled.usable:
+            return Share(dialled, dialled.lifetime.hold())
+        dialled = self._dialled = _Dialled(self.uri)
+        self._become(Connectivity.CONNECTING)
+        self._start(partial(self._live, dialled), f"{self.kind}/{self.uri}/connection")
+        return Share(dialled, dialled.lifetime.maker)
+
+    def ended(self, reason: str) -> None:
+        """A stream has left."""
+        if self._dialled is None or not self._dialled.usable:
+            self._become(Connectivity.TRANSIENT_FAILURE, reason)
+
+    async def _live(self, dialled: _Dialled) -> None:
+        with dialled.lifetime.scope:
+            transport = await self._dial()
+            if isinstance(transport, str):
+                dialled.answer(transport)
+            else:
+                await self._be(dialled, transport)
+
+    async def _dial(self) -> trio.abc.Stream | str:
+        try:
+            with trio.fail_after(CONNECT_WITHIN):
+                return await self._network.connect(self.server.address)
+        except trio.TooSlowError:
+            return TOO_SLOW
+        except OSError as error:
+            return refused(error)
+
+    async def _be(self, dialled: _Dialled, transport: trio.abc.Stream) -> None:
+        asking = Keepalive(QUIET, without_calls=True)
+        connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=asking)
+        self.traffic.begin(connection)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.run, name=f"{self.kind}/{self.uri}/frames")
+                with trio.move_on_after(CONNECT_WITHIN):
+                    await connection.wait_ready()
+                if connection.ready:
+                    dialled.connection = connection
+                    self._become(Connectivity.READY)
+                    dialled.answer()
+                else:
+                    dialled.answer(unusable(connection))
+                    nursery.cancel_scope.cancel(reason="it does not become ready")
+        finally:
+            self.traffic.end(connection)
+
+    def _become(self, state: Connectivity, error: str = "") -> None:
+        self.state, self.changed_at, self.error = state, trio.current_time(), error
 
     def __repr__(self) -> str:
         return f"<Line {self.kind}/{self.uri} {self.state.value}>"
+
+
+def refused(error: OSError) -> str:
+    cause = connect_error(error)
+    return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
+
+
+def unusable(connection: Connection) -> str:
+    """Why no stream can be opened there."""
+    cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
+    return f"{cause}; check server_uri in the bootstrap"

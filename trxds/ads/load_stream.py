@@ -18,7 +18,6 @@ from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
 from trxds.resources.load_stats import ClusterLoad, ReportingOrder, load_stats, reporting_order
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
-from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
 
 from .bootstrap import Node, ServerConfig
@@ -36,16 +35,16 @@ TakeLoads: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
 
 
 class LoadStream:
-    """Keeps a stream to `server` for as long as `run` runs."""
+    """Keeps a stream on that `line`, which ADS may use too, for as long as `run` runs."""
 
     kind = "lrs"
 
-    def __init__(self, server: ServerConfig, node: Node, take: TakeLoads, network: Network, random: Random) -> None:
-        self.server = server
+    def __init__(self, line: Line, node: Node, take: TakeLoads, random: Random) -> None:
+        self.server = line.server
         self._node = node
         self._take = take
-        self.line = Line(self.kind, server.uri)
-        self._talk = Talk("LRS", server, network, PATH, self.line)
+        self.line = line
+        self._talk = Talk("LRS", PATH, line)
         self._backoff = Backoff(random)
         self._orders: Mailbox[ReportingOrder] = Mailbox()
         self._reported_at = -math.inf

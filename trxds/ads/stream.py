@@ -23,7 +23,6 @@ from trxds.ground.words import count
 from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
-from trxds.wire.connect import Network
 from trxds.wire.stream import ClientStream
 
 from .line import Line
@@ -53,7 +52,7 @@ class AdsStream:
         conversation: Conversation,
         watches: Watches,
         review: Review,
-        network: Network,
+        line: Line,
         random: Random,
         context: ParseContext,
         observers: Observers,
@@ -62,8 +61,8 @@ class AdsStream:
         self._conversation = conversation
         self._watches = watches
         self._review = review
-        self.line = Line(self.kind, self.server.uri)
-        self._talk = Talk("ADS", self.server, network, conversation.dialect.path, self.line)
+        self.line = line
+        self._talk = Talk("ADS", conversation.dialect.path, line)
         self._context = context
         self._told = Told(self.server.uri, observers)
         self._backoff = Backoff(random)

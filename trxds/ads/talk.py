@@ -1,4 +1,4 @@
-"""One stream to an xDS server, on a connection of its own: from dialling to why it ended."""
+"""One stream to an xDS server: from its share of the line to why it ended."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from dataclasses import dataclass
 
 import trio
 
-from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Headers
-from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
-from trxds.wire.keepalive import Keepalive
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
 from .authorization import authorization
-from .bootstrap import ServerConfig
-from .line import Line
+from .line import CONNECT_WITHIN, TOO_SLOW, Line, Share, refused, unusable
 
-CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
-QUIET = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
 
@@ -29,52 +23,41 @@ class Talk:
     """`what` is the kind of stream, "ADS" or "LRS"; `path` is its method."""
 
     what: str
-    server: ServerConfig
-    network: Network
     path: str
     line: Line
 
     async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
         """Connect, and `converse` over a stream until that returns; the value is why it ended."""
-        self.line.become(Connectivity.CONNECTING, trio.current_time())
-        reason = await self._hold(converse)
-        self.line.become(Connectivity.TRANSIENT_FAILURE, trio.current_time(), reason)
+        tokens = await self._tokens()
+        reason = tokens if isinstance(tokens, str) else await self._hold(tokens, converse)
+        self.line.ended(reason)
         return reason
 
-    async def _hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
+    async def _tokens(self) -> Headers | str:
         try:
             with trio.fail_after(CONNECT_WITHIN):
-                tokens = await authorization(self.server)
-                transport = await self.network.connect(self.server.address)
+                return await authorization(self.line.server)
         except trio.TooSlowError:
-            return f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
+            return TOO_SLOW
         except OSError as error:
-            cause = connect_error(error)
-            return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
-        reason = "cancelled"
-        asking = Keepalive(QUIET, without_calls=True)
-        connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=asking)
-        self.line.traffic.begin(connection)
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(connection.run, name=f"{self.what.lower()}/{self.server.uri}/connection")
-                reason = await self._converse_over(connection, tokens, converse)
-                nursery.cancel_scope.cancel(reason=f"the {self.what} stream ended")
-        finally:
-            self.line.traffic.end(connection)
-        return reason
+            return refused(error)
 
-    async def _converse_over(
-        self, connection: Connection, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
+    async def _hold(self, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
+        share = self.line.share()
+        try:
+            return await self._converse(share, tokens, converse)
+        finally:
+            share.leave()
+
+    async def _converse(
+        self, share: Share, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
     ) -> str:
-        ready = False
-        with trio.move_on_after(CONNECT_WITHIN):
-            ready = await connection.wait_ready()
-        stream = connection.open_stream(self._request(tokens)) if ready else None
+        connection = await share.connection()
+        if not isinstance(connection, Connection):
+            return connection
+        stream = connection.open_stream(self._request(tokens))
         if stream is None:
-            cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
-            return f"{cause}; check server_uri in the bootstrap"
-        self.line.become(Connectivity.READY, trio.current_time())
+            return unusable(connection)
         try:
             await converse(stream)
         finally:
@@ -82,7 +65,7 @@ class Talk:
         return f"the {self.what} stream ended with {stream.status}"
 
     def _request(self, tokens: Headers) -> Request:
-        address = self.server.address
+        address = self.line.server.address
         return Request(
             path=self.path,
             authority="localhost" if address.startswith("unix:") else address,
