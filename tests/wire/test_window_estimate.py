@@ -50,6 +50,24 @@ def test_one_ping_at_a_time_is_on_its_way() -> None:
     assert estimate.begins(0, 0.0) and not estimate.begins(100, 0.1)
 
 
+def test_a_burst_counts_from_its_beginning_whenever_in_it_the_ping_leaves() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300) and estimate.window == 600
+    assert not sampled(estimate, 300, seconds=0.02)  # sent under the old window; the next chance is skipped
+    assert not estimate.begins(2000, 6.0)  # a burst of 600: half of it, for which no PING leaves,
+    assert estimate.begins(2300, 6.0001)  # and the other half
+    assert estimate.grows(2600, 6.01) and estimate.window == 1200
+
+
+def test_a_burst_is_over_after_a_part_of_a_round_trip() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300)
+    assert not sampled(estimate, 300, seconds=0.02)
+    assert not estimate.begins(2000, 6.0)
+    assert estimate.begins(2300, 6.005)
+    assert not estimate.grows(2600, 6.015)
+
+
 def test_an_answer_to_no_ping_of_ours_says_nothing() -> None:
     assert not WindowEstimate(300, 10_000).grows(10_000, 1.0)
 

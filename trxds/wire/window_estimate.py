@@ -6,36 +6,47 @@ other clients do it: what arrives between a PING and its answer was on its way i
 window, and came it faster than ever, then the window was in the way.
 
 There is nothing to measure before a good part of a window has come on one stream, so small RPCs send no PING.
+
+A peer that fills its window stops until it hears of us, so what it sends comes in bursts, a round trip apart. The
+answer to a PING comes just before the next burst. So all that came in the burst counts in which the PING left: counted
+from its middle, a full window would look half empty, time after time.
 """
 
 from __future__ import annotations
 
+import math
+
 _LONGEST_PAUSE = 63
+_BURST = 1 / 8  # of a round trip: for so long it is the same
 _FADING = 0.9  # of the best, with each sample: one that was too good by chance must not stand for ever
 
 
 class WindowEstimate:
     """`window` is what a stream may be sent ahead, in bytes; it grows up to `most`."""
 
-    __slots__ = ("_bandwidth", "_began", "_pause", "_received", "_skip", "most", "window")
+    __slots__ = ("_bandwidth", "_began", "_burst", "_pause", "_received", "_round_trip", "_skip", "most", "window")
 
     def __init__(self, window: int, most: int) -> None:
         self.window = window
         self.most = most
         self._bandwidth = 0.0  # the best so far, in bytes per second
         self._began: float | None = None  # while a PING is on its way
-        self._received = 0  # when it left
+        self._received = 0  # before the burst in which it left
+        self._burst = (0, -math.inf)  # what was received before it, and when it began
+        self._round_trip = math.inf  # the shortest so far
         self._pause = 0
         self._skip = 0
 
     def begins(self, received: int, now: float) -> bool:
-        """A good part of a window has come: whether to send a PING. `received` counts all bytes ever."""
+        """A good part of a window has come: whether to send a PING. `received` counts all bytes ever before that."""
+        if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST:
+            self._burst = (received, now)
         if self._began is not None or self.window >= self.most:
             return False
         if self._skip:
             self._skip -= 1
             return False
-        self._began, self._received = now, received
+        self._began, self._received = now, self._burst[0]
         return True
 
     def grows(self, received: int, now: float) -> bool:
@@ -44,6 +55,7 @@ class WindowEstimate:
             return False
         sample, seconds = received - self._received, max(now - self._began, 1e-6)
         self._began = None
+        self._round_trip = min(self._round_trip, seconds)
         bandwidth, best = sample / seconds, self._bandwidth
         self._bandwidth = max(bandwidth, _FADING * best)
         if bandwidth < best or sample * 3 < self.window * 2:
