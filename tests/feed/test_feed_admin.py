@@ -32,6 +32,12 @@ def test_what_is_no_address_is_named(address):
         Admin(address)
 
 
+def test_a_path_that_is_too_long_for_a_socket_is_named():
+    assert Admin("unix:/" + "x" * 106)
+    with pytest.raises(ValueError, match="admin's path has 108 bytes, and a socket's may have 107"):
+        Admin("unix:/" + "x" * 107)
+
+
 def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused():
     for token in ("short", "with spaces in it ok", "ü" * 16):
         with pytest.raises(ValueError, match=r"secrets\.token_urlsafe"):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import re
 from dataclasses import dataclass
 
+_LONGEST_PATH = 107  # bytes, on Linux
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")
 
@@ -30,6 +32,9 @@ class Admin:
                 "admin's token is 16 or more of A-Z, a-z, 0-9 and . _ ~ -, such as secrets.token_urlsafe() makes"
             )
         if self.path:
+            size = len(os.fsencode(self.path))
+            if size > _LONGEST_PATH:
+                raise ValueError(f"admin's path has {size} bytes, and a socket's may have {_LONGEST_PATH}: {self.path}")
             return
         _, colon, port = self.address.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535 or self.address.startswith("unix"):
