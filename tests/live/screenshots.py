@@ -30,13 +30,13 @@ HEIGHTS = {
     "timeline": 800,
 }
 OVER = "[...document.querySelectorAll('tbody tr')].slice(0, 8).every((row) => row.innerText.includes(' ms'))"
-BUSY = {"sessions": 12, "strangers": 8, "pace": 0.1}
 
 
-async def take(devtools: str, folder: Path, seconds: float = 0) -> list[Path]:
+async def take(devtools: str, folder: Path, sessions: int, strangers: int, seconds: float) -> list[Path]:
     """A picture of each view, after some seconds of history; one of them also in the dark."""
-    async with open_shop(**BUSY) as shop, chromium.open_tab(devtools, shop.page.url) as tab:
-        await tab.until("document.querySelectorAll('tbody tr').length === 12")
+    shopping = open_shop(sessions, strangers, pace=0.1)
+    async with shopping as shop, chromium.open_tab(devtools, shop.page.url) as tab:
+        await tab.until(f"document.querySelectorAll('tbody tr').length === {sessions}")
         await _happen(shop, tab, seconds)
         taken = [await _take(tab, folder, view) for view in HEIGHTS]
         await tab.look(dark=True)
@@ -74,7 +74,7 @@ async def _show(tab, view: str) -> None:
         await tab.until("document.querySelector('.steps')")
         await tab.until(f"{OVER} && (document.querySelector('#freeze').click(), true)")
     if view == "timeline":
-        await tab.until("document.querySelectorAll('.request').length > 1")
+        await tab.until("document.querySelector('.request')")
 
 
 async def _write(tab, path: Path) -> Path:
@@ -82,12 +82,12 @@ async def _write(tab, path: Path) -> Path:
     return path
 
 
-def main(folder: str, seconds: float) -> None:
+def main(folder: str) -> None:
     sys.argv[0] = "shop"  # by which the page calls the program
     with chromium.running(chromium.program()) as devtools:
-        for path in trio.run(take, devtools, Path(folder), seconds):
+        for path in trio.run(take, devtools, Path(folder), 12, 8, 45):
             print(path, path.stat().st_size)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], 45)
+    main(sys.argv[1])

@@ -98,14 +98,16 @@ async def test_the_tree_is_drawn_and_walked_through_with_the_arrow_keys(browser)
 
 
 async def test_what_can_be_read_has_contrast_in_light_and_in_dark(browser):
-    async with open_shop(sessions=2) as shop:
+    async with open_shop(sessions=2, pace=0.5) as shop, open_tab(browser, shop.page.url) as tab:
         await shop.drain(shop.hosts[0])
+        grounds = set()
         for dark in (False, True):
-            async with open_tab(browser, shop.page.url, dark=dark) as tab:
-                await tab.until(LIVE)
-                for view in VIEWS:
-                    await show(tab, view)
-                    assert (view, await tab.run(FAINT)) == (view, [])
+            await tab.look(dark=dark)
+            grounds.add(await tab.run("getComputedStyle(document.body).backgroundColor"))
+            for view in VIEWS:
+                await show(tab, view)
+                assert (view, await tab.run(FAINT)) == (view, [])
+        assert len(grounds) == 2
 
 
 FAINT = """(() => {
@@ -137,7 +139,7 @@ FAINT = """(() => {
 
 
 async def test_pictures_can_be_taken_of_all_eight_views(browser, tmp_path):
-    taken = await screenshots.take(browser, tmp_path)
+    taken = await screenshots.take(browser, tmp_path, sessions=2, strangers=1, seconds=0)
     assert {path.name for path in taken} == {*(f"live-{view}.png" for view in VIEWS), "live-dark.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in taken)
 
@@ -238,9 +240,8 @@ async def test_moves_are_said_aloud_together_and_not_one_by_one(browser):
             ".observe(document.querySelector('#said'), {childList: true})"
         )
         move = {"time": 0, "from": "a", "to": "b", "reason": "not_ready"}
-        for number in range(5):
-            moved = {**session, "host": "b", "moves": 1, "last_move": move}
-            feed.say({"section": "sessions", "key": f"shop/{number}", "value": moved})
+        moved = {**session, "host": "b", "moves": 1, "last_move": move}
+        feed.say(*[{"section": "sessions", "key": f"shop/{number}", "value": moved} for number in range(5)])
         assert await tab.until("said.length > 0 && said") == ["5 sessions moved"]
 
 

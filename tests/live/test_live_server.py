@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+from support.mesh import METHOD, Mesh
 from trio_websocket import ConnectionClosed, ConnectionRejected, wrap_client_stream
 
+from trxds import feed
 from trxds.live.access import Door
 from trxds.live.document import read_document
 from trxds.live.server import MOST, PageServer
@@ -170,6 +172,27 @@ async def test_of_what_a_slow_browser_has_not_shown_little_is_on_its_way(autojum
         await page.hears()
         await page.says({"shown": 1})
         await feed.until(lambda: feed.taken == AHEAD + 1)
+
+
+async def test_a_slow_browser_gets_a_new_snapshot_and_no_call_waits_for_it(autojump_clock):
+    async with (
+        Mesh.run(1) as mesh,
+        mesh.channel() as channel,
+        feed.open(channel) as watched,
+        browser(PageServer(watched.view, nobody_asks, DOOR, read_document())) as page,
+    ):
+        assert "hello" in await page.hears()
+        assert "snapshot" in await page.hears()
+        started = trio.current_time()
+        for _ in range(100):
+            await channel.method(METHOD)(b"")
+            await trio.sleep(0.1)
+        assert trio.current_time() - started == pytest.approx(10)
+        assert "changes" in await page.hears()  # from before it was slow
+        await page.says({"shown": 1})
+        again = await page.hears()
+        assert again["number"] == 3
+        assert again["snapshot"]["channels"]["shop"]["calls"] == 100
 
 
 async def test_a_page_that_shows_nothing_any_more_is_let_go(autojump_clock):
