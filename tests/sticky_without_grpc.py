@@ -1,4 +1,4 @@
-"""A program for `test_house.py`: a sticky RPC through ADS, in a process where neither `grpc` nor OpenTelemetry can be imported."""
+"""A program for `test_house.py`: a sticky RPC through ADS, where neither `grpc` nor OpenTelemetry can be imported."""
 
 from __future__ import annotations
 

@@ -58,7 +58,12 @@ async def documented_world() -> AsyncIterator[dict[str, str]]:
             resources.endpoints("c", resources.locality(first.address, second.address)),
         )
         bootstrap = json.dumps(resources.bootstrap(address))
-        yield {**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap, "GREETER": f"dns:///{first.address}", "METRICS_PORT": "0"}
+        yield {
+            **os.environ,
+            "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap,
+            "GREETER": f"dns:///{first.address}",
+            "METRICS_PORT": "0",
+        }
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +103,7 @@ async def test_the_recipe_for_prometheus_serves_grpcs_metrics() -> None:
     page = done.stdout.decode()
     labels = '{grpc_method="other",grpc_status="OK",grpc_target="xds:///greeter"'
     assert f"grpc_client_call_duration_seconds_count{labels}" in page
-    assert f'grpc_client_call_duration_seconds_bucket{labels[:20]}' in page
+    assert f"grpc_client_call_duration_seconds_bucket{labels[:20]}" in page
     assert "grpc_client_attempt_started_total{" in page
     assert "grpc_xds_client_resource_updates_valid_total{" in page
     assert "grpc_subchannel_disconnections_total{" in page
