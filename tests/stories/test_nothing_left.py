@@ -93,6 +93,15 @@ async def test_a_closed_channel_takes_no_calls(autojump_clock):
             await ask(b"")
 
 
+async def test_a_closed_channel_opens_no_session(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        async with mesh.channel() as channel:
+            pass
+        with pytest.raises(trio.ClosedResourceError, match="the channel to xds:///shop is closed"):
+            async with channel.session():
+                pass
+
+
 async def test_a_crash_in_the_channel_reaches_the_opener_as_one_error(autojump_clock, monkeypatch, caplog):
     async with Mesh.run(1) as mesh:
         monkeypatch.setattr("trxds.config.resolver.Resolver._settle", lambda self: 1 / 0)

@@ -83,6 +83,8 @@ class ChannelState:
     @contextmanager
     def session(self, wait_for_first: bool) -> Iterator[SessionCookies]:
         """A session for as long as the block lasts."""
+        if self.closed:
+            raise self.refusal()
         session = SessionCookies(wait_for_first, next(self._session_numbers))
         self.sessions.add(session)
         self.observers.session_opened(session.number)
