@@ -54,6 +54,8 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
     """
     console = Console()
     sticky = not without_session_filter
+    verdict = None
+    code = 0
     try:
         with watching(console) as screen:
             if live:
@@ -62,12 +64,13 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
                 verdict = trio.run(run_demo, seconds or 9.0, sticky, screen)
     except* KeyboardInterrupt:
         click.echo("stopped")
-        sys.exit(0)
     except* OSError as errors:
         click.echo(f"127.0.0.1:{port}: {connect_error(errors)}; take another port with --port, or 0 for a free one")
-        sys.exit(1)
-    show_verdict(console, verdict)
-    sys.exit(0 if verdict.holds else 1)
+        code = 1
+    if verdict is not None:
+        show_verdict(console, verdict)
+        code = 0 if verdict.holds else 1
+    sys.exit(code)  # not in an `except*`: early Pythons 3.11 make a group of what is raised there
 
 
 @main.command()

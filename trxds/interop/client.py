@@ -162,10 +162,13 @@ def _soak(flags: Mapping[str, Any]) -> soak.Soak:
 def main(test_case: str, server_host: str, server_port: int, **flags: Any) -> None:
     """Run one of gRPC's interoperability cases against a server; exit 0 if it holds, 1 if not."""
     server = Server(target_of(server_host, server_port), _options(**flags))
+    failure: BaseException | None = None
     try:
         trio.run(_run, test_case, server, _soak(flags))
     except* (Failed, RpcError) as errors:  # a group, where a case has calls side by side
-        print(f"{test_case}: failed: {errors.exceptions[0]}", file=sys.stderr)
+        failure = errors.exceptions[0]
+    if failure is not None:
+        print(f"{test_case}: failed: {failure}", file=sys.stderr)
         sys.exit(1)
     print(f"{test_case}: passed")
 
