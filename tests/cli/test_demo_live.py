@@ -32,7 +32,7 @@ async def test_it_says_where_the_page_is_and_goes_on_until_interrupted():
 
 
 def test_with_seconds_it_plays_one_round_and_says_the_verdict():
-    result = CliRunner().invoke(main, ["demo", "--live", "--seconds", "2"])
+    result = CliRunner().invoke(main, ["demo", "--live", "--seconds", "4.5"])
     assert ADDRESS.match(result.output.encode())
     assert "Every session stayed, except where its host was removed.\n" in result.output
     assert result.exit_code == 0, result.output
