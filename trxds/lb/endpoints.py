@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import chain, zip_longest
 
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.happy_eyeballs import ATTEMPT_DELAY, interleaved
 from trxds.ground.status import Status, unavailable
 
 from .pick import Complete, Picker, failing
 from .ports import Host
 
 READY = Connectivity.READY
-ATTEMPT_DELAY = 0.25  # seconds that an address is tried alone before the next one is tried too (RFC 8305, 5)
 
 
 class EndpointState:
@@ -162,21 +161,8 @@ class EndpointState:
         return self._next_at if self.addresses[self._reached - 1] in hosts else now
 
 
-def interleaved(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """The two address families by turns, so that one that does not work costs one delay (RFC 8305, 4)."""
-    if len(addresses) <= 2:
-        return addresses
-    first = _is_ipv6(addresses[0])
-    families = ([a for a in addresses if _is_ipv6(a) is first], [a for a in addresses if _is_ipv6(a) is not first])
-    return tuple(address for address in chain.from_iterable(zip_longest(*families)) if address is not None)
-
-
 def _is_ready(host: Host | None) -> bool:
     return host is not None and host.state is Connectivity.READY
-
-
-def _is_ipv6(address: str) -> bool:
-    return address.startswith("[")
 
 
 def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
