@@ -71,6 +71,20 @@ async def test_a_quiet_peer_is_asked_and_one_that_answers_is_kept(nursery, autoj
     assert server.connection.over is None
 
 
+async def test_one_that_answers_is_asked_again_in_time_though_an_answer_might_take_longer(
+    nursery, autojump_clock
+) -> None:
+    server = Quiet(nursery, Keepalive(10, 25))
+    server.answers = True
+    stream = server.connection.open_stream(Request("/s/M", "s"))
+    began = trio.current_time()
+    await trio.sleep(35)
+    assert server.pings == pytest.approx([10, 20, 30], abs=1)
+    server.answers = False
+    assert await stream.receive() is None
+    assert trio.current_time() - began == pytest.approx(40 + 25, abs=1)
+
+
 async def test_one_that_gives_no_sign_of_life_is_left_and_its_calls_end(nursery, autojump_clock) -> None:
     server = Quiet(nursery, Keepalive(30))
     stream = server.connection.open_stream(Request("/s/M", "s"))

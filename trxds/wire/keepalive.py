@@ -63,7 +63,9 @@ class Keepalive:
     async def _answers(self, connection: Connection) -> bool:
         asked = trio.current_time()
         connection.ping()
-        await trio.sleep(self._timeout)
+        await trio.sleep(min(self.time, self._timeout))  # the next question does not wait for a longer time-out
+        if connection.last_read < asked:
+            await trio.sleep_until(asked + self._timeout)
         return connection.last_read >= asked
 
     def heed(self, event: GoAwayReceived, peer: str) -> None:
