@@ -55,6 +55,7 @@ SHELLS = frozenset(
         "wire/link.py",
         "wire/message_stream.py",
         "wire/pool.py",
+        "wire/race.py",
         "wire/resolve.py",
         "wire/seat.py",
         "wire/stream.py",

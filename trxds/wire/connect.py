@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from typing import Protocol
@@ -9,6 +10,7 @@ from typing import Protocol
 import trio
 
 from .options import WireOptions
+from .race import first_connected
 from .resolve import resolve
 
 __all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_address"]
@@ -35,12 +37,9 @@ class TcpNetwork:
         if address.startswith("unix-abstract:"):
             return await trio.open_unix_socket("\0" + address.removeprefix("unix-abstract:"))
         host, port = split_address(address)
-        host, _, zone = host.partition("%")
-        family = _family(host)
-        # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
-        if family is None:
-            return await trio.open_tcp_stream(host, port)
-        return await _open(family, (host, port, 0, _scope(zone)) if zone else (host, port))
+        if _family(host) is None:
+            return await first_connected(await resolve(host, port), _open)
+        return await _open(address)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await resolve(host, port)
@@ -48,6 +47,7 @@ class TcpNetwork:
 
 def _family(host: str) -> socket.AddressFamily | None:
     """None for a name."""
+    host = host.partition("%")[0]
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):
             socket.inet_pton(family, host)
@@ -60,14 +60,20 @@ def _scope(zone: str) -> int:
     return int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
 
 
-async def _open(family: socket.AddressFamily, address: tuple[str | int, ...]) -> trio.SocketStream:
-    """One address needs neither look-up nor race, and a thousand of them may be connected at once."""
-    connecting = trio.socket.socket(family)
+async def _open(address: str) -> trio.SocketStream:
+    """To an IP address: that needs neither look-up nor race, and a thousand of them may be connected at once."""
+    host, port = split_address(address)
+    family = _family(host)
+    host, _, zone = host.partition("%")
+    connecting = trio.socket.socket(family or socket.AF_INET)
     try:
-        await connecting.connect(address)
-    except BaseException:
+        await connecting.connect((host, port, 0, _scope(zone)) if zone else (host, port))
+    except BaseException as error:
         connecting.close()
+        if isinstance(error, OSError) and error.errno:
+            raise OSError(error.errno, os.strerror(error.errno)) from None  # who tells it names the address as we do
         raise
+    # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
     return trio.SocketStream(connecting)
 
 
@@ -80,7 +86,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def connect_error(error: BaseException) -> BaseException:
-    """What really happened: Trio reports a failed connect as "all attempts failed", from the cause."""
+    """What really happened: Trio reports several failures as one, from the cause."""
     if isinstance(error, BaseExceptionGroup):
         return connect_error(error.exceptions[-1])
     return connect_error(error.__cause__) if error.__cause__ is not None else error

@@ -21,7 +21,7 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(errno.EINVAL, f"{host!r} is no host name: {error}") from error
+        raise OSError(errno.EINVAL, f"{host!r} is no host name: {error}") from None
     return tuple(dict.fromkeys(_text(*where[:2]) for *_, where in found))
 
 
