@@ -64,3 +64,8 @@ def test_cookies_that_have_expired_make_room():
     made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
     made.take("s=V", 10)
     assert made.header("/", 10) == "s=V"
+
+
+@pytest.mark.parametrize("header", ["s=\xfc", "s=a\0b", "s=a\r\nb", "\xfc=V"])
+def test_what_no_request_could_carry_is_passed_over(header):
+    assert jar("s=V", header).header("/", 0) == "s=V"

@@ -7,6 +7,7 @@ from trio.testing import MockClock
 
 from trxds.affinity.session import SessionCookies
 from trxds.ground.metadata import Metadata
+from trxds.lb.pick import PickArgs
 
 OWN = Metadata([("user", "7"), ("cookie", "mine=1")])
 
@@ -34,3 +35,12 @@ async def test_what_was_filled_is_no_longer_true_when_path_metadata_or_cookie_is
     assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
     mock_clock.jump(61)
     assert session.fill(OWN, "/shop/Add") == OWN
+
+
+@pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb"])
+async def test_what_a_server_sent_that_no_request_may_have_is_not_sent_back(
+    session: SessionCookies, value: str
+) -> None:
+    call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
+    session.heard(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
+    assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))

@@ -27,7 +27,7 @@ from trxds.config.request_hash import request_hash
 from trxds.config.service_config import parse_service_config
 from trxds.config.target import canonical as canonical_target
 from trxds.config.target import parse_plain
-from trxds.ground.metadata import Metadata
+from trxds.ground.metadata import Metadata, is_value
 from trxds.ground.status import BootstrapError
 from trxds.resources.context import ParseContext
 from trxds.resources.fault import Abort, Delay, FaultConfig, Share
@@ -201,7 +201,7 @@ def _jar(data: bytes) -> None:
     jar = CookieJar()
     for number, line in enumerate(data.decode("latin-1").split("\n")):
         jar.take(line, float(number))
-    assert isinstance(jar.header("/shop.Cart/Add", 5.0), str)
+    assert is_value(jar.header("/shop.Cart/Add", 5.0)), "a request can carry it"
 
 
 def _a_bootstrap() -> bytes:

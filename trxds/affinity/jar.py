@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from trxds.ground.metadata import is_value
+
 from .cookie import path_matches
 
 MOST = 50  # cookies; what RFC 6265 has a client keep at least
@@ -21,10 +23,13 @@ class CookieJar:
         self._cookies: dict[tuple[str, str], _Kept] = {}  # by name and path
 
     def take(self, header: str, now: float) -> None:
-        """Keep what a Set-Cookie header says; Max-Age of 0 or less deletes the cookie."""
+        """Keep what a Set-Cookie header says; Max-Age of 0 or less deletes the cookie.
+
+        One that no request could carry is passed over, as browsers do: it would take all later calls with it.
+        """
         pair, *attributes = header.split(";")
         name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
+        if not equals or not name.strip() or not is_value(pair):
             return
         path, age = "", math.inf
         for attribute in attributes:

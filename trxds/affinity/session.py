@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from trxds.ground.metadata import EMPTY, Metadata, Value
+from trxds.ground.metadata import EMPTY, Metadata, Value, is_value
 from trxds.lb.pick import PickArgs
 
 from .jar import CookieJar
@@ -65,7 +65,7 @@ class SessionCookies:
         told = False
         for name in call.session_headers if call is not None else ():
             value = metadata.first(name)
-            if value is not None:
+            if isinstance(value, str) and is_value(value):
                 self._headers[name], told = value, True
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):

@@ -56,6 +56,11 @@ def is_key(name: str) -> bool:
     return _KEY.match(name) is not None
 
 
+def is_value(text: str) -> bool:
+    """Whether it may be the value of metadata whose key does not end in `-bin`."""
+    return _VALUE.match(text) is not None
+
+
 def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
     """The caller's pairs as Metadata; keys are lowered. `TypeError` or `ValueError` names a bad pair."""
     return Metadata([_checked(*_pair(given)) for given in pairs])
@@ -80,7 +85,7 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
     if not isinstance(value, str):
         kind = type(value).__name__
         raise TypeError(f"metadata {key!r}: its value is {kind}, not str; for bytes end the key in -bin")
-    if not _VALUE.match(value):
+    if not is_value(value):
         raise ValueError(f"metadata {key!r}: value {value!r} is not printable ASCII; for bytes end the key in -bin")
     return name, value
 
