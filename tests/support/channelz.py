@@ -6,7 +6,7 @@ from trxds.admin.channelz.protos import message
 from trxds.admin.channelz.service import SERVICE
 
 ADMIN = "127.0.0.1:15000"
-CONNECTING, READY, FAILURE, SHUTDOWN = range(2, 6)
+IDLE, CONNECTING, READY, FAILURE, SHUTDOWN = range(1, 6)
 
 
 class Tool:

@@ -2,7 +2,8 @@
 
 ADS and load reports go over one connection, as in gRPC's other clients: the server sees one peer, and so does
 whatever stands before it. The first stream has it dialled, the last one ends it, and one that finds
-it lost or draining has another dialled.
+it lost, draining or full has another dialled: a server that allows one stream at a time would otherwise
+never hear of ADS again once load reports have come first.
 """
 
 from __future__ import annotations
@@ -35,18 +36,23 @@ Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 class Share:
     """One stream's share of a connection, from before it is dialled."""
 
-    def __init__(self, dialled: _Dialled, hold: Hold) -> None:
-        self._dialled = dialled
-        self._hold = hold
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._dialled, self._hold = line._join()
 
     async def connection(self) -> Connection | str:
-        """Once it is ready; a text says why there is none."""
+        """Once it is ready and has room for one stream more; a text says why there is none."""
         await self._dialled.answered.wait()
-        return self._dialled.connection or self._dialled.failure
+        while (found := self._dialled.connection) is not None and not _has_room(found):
+            self._hold.release()
+            self._dialled, self._hold = self._line._join()
+            await self._dialled.answered.wait()
+        return found or self._dialled.failure
 
     def leave(self) -> None:
         """Plain, and idempotent. The last one ends the connection."""
         self._hold.release()
+        self._line._left(self._dialled)
 
 
 class _Dialled:
@@ -59,11 +65,16 @@ class _Dialled:
         self.failure = ""
 
     @property
-    def usable(self) -> bool:
+    def stands(self) -> bool:
         """It is ready or may become so."""
         if self.lifetime.ended or self.failure:
             return False
         return self.connection is None or self.connection.ready
+
+    @property
+    def usable(self) -> bool:
+        """By one stream more."""
+        return self.stands and (self.connection is None or _has_room(self.connection))
 
     def answer(self, failure: str = "") -> None:
         self.failure = failure
@@ -88,18 +99,24 @@ class Line:
 
     def share(self) -> Share:
         """On the connection that there is, or on a new one. Plain."""
-        dialled = self._dialled
-        if dialled is not None and dialled.usable:
-            return Share(dialled, dialled.lifetime.hold())
+        return Share(self)
+
+    def ended(self, reason: str) -> None:
+        """A stream has left because of that."""
+        if self._dialled is None or not self._dialled.stands:
+            self._become(Connectivity.TRANSIENT_FAILURE, reason)
+
+    def _join(self) -> tuple[_Dialled, Hold]:
+        if self._dialled is not None and self._dialled.usable:
+            return self._dialled, self._dialled.lifetime.hold()
         dialled = self._dialled = _Dialled(self.uri)
         self._become(Connectivity.CONNECTING)
         self._start(partial(self._live, dialled), f"{self.kind}/{self.uri}/connection")
-        return Share(dialled, dialled.lifetime.maker)
+        return dialled, dialled.lifetime.maker
 
-    def ended(self, reason: str) -> None:
-        """A stream has left."""
-        if self._dialled is None or not self._dialled.usable:
-            self._become(Connectivity.TRANSIENT_FAILURE, reason)
+    def _left(self, dialled: _Dialled) -> None:
+        if dialled is self._dialled and dialled.lifetime.ended:
+            self._become(Connectivity.IDLE)
 
     async def _live(self, dialled: _Dialled) -> None:
         with dialled.lifetime.scope:
@@ -142,6 +159,11 @@ class Line:
 
     def __repr__(self) -> str:
         return f"<Line {self.kind}/{self.uri} {self.state.value}>"
+
+
+def _has_room(connection: Connection) -> bool:
+    """For one stream more; who is alone may wait for it."""
+    return connection.stream_count < max(connection.engine.peer_max_streams, 1)
 
 
 def refused(error: OSError) -> str:
