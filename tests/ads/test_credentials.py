@@ -325,6 +325,29 @@ async def test_the_token_goes_with_the_stream(ca, pem, tmp_path, autojump_clock)
     assert calls[0].metadata.first("authorization") == f"Bearer {jwt(exp=1)}"
 
 
+async def test_each_stream_has_the_token_and_the_roots_of_then(ca, pem, tmp_path, autojump_clock) -> None:
+    token = tmp_path / "token"
+    token.write_text(jwt(exp=1))
+    creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(token)}}]
+    roots = tls(ca_certificate_file=pem("ca"), refresh_interval="1s")
+    network, plane, mailbox = MemoryNetwork(), ManagementServer(), Mailbox[ResourceState]()
+    plane.put(resources.listener("shop", routes="r"))
+    client = XdsClient(parse(server(roots, call_creds=creds)), network, Random(1), ParseContext())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.run)
+        client.watch(LDS, "shop", mailbox, "listener")
+        async with serve(plane.handlers, address=PLANE, network=network, tls=context_for_servers(ca)) as before:
+            await plane.wait_for_ack("LDS")
+        token.write_text(jwt(exp=2))
+        renewed = trustme.CA()
+        renewed.cert_pem.write_to_path(pem("ca"))
+        async with serve(plane.handlers, address=PLANE, network=network, tls=context_for_servers(renewed)) as after:
+            await plane.wait_for(lambda request: request.stream == 2)
+        nursery.cancel_scope.cancel()
+    tokens = [xds.calls[0].metadata.first("authorization") for xds in (before, after)]
+    assert tokens == [f"Bearer {jwt(exp=1)}", f"Bearer {jwt(exp=2)}"]
+
+
 async def test_without_its_token_there_is_no_stream(ca, pem, autojump_clock) -> None:
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": "/none"}}]
     document = server(tls(ca_certificate_file=pem("ca")), call_creds=creds)
