@@ -98,11 +98,17 @@ def test_every_config_that_we_know_must_be_right_whichever_is_used() -> None:
 
 def test_google_default_without_its_package_says_so() -> None:
     assert problem(server({"type": "google_default"})) == (
-        "channel_creds: google_default needs the package google-auth; install it, or add tls or insecure"
+        "channel_creds: google_default needs google-auth and requests; "
+        "install google-auth[requests], or add tls or insecure"
     )
 
 
 def test_google_default_without_its_package_is_passed_over() -> None:
+    assert only(server({"type": "google_default"}, {"type": "insecure"})).credentials == Insecure()
+
+
+def test_google_default_without_what_it_fetches_tokens_with_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "find_spec", lambda name: object() if name == "google.auth" else None)
     assert only(server({"type": "google_default"}, {"type": "insecure"})).credentials == Insecure()
 
 

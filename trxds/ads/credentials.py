@@ -49,7 +49,7 @@ def channel_credentials(place: Place) -> ChannelCredentials:
 
 def _none_usable(kinds: list[str]) -> str:
     if "google_default" in kinds:
-        return "google_default needs the package google-auth; install it, or add tls or insecure"
+        return "google_default needs google-auth and requests; install google-auth[requests], or add tls or insecure"
     return f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_usable_types())}"
 
 
@@ -58,8 +58,13 @@ def _usable_types() -> list[str]:
 
 
 def _google_auth_is_installed() -> bool:
+    """And the library that it fetches tokens with, which does not come along by itself."""
+    return all(map(_is_installed, ("google.auth", "requests")))
+
+
+def _is_installed(module: str) -> bool:
     try:
-        return find_spec("google.auth") is not None
+        return find_spec(module) is not None
     except ModuleNotFoundError:  # not even its parent
         return False
 
