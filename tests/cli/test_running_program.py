@@ -13,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import trxds
 import trxds.feed
+import trxds.live
 from trxds import RpcError
 from trxds.cli.main import main
 from trxds.testing import resources as xds
@@ -233,6 +234,21 @@ async def test_a_page_is_shown_again_when_something_has_changed_and_ends_with_th
         )
 
 
+@pytest.mark.parametrize("command", [["sessions", "--watch"], ["lb", "--watch", "--json"], ["tap"]])
+async def test_who_reads_no_more_has_seen_enough(tmp_path, command):
+    async with program(tmp_path) as (_, channel, shell), channel.session() as session:
+        line = [sys.executable, "-m", "trxds", *command, shell.address]
+        beside = await trio.lowlevel.open_process(line, stdout=PIPE, stderr=PIPE)
+        with trio.fail_after(20):
+            if command == ["tap"]:
+                await until(lambda: channel._state.observers.present)
+                await ask(session)
+            await beside.stdout.receive_some(1)
+            await beside.stdout.aclose()  # as `| head -1` does
+            await ask(session)
+            assert (await beside.wait(), await beside.stderr.receive_some()) == (0, b"")
+
+
 class Lines:
     """Line by line."""
 
@@ -266,6 +282,20 @@ async def test_what_is_no_feed_exits_3():
     assert (done.exit_code, "speaks no HTTP/1.1" in done.stderr) == (3, True)
 
 
+async def test_who_asks_the_live_page_is_told_that_it_is_the_wrong_address():
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, trxds.live.serve(channel) as page:
+        done = await Shell(page.url.removeprefix("http://").rstrip("/")).run("lb")
+    assert (done.exit_code, done.stderr.rstrip().endswith("(HTTP 404); is it the address of admin=?")) == (3, True)
+
+
+@pytest.mark.parametrize("command", [["ruok"], ["explain", "xds:///shop", METHOD, "--admin"]])
+@pytest.mark.parametrize("address", ["shop", "127.0.0.1", ":9901", "unix:", "web-1:http"])
+def test_an_address_that_is_none_is_a_mistake_in_the_command_line(command, address):
+    done = CliRunner().invoke(main, [*command, address])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{address!r} is not unix:/path or host:port, as in 127.0.0.1:9901" in done.stderr
+
+
 async def test_a_token_that_is_missing_exits_3_and_one_that_is_right_does_not():
     token = "0123456789abcdef"
     async with (
@@ -287,6 +317,17 @@ async def test_nothing_has_a_colour_where_there_is_no_terminal(tmp_path):
     async with program(tmp_path) as (_, _, shell):
         for command in ("lb", "xds", "ruok"):
             assert "\x1b" not in (await shell.run(command)).output
+
+
+async def test_nothing_has_a_colour_where_nobody_wants_one(tmp_path, monkeypatch):
+    async with program(tmp_path) as (_, _, shell):
+        line = ["ruok", shell.address]
+        runs = {}
+        for wish in ("", "1"):
+            monkeypatch.setenv("NO_COLOR", wish)
+            done = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, line, color=True))
+            runs[wish] = "\x1b" in done.output
+    assert runs == {"": True, "1": False}
 
 
 async def test_the_address_may_come_from_the_environment(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -24,15 +25,18 @@ from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
 from .explain import CREDENTIALS, call_metadata, explain_call, goes_somewhere, show_in_program
 from .plane import serve_file
-from .running.commands import COMMANDS
+from .running.commands import COMMANDS, checked
 from .running.program import Program
 from .running.show import run
 
 
 @click.group()
 @click.version_option(trxds.__version__, prog_name="trxds")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Tools for proxyless gRPC with xDS."""
+    if os.environ.get("NO_COLOR"):  # https://no-color.org; where it is not set, a terminal has colours and a pipe none
+        context.color = False
 
 
 for _command in COMMANDS:
@@ -145,7 +149,9 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
     show_default=True,
     help="How the program reaches hosts; xds is xds_credentials(insecure()).",
 )
-@click.option("--admin", "address", metavar="ADDRESS", help="Ask the running program there about its channel.")
+@click.option(
+    "--admin", "address", metavar="ADDRESS", callback=checked, help="Ask the running program there about its channel."
+)
 @click.option("--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True)
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
 def explain(

@@ -11,11 +11,18 @@ from typing import Any, TypeVar
 import click
 
 from .pages import LB, RUOK, SESSIONS, XDS, Page, tree_lines
-from .program import Program
+from .program import Program, is_address
 from .show import run, show_on, show_once, show_tap
 from .taps import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def checked(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
+    """An address that is none is a mistake in the command line, and no program that has gone."""
+    if address is not None and not is_address(address):
+        raise click.BadParameter(f"{address!r} is not unix:/path or host:port, as in 127.0.0.1:9901")
+    return address
 
 
 def _of_a_program(command: F) -> F:
@@ -25,7 +32,7 @@ def _of_a_program(command: F) -> F:
         click.option(
             "--token", envvar="TRXDS_ADMIN_TOKEN", default="", help="If the program wants one.", show_envvar=True
         ),
-        click.argument("address", envvar="TRXDS_ADMIN"),
+        click.argument("address", envvar="TRXDS_ADMIN", callback=checked),
     ):
         command = option(command)
     return command

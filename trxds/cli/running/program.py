@@ -26,6 +26,12 @@ def after(state: State, message: Mapping[str, Any]) -> State:
     return new
 
 
+def is_address(text: str) -> bool:
+    """Whether a program can be asked there: at a unix socket, or at a port of some host."""
+    host, _, port = text.rpartition(":")
+    return len(text) > len("unix:") if text.startswith("unix:") else bool(host) and port.isdecimal()
+
+
 class Unreached(Exception):
     """Nobody could be asked; the text says what to look at."""
 
@@ -100,10 +106,9 @@ class Answer:
         if not isinstance(response, h11.Response):
             raise Unreached("what listens there speaks no HTTP/1.1; is it the address of admin=?")
         if response.status_code != 200:
-            reason = await self.line()
-            raise Unreached(
-                f"{reason.decode('utf-8', 'replace') if reason else 'refused'} (HTTP {response.status_code})"
-            )
+            reason = await self.line() or b"refused"
+            elsewhere = "; is it the address of admin=?" if response.status_code == 404 else ""
+            raise Unreached(f"{reason.decode('utf-8', 'replace')} (HTTP {response.status_code}){elsewhere}")
 
     def __aiter__(self) -> Answer:
         return self

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -135,12 +137,14 @@ def _plain(row: Mapping[str, Any]) -> str:
 
 
 def run(show: Callable[..., Awaitable[int]], *arguments: object) -> int:
-    """Its exit code; Ctrl-C is how one stops watching."""
+    """Its exit code; Ctrl-C is how one stops watching, and `| head` has seen enough too."""
     code = GOOD
     try:
         code = trio.run(show, *arguments)
     except* KeyboardInterrupt:
         pass
+    except* BrokenPipeError:  # of the output: Trio has another name for that of a socket
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
     except* Unreached as errors:
         for error in leaves(errors):
             click.echo(str(error), err=True)
