@@ -198,6 +198,18 @@ async def test_google_gives_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     assert headers == [(b"authorization", b"Bearer from-google")]
 
 
+async def test_google_gives_none_for_whatever_reason_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(scopes: object) -> None:
+        raise AttributeError("'list' object has no attribute 'get'")
+
+    auth = ModuleType("google.auth")
+    auth.__dict__["default"] = stumble
+    monkeypatch.setitem(sys.modules, "google.auth", auth)
+    monkeypatch.setitem(sys.modules, "google.auth.transport.requests", ModuleType("google.auth.transport.requests"))
+    with pytest.raises(OSError, match="google_default: no token: 'list' object has no attribute 'get'"):
+        await authorization(ServerConfig(PLANE, GoogleDefault()))
+
+
 # -- ADS over TLS
 
 

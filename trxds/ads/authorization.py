@@ -57,6 +57,6 @@ def _google_token() -> str:
     try:
         credentials, _ = auth.default(scopes=[_SCOPE])
         credentials.refresh(transport.Request())
-    except auth.exceptions.GoogleAuthError as error:
-        raise OSError(f"google_default: no token: {error}") from None
+    except Exception as error:  # its own, and whatever else it has for a file of credentials that is none
+        raise OSError(f"google_default: no token: {error or type(error).__name__}") from None
     return str(credentials.token)
