@@ -6,11 +6,17 @@ Fallback and federation have files of their own.
 from contextlib import asynccontextmanager
 
 import trio
+from envoy.config.core.v3.health_check_pb2 import DRAINING
 from support.channelz import ADMIN, READY, Tool, state
 from support.mesh import Mesh, ask, method, spread
+from support.raw import call
 from trio.testing import wait_all_tasks_blocked
 
 import trxds.admin
+from trxds.admin.csds import SERVICE
+from trxds.admin.protos import ClientStatusRequest, ClientStatusResponse
+from trxds.resources import protos
+from trxds.resources.types import EDS
 from trxds.testing import Server
 from trxds.testing import resources as xds
 
@@ -134,17 +140,19 @@ async def test_session_drain(autojump_clock):
     # 1, 2: three hosts, sessions in the listener, and a cluster that lets sessions reach draining hosts
     async with Mesh.run(3) as mesh:
         mesh.cluster("cart", override_statuses=OVERRIDE)
-        # 3: a client
-        async with mesh.channel() as channel:
+        # 3: a client, and what its CSDS tells
+        async with mesh.channel() as channel, trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
             # 4: all hosts get traffic
             assert set(await spread(channel, 120)) == set(mesh.hosts)
             # 5: a reply assigns a cookie
             cookie, chosen = await assigned(channel)
             # 6: RPCs with the cookie go to the host that assigned it
             assert await pinned(channel, cookie) == {chosen}
-            # 7, 8: that host begins to drain, and the client knows
+            # 7, 8: that host begins to drain, and CSDS shows it
+            assert await draining(mesh.network) == []
             mesh.endpoints("cart", xds.locality(*mesh.hosts, health={chosen: "DRAINING"}))
             await mesh.plane.wait_for_ack("EDS")
+            assert await draining(mesh.network) == [chosen]
             # 9: RPCs with the cookie still go there, others no more
             assert await pinned(channel, cookie) == {chosen}
             assert chosen not in await spread(channel, 60)
@@ -154,6 +162,7 @@ async def test_session_drain(autojump_clock):
             # 11: the old host goes
             mesh.endpoints("cart", [host for host in mesh.hosts if host != chosen])
             await mesh.plane.wait_for_ack("EDS")
+            assert await draining(mesh.network) == []
             # 12: RPCs with the new cookie go to the new host
             assert await pinned(channel, new_cookie) == {new_chosen}
             # 13: those with the old cookie go to a host that is there, and are told a new cookie
@@ -173,3 +182,15 @@ async def assigned(channel, cookie=None):
 
 async def pinned(channel, cookie):
     return set(await spread(channel, 20, metadata=[("cookie", cookie)]))
+
+
+async def draining(network):
+    """The endpoints that are DRAINING in what CSDS shows of the EDS resource."""
+    request = ClientStatusRequest().SerializeToString()
+    [reply], _ = await call(network, ADMIN, f"{SERVICE}/FetchClientStatus", request)
+    [config] = ClientStatusResponse.FromString(reply).config
+    [eds] = [each for each in config.generic_xds_configs if each.type_url == EDS.type_url]
+    localities = protos.ClusterLoadAssignment.FromString(eds.xds_config.value).endpoints
+    hosts = [host for locality in localities for host in locality.lb_endpoints]
+    addresses = [each.endpoint.address.socket_address for each in hosts if each.health_status == DRAINING]
+    return [f"{each.address}:{each.port_value}" for each in addresses]
