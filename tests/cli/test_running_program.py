@@ -234,15 +234,12 @@ async def test_a_page_is_shown_again_when_something_has_changed_and_ends_with_th
         )
 
 
-@pytest.mark.parametrize("command", [["sessions", "--watch"], ["lb", "--watch", "--json"], ["tap"]])
+@pytest.mark.parametrize("command", [["sessions", "--watch"], ["lb", "--watch", "--json"]])
 async def test_who_reads_no_more_has_seen_enough(tmp_path, command):
     async with program(tmp_path) as (_, channel, shell), channel.session() as session:
         line = [sys.executable, "-m", "trxds", *command, shell.address]
         beside = await trio.lowlevel.open_process(line, stdout=PIPE, stderr=PIPE)
         with trio.fail_after(20):
-            if command == ["tap"]:
-                await until(lambda: channel._state.observers.present)
-                await ask(session)
             await beside.stdout.receive_some(1)
             await beside.stdout.aclose()  # as `| head -1` does
             await ask(session)
