@@ -77,7 +77,7 @@ class Attempt(ABC):
         self.stream: ClientStream | None = None
         self._state = state
         self._wait_for_ready = wait_for_ready
-        self._started = trio.current_time()
+        self._started = state.now()
         self._deadline = math.inf
         defaults = state.defaults
         self._credentials = defaults.credentials
@@ -153,8 +153,11 @@ class Attempt(ABC):
         while True:
             plane = self._state.plane
             assert plane is not None
-            args.now = trio.current_time()
-            result = self._picked(plane, args)
+            args.now = self._state.now()
+            try:
+                result: PickResult | object = plane.picker.pick(args)
+            except Exception:
+                result = self._foreign_exception()
             if self._seen is not None:
                 self._seen.saw(result, args, self._wait_for_ready)
             match result:
@@ -191,13 +194,10 @@ class Attempt(ABC):
             if not await self._backed_off(found, EMPTY):
                 return found
 
-    def _picked(self, plane: DataPlane, args: PickArgs) -> PickResult | object:
-        try:
-            return plane.picker.pick(args)
-        except Exception:
-            # A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception.
-            _log.exception("a picker raised; the RPC to %s fails", self.path)
-            return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
+    def _foreign_exception(self) -> PickResult:
+        """A picker may be the user's own: its bug fails this RPC, and its caller gets no foreign exception."""
+        _log.exception("a picker raised; the RPC to %s fails", self.path)
+        return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
     async def _open_on(self, host: Any, trackers: tuple[Tracker, ...]) -> bool:
         """`host` is a `Subchannel`, of which the tree knows less."""
@@ -304,4 +304,4 @@ class Attempt(ABC):
         if not trackers or self.stream is None:
             return
         status = self.stream.status or OK
-        tell_ended(trackers, self.path, status, self.stream.trailing_metadata, trio.current_time())
+        tell_ended(trackers, self.path, status, self.stream.trailing_metadata, self._state.now())

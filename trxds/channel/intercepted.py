@@ -13,7 +13,7 @@ from .call import Call
 from .call_credentials import CallCredentials
 from .interceptors import CallDetails, Interceptor, Next, OpenCall
 from .kinds import Pairs
-from .method import Method, checked_path, only_reply, swallowed
+from .method import Method, checked_path, only_reply, streams_replies, swallowed
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -32,7 +32,8 @@ class InterceptedMethod(Method[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
-        self._check_one_reply()
+        if self._server_streaming:
+            raise streams_replies(self.path)
         opened = self._intercepted(timeout, metadata, wait_for_ready, compression, credentials)
         if self._client_streaming:
             return await self._collect(opened, request)

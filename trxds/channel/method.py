@@ -76,7 +76,8 @@ class Method(Generic[Req, Res]):
         service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
         channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
         """
-        self._check_one_reply()
+        if self._server_streaming:
+            raise streams_replies(self.path)
         if self._client_streaming:
             call = self.open(
                 timeout=timeout,
@@ -149,10 +150,6 @@ class Method(Generic[Req, Res]):
             self._last_metadata = md.check(pairs)
         return self._last_metadata
 
-    def _check_one_reply(self) -> None:
-        if self._server_streaming:
-            raise TypeError(f"{self.path} streams its replies; use `async with method.open(...) as call`")
-
     async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
         """Send the request, if any; unless the method streams, it is the last."""
         if request is not None:
@@ -185,6 +182,11 @@ class Method(Generic[Req, Res]):
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"
+
+
+def streams_replies(path: str) -> TypeError:
+    """Whoever calls it like a function expects one reply."""
+    return TypeError(f"{path} streams its replies; use `async with method.open(...) as call`")
 
 
 def swallowed(path: str) -> RuntimeError:

@@ -66,7 +66,8 @@ class Rpc(Attempt):
             self._encoding = encoding
         if credentials is not None:
             self._credentials = (*self._credentials, credentials)
-        self._deadline = _deadline(self._started, timeout)
+        if timeout is not None:
+            self._deadline = _deadline(self._started, timeout)
         # After all that may raise: who claims to be the first has to finish, or the session waits for ever.
         self._session = session
         self._first = session is not None and session.claim()
@@ -208,7 +209,8 @@ class Rpc(Attempt):
             self._max_send_size = min(self._max_send_size, config.max_request_size)
 
     async def _filter(self, selection: Selection) -> Status | None:
-        self._shorten(selection.route.limit)
+        if selection.route.limit < math.inf:
+            self._shorten(selection.route.limit)
         if selection.route.config is not NO_METHOD_CONFIG:
             self._configure(selection.route.config)
         args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
@@ -340,11 +342,13 @@ class Rpc(Attempt):
 
     def finish(self) -> None:
         """Let go of everything: stream, cluster, trackers, and the session's gate."""
-        if self.stream is not None:
-            self.stream.cancel()
-            if self.stream.status is not None and self.stream.status.code is StatusCode.OK:
+        stream = self.stream
+        if stream is not None:
+            stream.cancel()
+            if stream.status is not None and stream.status.code is StatusCode.OK:
                 self._state.calls_succeeded += 1
-        self._end_attempt()
+        if self._trackers or self._seen is not None:
+            self._end_attempt()
         if self._hold is not None:
             self._release()
         if self.hedges is not None:
@@ -361,8 +365,6 @@ class Rpc(Attempt):
 
 
 def _deadline(now: float, timeout: object) -> float:
-    if timeout is None:
-        return math.inf
     if not isinstance(timeout, int | float) or timeout != timeout:
         raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
     return now + timeout

@@ -147,7 +147,7 @@ class Connection(Link[ClientStream]):
 
     def _open(self, stream: ClientStream) -> None:
         request = stream.request
-        now = self._opened_at = trio.current_time()
+        now = self._opened_at = self._now()
         fixed = self._fixed(request.path, request.authority)
         # With a message that is the whole request the stream begins and ends in one go: most calls are so.
         whole = stream.whole

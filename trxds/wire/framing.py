@@ -40,13 +40,14 @@ class Deframer:
 
     __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
 
+    _pieces: Pieces  # of a message that does not come in one; most do
+
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
         self.encoding = ""  # as the peer's headers say, empty if they say nothing
         self._compressed = False  # the message that is under way
         self._head = b""  # less than a prefix
-        self._pieces = Pieces()  # of the message whose prefix has come
-        self._missing = 0  # bytes of it still to come; 0 between messages
+        self._missing = 0  # bytes still to come of the message whose prefix has come; 0 between messages
         self.messages: deque[bytes] = deque()
         self.buffered = 0
         """Bytes fed and not yet taken, prefixes included."""
@@ -94,6 +95,7 @@ class Deframer:
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
+                self._pieces = Pieces()
                 self._pieces.add(data[start:])
                 self._missing = position - len(data)
                 self._compressed = flag == 1

@@ -79,6 +79,7 @@ class Link(ABC, Generic[S]):
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None  # while a writer can begin
         self._context = contextvars.Context()
+        self._now = trio.lowlevel.current_clock().current_time
         self._has_writer = False
         self._writer = Seat()
         self._reader = Seat()
@@ -143,7 +144,7 @@ class Link(ABC, Generic[S]):
         self._reader.look()
         sent = self._transport.send_nowait(data)
         self._unwritten = memoryview(data)[sent:] if sent < len(data) else b""
-        if self._something_to_write():
+        if self._unwritten or self.engine.unsent:
             self._write_soon()
 
     def _wrote(self) -> None:
@@ -174,7 +175,7 @@ class Link(ABC, Generic[S]):
                 return self._lost(error)
             if not data:
                 return self._lost(None)
-            self.last_read = trio.current_time()
+            self.last_read = self._now()
             for event in self.engine.receive(data):
                 self._handle(event)
             if self.engine.unsent:
