@@ -16,7 +16,7 @@ from trxds.wire.events import (
     GoAwayReceived,
     HeadersReceived,
     SettingsReceived,
-    StreamReset,
+    StreamBroken,
 )
 from trxds.wire.frames import Violation
 from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
@@ -116,15 +116,15 @@ def test_more_data_than_the_connections_window_is_a_violation() -> None:
 
 
 def test_a_window_that_is_opened_too_far_costs_the_stream(engine: LeanEngine) -> None:
-    reset = StreamReset(1, ErrorCode.FLOW_CONTROL_ERROR)
-    assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [reset]
+    broken = StreamBroken(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
+    assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [broken]
     assert engine.take_outgoing() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
 
 
 @pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
 def test_more_after_the_end_costs_the_stream(engine: LeanEngine, more: bytes) -> None:
     events = engine.receive(headers(RESPONSE, flags=5) + more)
-    assert events[1:] == [StreamReset(1, ErrorCode.STREAM_CLOSED)]
+    assert events[1:] == [StreamBroken(1, ErrorCode.STREAM_CLOSED, "more after the end")]
 
 
 def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: LeanEngine) -> None:

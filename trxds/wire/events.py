@@ -7,7 +7,7 @@ times as long to make. Nobody changes them.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from trxds.ground.metadata import Headers
@@ -71,6 +71,15 @@ class StreamReset:
 
 
 @dataclass(slots=True)
+class StreamBroken:
+    """The peer broke a rule whose breach costs this stream only; it has been reset. `message` is the engine's own."""
+
+    stream_id: int
+    code: int
+    message: str = field(compare=False)
+
+
+@dataclass(slots=True)
 class WindowOpened:
     """More may be sent on this stream; on the connection if `stream_id` is 0."""
 
@@ -109,6 +118,7 @@ Event: TypeAlias = (
     | HeadersTooLarge
     | DataReceived
     | StreamReset
+    | StreamBroken
     | WindowOpened
     | SettingsReceived
     | GoAwayReceived

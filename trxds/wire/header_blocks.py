@@ -10,6 +10,7 @@ fields, so a server's usual answer is decoded once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ _KEPT_SIZE = 256
 _KEPT_METHODS = 1024
 _KEPT_FIELDS = 64
 _KEPT_FIELD = 2048  # bytes; a large token is about so long
+
+_ADDRESS = re.compile("<memory at [^>]*>")
 
 
 class BlockEncoder:
@@ -145,7 +148,7 @@ class BlockDecoder:
         except OversizedHeaderListError as error:
             raise Violation(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
         except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
-            raise Violation(ErrorCode.COMPRESSION_ERROR, f"header block: {error}") from error
+            raise Violation(ErrorCode.COMPRESSION_ERROR, f"header block: {complaint(error)}") from error
         return Block(headers, list_size(headers), _is_informational(headers))
 
     def _keep(self, data: bytes, block: Block) -> None:
@@ -173,6 +176,11 @@ class _CountedTable(HeaderTable):
     def maxsize(self, size: int) -> None:
         self.changes += 1
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
+
+
+def complaint(error: Exception) -> str:
+    """In hpack's words, without where its view of the bytes lay: failures that are alike have equal messages."""
+    return _ADDRESS.sub("the bytes", str(error))
 
 
 def list_size(headers: Headers) -> int:

@@ -7,7 +7,7 @@ Some of its ways do not suit a gRPC connection and are changed here:
 - It believes a frame's length until all of it has come, so that a peer which does not speak HTTP/2
   ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
 - It walks over all streams whenever one is opened.
-- It keeps whatever settings and streams a server makes up.
+- It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ from .events import (
     HeadersTooLarge,
     PingAcked,
     SettingsReceived,
+    StreamBroken,
     StreamReset,
     WindowOpened,
 )
-from .header_blocks import list_size
+from .frames import CONTINUATION, HEADERS, Violation
+from .header_blocks import complaint, list_size
 from .options import WireOptions
 
 _PREFACE_SIZE = 24
@@ -55,7 +57,7 @@ class H2Engine:
 
     def __init__(self, *, client: bool, options: WireOptions) -> None:
         self._h2 = _make_h2(client, options)
-        self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options.max_frame)
+        self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options)
         self._max_header_list = options.max_header_list
         self._outgoing: list[bytes] = []
         self._next_id = 1
@@ -72,8 +74,8 @@ class H2Engine:
         try:
             self._lengths.check(data)
             received = self._h2.receive_data(data)
-        except _NotHttp2 as error:
-            return self._break(ErrorCode.FRAME_SIZE_ERROR, str(error))
+        except Violation as error:
+            return self._break(error.code, str(error))
         except h2.exceptions.ProtocolError as error:
             self._collect(control=True)
             return [Broken(int(error.error_code), _complaint(error))]
@@ -267,18 +269,16 @@ class _H2(h2.connection.H2Connection):
         return 0
 
 
-class _NotHttp2(Exception):
-    """The bytes cannot be HTTP/2 frames that we agreed to."""
-
-
 class _FrameLengths:
     """Walks from frame header to frame header, so that an absurd length is noticed at once."""
 
-    __slots__ = ("_first", "_head", "_largest", "_to_header")
+    __slots__ = ("_block", "_first", "_head", "_largest", "_largest_block", "_to_header")
 
-    def __init__(self, to_header: int, largest: int) -> None:
+    def __init__(self, to_header: int, options: WireOptions) -> None:
         self._to_header = to_header  # bytes to come before the next frame header
-        self._largest = largest
+        self._largest = options.max_frame
+        self._largest_block = options.header_list_bound
+        self._block = 0  # bytes of the header block so far, of which h2 counts the frames only
         self._head = b""  # the beginning of a header whose end has not come
         self._first = True
 
@@ -291,16 +291,26 @@ class _FrameLengths:
             if self._first:
                 self._check_first(data[position : position + _FRAME_HEADER_SIZE])
             if length > self._largest:
-                raise _NotHttp2(f"frame of {length} bytes, where {self._largest} were agreed on")
+                agreed = f"where {self._largest} were agreed on"
+                raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
+            self._check_block(data[position + 3], length)
             position += _FRAME_HEADER_SIZE + length
         self._head = data[position:]
         self._to_header = max(0, position - len(data))
+
+    def _check_block(self, kind: int, length: int) -> None:
+        if kind not in (HEADERS, CONTINUATION):
+            return
+        self._block = length if kind == HEADERS else self._block + length
+        if self._block > self._largest_block:
+            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block} bytes so far")
 
     def _check_first(self, header: bytes) -> None:
         self._first = False
         if header[3] != _SETTINGS:  # RFC 9113 §3.4
             speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
-            raise _NotHttp2(f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame")
+            text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
+            raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
 
 
 # -- h2's events in our words
@@ -314,12 +324,18 @@ def _data(event: Any) -> Event:
     return DataReceived(event.stream_id, event.data, event.flow_controlled_length, event.stream_ended is not None)
 
 
+def _reset(event: Any) -> Event:
+    if event.remote_reset:
+        return StreamReset(event.stream_id, int(event.error_code))
+    return StreamBroken(event.stream_id, int(event.error_code), "it broke a rule of HTTP/2 on this stream")
+
+
 _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.RequestReceived: _headers,
     h2.events.ResponseReceived: _headers,
     h2.events.TrailersReceived: _headers,
     h2.events.DataReceived: _data,
-    h2.events.StreamReset: lambda event: StreamReset(event.stream_id, int(event.error_code)),
+    h2.events.StreamReset: _reset,
     h2.events.WindowUpdated: lambda event: WindowOpened(event.stream_id),
     h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
@@ -335,7 +351,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
 def _complaint(error: h2.exceptions.ProtocolError) -> str:
     if isinstance(error, h2.exceptions.NoSuchStreamError):
         return f"{type(error).__name__} on stream {error.stream_id}"  # it says the number and nothing else
-    return str(error) or type(error).__name__
+    return complaint(error) or type(error).__name__
 
 
 def _translate(event: h2.events.Event) -> Event | None:

@@ -27,6 +27,7 @@ from .events import (
     HeadersTooLarge,
     PingAcked,
     SettingsReceived,
+    StreamBroken,
     StreamReset,
     WindowOpened,
 )
@@ -109,7 +110,7 @@ class LeanEngine:
             self._unclaim(size)
             if stream.awaits is Awaits.HEADERS:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
-            return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
+            return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end of the stream")
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"more data than the window of stream {stream_id} allows")
@@ -164,7 +165,7 @@ class LeanEngine:
             self._check_opened(stream_id)
             return None
         if stream.awaits is Awaits.NOTHING:
-            return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
+            return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "headers after the end of the stream")
         if block.informational:
             if end or stream.awaits is Awaits.BODY:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
@@ -178,10 +179,10 @@ class LeanEngine:
             return HeadersTooLarge(stream_id, block.size)
         return HeadersReceived(stream_id, block.headers, end)
 
-    def _fail(self, stream_id: int, code: ErrorCode) -> Event:
+    def _fail(self, stream_id: int, code: ErrorCode, message: str) -> Event:
         """The peer's mistake costs one stream and not the connection."""
         self.reset(stream_id, code)
-        return StreamReset(stream_id, code)
+        return StreamBroken(stream_id, code, message)
 
     def _read_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not stream_id:
@@ -260,7 +261,7 @@ class LeanEngine:
             return None
         stream.send_window += size
         if stream.send_window > MAX_WINDOW:
-            return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR)
+            return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
         return WindowOpened(stream_id)
 
     _READ: ClassVar[dict[int, Callable[[LeanEngine, int, int, bytes], Event | None]]] = {

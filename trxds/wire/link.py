@@ -37,6 +37,7 @@ from .events import (
     HeadersTooLarge,
     PingAcked,
     SettingsReceived,
+    StreamBroken,
     StreamReset,
     WindowOpened,
     code_name,
@@ -213,6 +214,8 @@ class Link(ABC, Generic[S]):
                 stream = self.streams.get(event.stream_id)
                 if stream is not None:
                     stream.was_reset(event.code)
+            case StreamBroken():
+                self._stream_broken(event)
             case SettingsReceived():
                 self._settings()
             case GoAwayReceived():
@@ -234,6 +237,12 @@ class Link(ABC, Generic[S]):
         limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
         text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
         stream.refuse(Status(StatusCode.RESOURCE_EXHAUSTED, text))
+
+    def _stream_broken(self, event: StreamBroken) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            text = f"{self.peer}: {code_name(event.code)}: {event.message}"
+            stream.fail(Status(StatusCode.INTERNAL, text))
 
     @abstractmethod
     def _goaway(self, event: GoAwayReceived) -> None: ...
