@@ -58,5 +58,5 @@ def _google_token() -> str:
         credentials, _ = auth.default(scopes=[_SCOPE])
         credentials.refresh(transport.Request())
     except Exception as error:  # its own, and whatever else it has for a file of credentials that is none
-        raise OSError(f"google_default: no token: {error or type(error).__name__}") from None
+        raise OSError(f"google_default: no token: {str(error) or type(error).__name__}") from None
     return str(credentials.token)
