@@ -82,7 +82,10 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
             "continuation_flood_of_nothing",
         },
     ),
-    "headers far beyond its limit cost the call only": ("RESOURCE_EXHAUSTED", {"continuation_flood", "hpack_bomb"}),
+    "headers far beyond its limit cost the call only": (
+        "RESOURCE_EXHAUSTED",
+        {"continuation_flood", "continuation_flood_of_large_frames", "hpack_bomb"},
+    ),
     "it waits longer than the test for SETTINGS": ("DEADLINE_EXCEEDED", {"settings_never_sent"}),
 }
 

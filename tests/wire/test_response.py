@@ -95,3 +95,10 @@ def test_the_first_answer_may_be_empty() -> None:
     problem, metadata, encoding = answers.initial([])
     assert problem is not None and problem.code is StatusCode.INTERNAL and (metadata, encoding) == ((), "")
     assert answers.trailers([])[0].code is StatusCode.UNKNOWN
+
+
+@pytest.mark.parametrize("name", [b"X-Up", b"", b"x a", b"x\xc3\xbc", b":path", b"x\0", b"x\n"])
+def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes) -> None:
+    problem = Status(StatusCode.INTERNAL, f"10.0.0.1:443: it sent a header by the name {name!r}, which HTTP/2 forbids")
+    assert headers_problem([(b":status", b"200"), GRPC, (name, b"1")], PEER) == problem
+    assert trailers_status([(b"grpc-status", b"0"), (name, b"1")], PEER) == problem

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import TypeAlias
 
 from trxds.ground.metadata import Headers, Metadata, decode, decode_message, find
@@ -24,6 +25,9 @@ _RESET_CODES: dict[int, StatusCode] = {
 _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
+
+# RFC 9113 §8.2.1: no capitals, blanks or controls, nothing beyond ASCII; a colon is for pseudo headers.
+_NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
 
 
 _Initial: TypeAlias = tuple[Status | None, Metadata, str]
@@ -58,6 +62,9 @@ class Answers:
 
 def headers_problem(headers: Headers, peer: str) -> Status | None:
     """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
+    problem = _bad_name(headers, peer)
+    if problem is not None:
+        return problem
     http = find(headers, b":status")
     if http != b"200":
         return _http_status(http, peer)
@@ -70,6 +77,9 @@ def headers_problem(headers: Headers, peer: str) -> Status | None:
 
 def trailers_status(headers: Headers, peer: str) -> Status:
     """The status that trailers, or a trailers-only answer, carry."""
+    problem = _bad_name(headers, peer)
+    if problem is not None:
+        return problem
     text = find(headers, b"grpc-status")
     if text is None:
         return _status_without_code(headers, peer)
@@ -83,6 +93,14 @@ def trailers_status(headers: Headers, peer: str) -> Status:
 def reset_status(code: int) -> Status:
     """The status of a call whose stream the server reset."""
     return Status(_RESET_CODES.get(code, StatusCode.INTERNAL), f"the server reset the stream: {code_name(code)}")
+
+
+def _bad_name(headers: Headers, peer: str) -> Status | None:
+    """Whoever writes such names is no HTTP/2 server, and metadata has none of them."""
+    for name, _ in headers:
+        if not _NAME.match(name):
+            return Status(StatusCode.INTERNAL, f"{peer}: it sent a header by the name {name!r}, which HTTP/2 forbids")
+    return None
 
 
 def _status_without_code(headers: Headers, peer: str) -> Status:

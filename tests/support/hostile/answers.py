@@ -145,6 +145,24 @@ async def broken_message_and_details(peer: Peer) -> None:
     await _trailers_only(peer, *RESPONSE, *fields)
 
 
+@script()
+async def name_in_capitals(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream, [*RESPONSE, ("X-Case", "1")])
+    await peer.data(stream, message(b"x"))
+    await peer.trailers(stream)
+
+
+@script()
+async def name_of_nothing(peer: Peer) -> None:
+    await _answer(peer, message(b"x"), trailers=(("grpc-status", "0"), ("", "2")))
+
+
+@script()
+async def values_with_line_ends(peer: Peer) -> None:
+    await _answer(peer, message(b"x"), trailers=(("grpc-status", "0"), ("x-lines", "3\r\n4"), ("x-null", "\0")))
+
+
 # -- answers of somebody who is no gRPC server
 
 

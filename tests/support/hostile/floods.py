@@ -7,6 +7,7 @@ from .peer import (
     CONTINUATION,
     DATA,
     END_HEADERS,
+    GOAWAY,
     HEADER_TABLE_SIZE,
     HEADERS,
     INITIAL_WINDOW_SIZE,
@@ -23,6 +24,9 @@ from .peer import (
 )
 
 MANY = 4_000
+TOO_MANY = 100 * MANY
+"""More than anybody gets to send to a client that stops reading in time."""
+
 _AT_ONCE = 500  # frames in one write
 
 
@@ -40,6 +44,14 @@ async def continuation_flood(peer: Peer) -> None:
     await peer.frame(HEADERS, 0, stream, peer.block(RESPONSE))
     while True:
         await peer.frame(CONTINUATION, 0, stream, b"\x00\x01x\x7f\x80\x0f" + b"y" * 1000)
+
+
+@script()
+async def continuation_flood_of_large_frames(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.frame(HEADERS, 0, stream, peer.block(RESPONSE))
+    while True:
+        await peer.frame(CONTINUATION, 0, stream, b"\x00\x01x\x7f\xe1\xd3\x03" + b"y" * 60_000)
 
 
 @script()
@@ -121,6 +133,23 @@ async def tiny_message_flood(peer: Peer) -> None:
         await peer.data(stream, message(b"no") * 1000)
 
 
+@script(reads=False)
+async def empty_message_flood(peer: Peer) -> None:
+    stream = await peer.request()
+    await peer.headers(stream)
+    while True:
+        await peer.data(stream, message(b"") * 2000)
+
+
+@script()
+async def goaway_flood(peer: Peer) -> None:
+    """Of the kind that a server sends long before it goes, with a page of text each."""
+    stream = await peer.request()
+    for _ in range(MANY // 10):
+        await peer.raw(frame(GOAWAY, 0, 0, (2**31 - 1).to_bytes(4) + bytes(4) + b"y" * 16_000))
+    await peer.answer(stream)
+
+
 @script()
 async def unknown_frame_flood(peer: Peer) -> None:
     stream = await peer.request()
@@ -165,7 +194,7 @@ async def ping_flood(peer: Peer) -> None:
 async def ping_flood_of_the_deaf(peer: Peer) -> None:
     await peer.request()
     peer.stop_reading()
-    await _flood(peer, frame(PING, 0, 0, b"01234567"))
+    await _flood(peer, frame(PING, 0, 0, b"01234567"), TOO_MANY)
 
 
 @script()
@@ -186,7 +215,7 @@ async def settings_flood(peer: Peer) -> None:
 async def settings_flood_of_the_deaf(peer: Peer) -> None:
     await peer.request()
     peer.stop_reading()
-    await _flood(peer, frame(SETTINGS, 0, 0))
+    await _flood(peer, frame(SETTINGS, 0, 0), TOO_MANY)
 
 
 @script()

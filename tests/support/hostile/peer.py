@@ -78,6 +78,7 @@ class Peer:
     def __init__(self, transport: trio.abc.Stream, number: int = 1) -> None:
         self.number = number
         self.gone = False  # the client has closed the connection
+        self.said_all = False  # the script is over
         self.goaways: list[int] = []  # the codes with which the client said goodbye
         self.resets: dict[int, int] = {}
         self.heard: Counter[int] = Counter()  # frames, by kind
@@ -103,6 +104,7 @@ class Peer:
                 if script.greeting is not None:
                     await self.settings(script.greeting)
                 await script.play(self)
+                self.said_all = True
             if not self.gone and self._listening.cancel_called:
                 await trio.sleep_forever()
 
