@@ -9,6 +9,7 @@ from trxds.config.chains import FilterUse
 from trxds.config.explain import Draw, Passed
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Selection
+from trxds.config.steps import Drops, Fails
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import unavailable
 from trxds.resources.fault import Delay, FaultConfig
@@ -112,11 +113,13 @@ def test_no_route_and_an_unknown_action_are_refusals():
     assert none.refusal.message.startswith('no route matches /s/m in virtual host "shop"')
     told = selector(Route(RouteMatch(Prefix("")), None)).explain("/s/m", EMPTY)
     assert told.refusal.message.endswith("has an action unknown to gRPC")
+    assert [type(each.outcome) for each in (none, told)] == [Drops, Drops]  # waiting for ready is no help
 
 
 def test_an_error_of_the_configuration_is_the_explanation():
     told = ErrorSelector(unavailable("no listener")).explain("/s/m", EMPTY)
     assert repr(told) == "<Explanation /s/m: UNAVAILABLE: no listener>"
+    assert isinstance(told.outcome, Fails)
 
 
 def test_its_repr_is_one_line():
@@ -162,4 +165,4 @@ def test_the_selector_does_what_the_explanation_says(routes, path, headers, seed
         assert routes[told.chosen.number] is found.route.route
         assert (told.chosen.cluster, told.chosen.limit.seconds) == (found.cluster.name, found.route.limit)
     else:
-        assert told.refusal == found.status
+        assert (told.refusal, told.may_change) == (found.status, found.may_change)

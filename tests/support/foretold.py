@@ -7,6 +7,7 @@ it is, may differ between two channels; `hosts` are those that chance may choose
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
@@ -50,9 +51,16 @@ class Situation:
         by_channel = await self.channel.explain(method, metadata)
         status = await failure(self.channel, method, metadata)
         check_failure(by_channel, status)
+        assert isinstance(by_channel.outcome, Fails) == await self.waits(method, metadata)
         assert checked(by_command).outcome.status.code is status.code  # its reason may be of its own time
         assert not goes_somewhere(by_command)
         return by_command, status
+
+    async def waits(self, method, metadata) -> bool:
+        """Whether a call that waits for ready does so, for a moment at least."""
+        with trio.move_on_after(0.01) as moment, suppress(RpcError):
+            await self.channel.method(method)(b"", metadata=metadata, wait_for_ready=True)
+        return moment.cancelled_caught
 
     async def command(self, method, metadata=(), within=15):
         bootstrap, network = self.mesh.bootstrap, self.mesh.network

@@ -83,6 +83,7 @@ class Chosen:
 class Explanation:
     """What becomes of an RPC: a `chosen` route, or else a `refusal`. `str` tells it line by line.
 
+    A refusal that `may_change` is one of the configuration's state, and an RPC that waits for ready waits for another.
     `faults` are what fault filters do to it, and may end it there. `sessions` are what session filters read, and
     may send the RPC to another cluster than the one of `chosen`; `steps` are the policies that the RPC passes,
     from the root of the tree to its `outcome`.
@@ -93,6 +94,7 @@ class Explanation:
     passed: tuple[Passed, ...] = ()
     chosen: Chosen | None = None
     refusal: Status | None = None
+    may_change: bool = False
     faults: tuple[FaultStep, ...] = ()
     sessions: tuple[SessionStep, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -101,7 +103,7 @@ class Explanation:
     def outcome(self) -> Outcome | None:
         """What the RPC comes to; None only where the tree was not asked."""
         if self.refusal is not None:
-            return Fails(self.refusal)
+            return Fails(self.refusal) if self.may_change else Drops(self.refusal)
         if self.faults and self.faults[-1].status is not None:
             return Drops(self.faults[-1].status)
         return self.steps[-1].outcome if self.steps else None

@@ -104,7 +104,7 @@ class ErrorSelector:
         return Refusal(self.status, True)
 
     def explain(self, path: str, metadata: Metadata) -> Explanation:
-        return Explanation(path, refusal=self.status)
+        return Explanation(path, refusal=self.status, may_change=True)
 
 
 class Selector(Protocol):
