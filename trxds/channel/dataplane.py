@@ -62,7 +62,7 @@ class ChannelState:
         self.authority = authority
         self.defaults = defaults
         self.random = random
-        self.now = trio.lowlevel.current_clock().current_time  # Trio's, a third of the way that `trio.current_time` goes
+        self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
         self.throttle: Throttle | None = None  # of retries and hedges
         self.plane: DataPlane | None = None
         self.tree: Node | None = None  # its root, for who asks why

@@ -345,7 +345,7 @@ class Rpc(Attempt):
         stream = self.stream
         if stream is not None:
             stream.cancel()
-            if stream.status is not None and stream.status.code is StatusCode.OK:
+            if stream.status is not None and stream.status.ok:
                 self._state.calls_succeeded += 1
         if self._trackers or self._seen is not None:
             self._end_attempt()

@@ -58,6 +58,9 @@ def from_http(status: int) -> StatusCode:
     return _HTTP.get(status, StatusCode.UNKNOWN)
 
 
+_OK = StatusCode.OK  # which is found through its class by a slow way, before Python 3.12
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """The outcome of an RPC: `code`, a `message` for people, and `details`.
@@ -73,7 +76,7 @@ class Status:
     @property
     def ok(self) -> bool:
         """Whether the code is OK."""
-        return self.code is StatusCode.OK
+        return self.code is _OK
 
     @property
     def rich(self) -> Message | None:

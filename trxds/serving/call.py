@@ -132,7 +132,7 @@ class Call(MessageStream):
         """Let `handler` answer, then send the status it ended with."""
         with self._scope:
             status = await self._outcome(handler)
-            await self._sender.wait(self._rest_taken)
+            await self._wait_to_send(self._rest_taken)
             self._send_status(status)
         if self.status is None:  # nothing but the deadline cancels a call that has not ended
             self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))

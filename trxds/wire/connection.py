@@ -169,7 +169,7 @@ class Connection(Link[ClientStream]):
         """The stream is over: its place goes to the next in the queue."""
         if stream.id:
             self.streams.pop(stream.id, None)
-            if stream.status is not None and stream.status.code is not StatusCode.OK:
+            if stream.status is not None and not stream.status.ok:
                 self._calls_failed += 1
         else:
             self._waiting.pop(stream, None)

@@ -33,7 +33,7 @@ from .events import (
 )
 from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
 from .header_blocks import BlockDecoder, BlockEncoder
-from .open_stream import Awaits, OpenStream, Unfinished
+from .open_stream import BODY, HEADERS, NOTHING, OpenStream, Unfinished
 from .options import WireOptions
 
 _FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
@@ -106,9 +106,9 @@ class LeanEngine:
             self._check_opened(stream_id)
             self._unclaim(size)
             return None
-        if stream.awaits is not Awaits.BODY:
+        if stream.awaits is not BODY:
             self._unclaim(size)
-            if stream.awaits is Awaits.HEADERS:
+            if stream.awaits is HEADERS:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end of the stream")
         stream.receive_window -= size
@@ -164,15 +164,15 @@ class LeanEngine:
         if stream is None:
             self._check_opened(stream_id)
             return None
-        if stream.awaits is Awaits.NOTHING:
+        if stream.awaits is NOTHING:
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "headers after the end of the stream")
         if block.informational:
-            if end or stream.awaits is Awaits.BODY:
+            if end or stream.awaits is BODY:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
-        if stream.awaits is Awaits.BODY and not end:
+        if stream.awaits is BODY and not end:
             raise Violation(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
-        stream.awaits = Awaits.BODY
+        stream.awaits = BODY
         if end:
             self._peer_ended(stream_id, stream)
         if block.size > self._options.max_header_list:
@@ -357,11 +357,11 @@ class LeanEngine:
 
     def _we_ended(self, stream_id: int, stream: OpenStream) -> None:
         stream.sending = False
-        if stream.awaits is Awaits.NOTHING:
+        if stream.awaits is NOTHING:
             del self._streams[stream_id]
 
     def _peer_ended(self, stream_id: int, stream: OpenStream) -> None:
-        stream.awaits = Awaits.NOTHING
+        stream.awaits = NOTHING
         if not stream.sending:
             del self._streams[stream_id]
 

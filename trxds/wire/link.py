@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextvars
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Generic, TypeVar, assert_never
 
@@ -177,8 +177,7 @@ class Link(ABC, Generic[S]):
             if not data:
                 return self._lost(None)
             self.last_read = self._now()
-            for event in self.engine.receive(data):
-                self._handle(event)
+            self._handle(self.engine.receive(data))
             if self.engine.unsent:
                 self._wrote()
             if self._afterwards is not None:
@@ -200,32 +199,33 @@ class Link(ABC, Generic[S]):
 
     # -- what was read
 
-    def _handle(self, event: Event) -> None:
-        match event:
-            case HeadersReceived():
-                self._headers(event)
-            case DataReceived():
-                self._data(event)
-            case WindowOpened():
-                self._window_opened(event.stream_id)
-            case HeadersTooLarge():
-                self._headers_too_large(event)
-            case StreamReset():
-                stream = self.streams.get(event.stream_id)
-                if stream is not None:
-                    stream.was_reset(event.code)
-            case StreamBroken():
-                self._stream_broken(event)
-            case SettingsReceived():
-                self._settings()
-            case GoAwayReceived():
-                self._goaway(event)
-            case PingAcked():
-                self._pinged(event)
-            case Broken():
-                self._broken(event)
-            case _ as never:
-                assert_never(never)
+    def _handle(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case HeadersReceived():
+                    self._headers(event)
+                case DataReceived():
+                    self._data(event)
+                case WindowOpened():
+                    self._window_opened(event.stream_id)
+                case HeadersTooLarge():
+                    self._headers_too_large(event)
+                case StreamReset():
+                    stream = self.streams.get(event.stream_id)
+                    if stream is not None:
+                        stream.was_reset(event.code)
+                case StreamBroken():
+                    self._stream_broken(event)
+                case SettingsReceived():
+                    self._settings()
+                case GoAwayReceived():
+                    self._goaway(event)
+                case PingAcked():
+                    self._pinged(event)
+                case Broken():
+                    self._broken(event)
+                case _ as never:
+                    assert_never(never)
 
     @abstractmethod
     def _headers(self, event: HeadersReceived) -> None: ...

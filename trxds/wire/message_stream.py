@@ -61,7 +61,7 @@ class MessageStream(ABC):
         self._rest: Octets = _NOTHING  # of the message being sent
         self._later: Octets = _NOTHING  # what of a large one comes after that
         self._ending = False  # our half ends after the rest, or has so ended
-        self._sender = Seat()
+        self._sender: Seat | None = None  # made for the first that waits; most calls say at once all they have to say
         self._arrived = Deframer(max_receive_size)
         self._held = 0  # bytes of window to give back when messages are taken
         self._owed = 0  # bytes of window to give back as soon as they are worth a frame
@@ -108,11 +108,11 @@ class MessageStream(ABC):
         False if the stream ended first. A message whose send is cancelled still goes out whole,
         unless the stream is cancelled too: half a message would be no use to anyone.
         """
-        await self._sender.wait(self._rest_taken)
+        await self._wait_to_send(self._rest_taken)
         if not self.send_nowait(message, end=end):
             return False
         if self._rest:
-            await self._sender.wait(self._rest_taken)
+            await self._wait_to_send(self._rest_taken)
         return self.sending or self._ending
 
     def end(self) -> None:
@@ -123,6 +123,15 @@ class MessageStream(ABC):
 
     def _rest_taken(self) -> bool:
         return not self._rest
+
+    async def _wait_to_send(self, until: Callable[[], bool]) -> None:
+        if self._sender is None:
+            self._sender = Seat()
+        await self._sender.wait(until)
+
+    def _look_to_send(self) -> None:
+        if self._sender is not None:
+            self._sender.look()
 
     # -- the connection's side of sending
 
@@ -139,7 +148,7 @@ class MessageStream(ABC):
             self._rest, self._later = self._later, _NOTHING
         elif not self._rest:
             self.sending = not self._ending
-            self._sender.look()
+            self._look_to_send()
 
     # -- receiving
 
@@ -212,7 +221,7 @@ class MessageStream(ABC):
         """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
         self.sending = self.receiving = self._ending = False
         self._rest = self._later = _NOTHING
-        self._sender.look()
+        self._look_to_send()
         self._receiver.look()
 
     @abstractmethod

@@ -13,6 +13,10 @@ class Awaits(enum.Enum):
     NOTHING = enum.auto()  # it has ended its half
 
 
+# A member is found through its class by a slow way, before Python 3.12, and some are looked at for each frame.
+HEADERS, BODY, NOTHING = Awaits.HEADERS, Awaits.BODY, Awaits.NOTHING
+
+
 class OpenStream:
     """A stream that is not closed: both halves' states and windows."""
 
@@ -22,7 +26,7 @@ class OpenStream:
         self.send_window = send_window
         self.receive_window = receive_window
         self.sending = True
-        self.awaits = Awaits.HEADERS
+        self.awaits = HEADERS
 
 
 class Unfinished:

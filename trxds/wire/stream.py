@@ -80,7 +80,7 @@ class ClientStream(MessageStream):
 
     async def wait_open(self) -> bool:
         """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
-        await self._sender.wait(self._opened_or_over)
+        await self._wait_to_send(self._opened_or_over)
         return self.opened
 
     def _opened_or_over(self) -> bool:
@@ -103,7 +103,7 @@ class ClientStream(MessageStream):
 
     def left_queue(self) -> None:
         """It had to wait before it began."""
-        self._sender.look()
+        self._look_to_send()
 
     # -- the answer
 
