@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from subprocess import PIPE
 
 import pytest
@@ -332,3 +333,18 @@ async def test_the_address_may_come_from_the_environment(tmp_path, monkeypatch):
         monkeypatch.setenv("TRXDS_ADMIN", shell.address)
         done = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, ["ruok"]))
     assert done.exit_code == 0
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>\n", b"[]\n", b"[" * 2000 + b"\n"])
+async def test_a_web_server_that_answers_everything_is_not_taken_for_a_program(body):
+    async def serve(stream):
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        done = await Shell(address).run("lb")
+        nursery.cancel_scope.cancel()
+    text = "what listens there answers with something else than the feed; is it the address of admin=?"
+    assert (done.exit_code, done.stderr) == (3, f"{address}: {text}\n")

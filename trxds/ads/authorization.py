@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from trxds.ground.documents import parse_json
 from trxds.ground.metadata import Headers
 from trxds.wire.aside import aside
 
@@ -46,7 +46,7 @@ def read_token(path: str) -> str:
 def _expires(token: str) -> bool:
     try:
         payload = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return isinstance(claims, dict) and isinstance(claims.get("exp"), int | float)
     except (IndexError, binascii.Error, ValueError):
         return False

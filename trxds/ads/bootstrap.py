@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trxds.ground.documents import parse_json
 from trxds.ground.place import Place, Problem, kind_of
 from trxds.ground.status import BootstrapError
 from trxds.wire.certificates import CertificateFiles
@@ -143,7 +144,7 @@ def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
 
 def _json(text: str, source: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise BootstrapError(f"{source}: no valid JSON at {place}: {error.msg}; correct the text there") from error

@@ -13,6 +13,7 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
 from trxds.ads.names import authority_of, parse_target
+from trxds.ground.documents import parse_json
 from trxds.ground.place import Problem
 from trxds.ground.words import count
 from trxds.wire.connect import Network
@@ -51,7 +52,7 @@ class Report:
 
 def check(text: str) -> Report:
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except json.JSONDecodeError as error:
         return Report((Finding(error.lineno, "error", "", f"no valid JSON: {error.msg} (column {error.colno})"),))
     lines = JsonLines(text)

@@ -36,6 +36,8 @@ def read(text: str) -> Reading:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return Reading(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
+    except RecursionError:
+        return Reading(problems=(Problem(1, "", "too many lists and mappings inside of each other"),))
     except yaml.YAMLError as error:  # a character that YAML forbids
         return Reading(problems=(Problem(1, "", f"no valid YAML: {error}"),))
 

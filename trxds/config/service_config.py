@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from trxds.ground.documents import parse_json
 from trxds.ground.place import Place, Problem, kind_of
 from trxds.resources.custom_policy import ParseSettings
 from trxds.resources.leaf_policy import LbPolicyConfig
@@ -83,7 +84,7 @@ def examine(document: Any, policies: Mapping[str, ParseSettings]) -> tuple[Servi
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import trio
 
 from trxds.config.explain import Explanation
+from trxds.ground.documents import parse_json
 from trxds.ground.status import RpcError
 
 from .http import Refusal
@@ -63,7 +64,7 @@ def _channel(channels: Mapping[str, Explaining], wanted: str) -> Explaining:
 def _metadata(text: str) -> list[tuple[str, str | bytes]]:
     """From a list of pairs; the values of -bin keys are base64, as on the wire."""
     try:
-        return [(key, _value(key, value)) for key, value in json.loads(text)]
+        return [(key, _value(key, value)) for key, value in parse_json(text)]
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"metadata is a JSON list of pairs of texts, -bin values in base64: {error}") from None
 

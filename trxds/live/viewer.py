@@ -17,6 +17,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection
 
 from trxds.feed.lines import pieces
 from trxds.feed.messages import Message
+from trxds.ground.documents import parse_json
 
 AHEAD = 2  # messages that the page has not shown yet
 PATIENCE = 60.0  # seconds for the page to show one, until we take it for gone
@@ -108,6 +109,6 @@ class Viewer:
 
 def _parsed(message: str | bytes) -> Any:
     try:
-        return json.loads(message)
+        return parse_json(message)
     except ValueError:
         return None

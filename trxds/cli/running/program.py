@@ -15,6 +15,7 @@ import trio
 
 from trxds.feed.changes import apply
 from trxds.feed.messages import State
+from trxds.ground.documents import parse_json
 from trxds.wire.connect import TcpNetwork, connect_error
 
 _PATIENCE = 5.0  # seconds for a connection and the head of the answer
@@ -62,7 +63,7 @@ class Program:
     @asynccontextmanager
     async def _answer(self, target: str) -> AsyncIterator[Answer]:
         async with await self._connect() as stream:
-            answer = Answer(stream)
+            answer = Answer(stream, self.address)
             try:
                 with trio.fail_after(_PATIENCE):
                     await answer.begin(target, self.token)
@@ -90,11 +91,20 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else base64.b64encode(value).decode()
 
 
+def _message(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = parse_json(line)
+    except json.JSONDecodeError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
 class Answer:
     """An async iterator of messages, until the program ends."""
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
+    def __init__(self, stream: trio.abc.Stream, address: str) -> None:
         self._stream = stream
+        self._address = address
         self._http = h11.Connection(h11.CLIENT)
         self._lines = bytearray()
 
@@ -117,7 +127,10 @@ class Answer:
         line = await self.line()
         if line is None:
             raise StopAsyncIteration
-        message: dict[str, Any] = json.loads(line)
+        message = _message(line)
+        if message is None:
+            text = "what listens there answers with something else than the feed; is it the address of admin=?"
+            raise Unreached(f"{self._address}: {text}")
         return message
 
     async def line(self) -> bytes | None:
