@@ -87,6 +87,13 @@ test("the end of a call finds the last of its picks", () => {
   assert.deepEqual(plain(model.picks.map(({ host, status }) => [host, status])), [["a", ""], ["b", "OK"]]);
 });
 
+test("a call that fails without a pick stands among the picks, and one that was let go of is not told twice", () => {
+  const model = modelWith({});
+  const done = (call, status) => ({ kind: "done", channel: "shop", call, method: "/nobody.X/Get", session: null, status, message: "", seconds: 0 });
+  told(model, [], [done(1, "UNAVAILABLE"), done(2, "OK")]);
+  assert.deepEqual(plain(model.picks.map(({ call, status, why }) => [call, status, why])), [[1, "UNAVAILABLE", ""]]);
+});
+
 test("no more picks are kept than can be looked at", () => {
   const model = modelWith({});
   for (let call = 0; call < 700; call += 1) told(model, [], [{ kind: "pick", channel: "shop", call }]);

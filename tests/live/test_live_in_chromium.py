@@ -181,6 +181,33 @@ async def test_names_that_are_markup_are_shown_as_what_they_are(browser):
         assert tab.problems == []
 
 
+async def test_a_call_that_failed_without_a_pick_says_all_of_why_and_can_be_explained(browser):
+    message = 'RDS resource "shop-routes" (server 10.0.0.10:18000, node "web-1"): no route matches /nobody.X/Get ' * 2
+    call = {"time": 0, "channel": "shop", "call": 1, "method": "/nobody.X/Get", "cluster": "", "host": ""}
+    end = {"kind": "done", **call, "session": None, "status": "UNAVAILABLE", "message": message, "seconds": 0.001}
+    feed = FakeFeed()
+    async with page_of(feed) as page, open_tab(browser, page.url) as tab:
+        await tab.until(LIVE)
+        pick = {"kind": "pick", **call, "call": 2, "session": None, "why": f"waits: {message}", "metadata": {}}
+        feed.say(events=[pick, end])
+        await show(tab, "picks")
+        failed, waits = await tab.until(f"{rows('Picks, newest first')}.length === 2 && {rows('Picks, newest first')}")
+        assert (failed[5], waits[5]) == ("no pick", "waits")
+        assert "UNAVAILABLE" in failed[6] and message.strip() in failed[6]
+        assert "under way" in waits[6] and message.strip() in waits[6]
+        assert await tab.run("document.querySelectorAll('td button').length") == 2
+        widths = "[document.querySelector('.framed').scrollWidth, document.querySelector('.framed').clientWidth]"
+        needed, given = await tab.run(widths)
+        assert needed == given  # nothing of it lies beyond the edge
+
+
+async def test_a_narrow_window_has_the_tabs_in_one_line_above_the_view(browser):
+    async with page_of(FakeFeed()) as page, open_tab(browser, page.url, width=420) as tab:
+        await tab.until(LIVE)
+        assert await tab.run("document.querySelector('#tabs').offsetHeight") < 60
+        assert await tab.run("document.querySelector('#panel').offsetHeight") > 400
+
+
 async def test_the_browser_itself_refuses_to_make_elements_of_a_text(browser):
     async with page_of(FakeFeed()) as page, open_tab(browser, page.url) as tab:
         with pytest.raises(RuntimeError, match="TrustedHTML"):

@@ -80,9 +80,7 @@ function watchDrain(model, key, before, row, now) {
 function happened(model, event) {
   switch (event.kind) {
     case "pick":
-      keep(model.picks, { ...event, status: "", message: "", seconds: null }, KEPT.picks, (old) => {
-        if (model.pickOf.get(callKey(old)) === old) model.pickOf.delete(callKey(old));
-      });
+      picked(model, { ...event, status: "", message: "", seconds: null });
       model.pickOf.set(callKey(event), model.picks.at(-1));
       break;
     case "done":
@@ -110,9 +108,19 @@ function callKey(event) {
   return `${event.channel}\n${event.call}`;
 }
 
+function picked(model, row) {
+  keep(model.picks, row, KEPT.picks, (old) => {
+    if (model.pickOf.get(callKey(old)) === old) model.pickOf.delete(callKey(old));
+  });
+}
+
+// A call that fails before it has a pick, for want of a route say, is what somebody will look for among the picks.
 function finished(model, event) {
   const pick = model.pickOf.get(callKey(event));
-  if (pick === undefined) return;
+  if (pick === undefined) {
+    if (event.status !== "OK") picked(model, { ...event, why: "", metadata: {} });
+    return;
+  }
   Object.assign(pick, { status: event.status, message: event.message, seconds: event.seconds });
   model.pickOf.delete(callKey(event));
 }

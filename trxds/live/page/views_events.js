@@ -71,16 +71,6 @@ function picksView(app) {
     rowClass: (row) => (toneOfStatus(row.status) === "bad" ? "marked" : ""),
     columns: [
       { key: "time", title: "Time", said: (row) => row.time, cell: (row) => mono(clockFine(row.time)) },
-      { key: "method", title: "Method", said: (row) => row.method, cell: (row) => mono(row.method) },
-      { key: "cluster", title: "Cluster", cell: (row) => row.cluster || "–" },
-      { key: "host", title: "Host", said: (row) => row.host, cell: (row) => mono(row.host || "none") },
-      { key: "why", title: "Why", said: (row) => `${row.why} ${row.session}`, cell: (row) => whyOf(row) },
-      {
-        key: "status",
-        title: "Result",
-        said: (row) => row.status + row.message,
-        cell: (row) => statusOf(row),
-      },
       {
         key: "explain",
         title: "",
@@ -90,6 +80,16 @@ function picksView(app) {
             class: "small",
             "aria-label": `Explain ${row.method}`,
           }),
+      },
+      { key: "method", title: "Method", said: (row) => row.method, cell: (row) => mono(row.method) },
+      { key: "cluster", title: "Cluster", cell: (row) => row.cluster || "–" },
+      { key: "host", title: "Host", said: (row) => row.host, cell: (row) => mono(row.host || "none") },
+      { key: "why", title: "Why", said: (row) => `${row.why} ${row.session}`, cell: (row) => whyOf(row) },
+      {
+        key: "status",
+        title: "Result",
+        said: (row) => row.status + row.message + row.why,
+        cell: (row) => statusOf(row),
       },
     ],
   });
@@ -110,14 +110,22 @@ function shownMetadata(metadata) {
 }
 
 function statusOf(row) {
-  if (row.status === "") return quiet("under way");
-  const told = el("span", {}, chip(row.status, toneOfStatus(row.status)), quiet(` ${millis(row.seconds)}`));
-  return row.message ? el("span", { class: "two" }, told, quiet(row.message)) : told;
+  const told = row.status === "" ? quiet("under way") : el("span", {}, chip(row.status, toneOfStatus(row.status)), quiet(` ${millis(row.seconds)}`));
+  const [, reason] = whyAndReason(row);
+  const note = row.message || (reason in REASONS ? "" : reason);
+  return note ? el("span", { class: "two" }, told, el("span", { class: "note" }, quiet(note))) : told;
 }
 
-// What brought the call to its host, and for whom.
+// What brought the call to its host, and for whom; what takes more than a few words is told with the result.
 function whyOf(row) {
-  const [why, reason] = row.why.split(": ");
-  const words = reason in REASONS ? `${why}: ${reasonInWords(reason)}` : row.why;
+  if (row.why === "") return quiet(row.host === "" ? "no pick" : "–");
+  const [why, reason] = whyAndReason(row);
+  const words = reason in REASONS ? `${why}: ${reasonInWords(reason)}` : why;
   return row.session === null ? words : el("span", {}, `${words} `, quiet(row.session));
+}
+
+// `waits: no host of cluster cart is connected` is `waits`, and the rest.
+function whyAndReason(row) {
+  const [, why, reason = ""] = row.why.match(/^(.*?)(?:: (.*))?$/s);
+  return [why, reason];
 }
