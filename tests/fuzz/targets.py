@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import config_targets, wire_targets
+from . import config_targets, edge_targets, wire_targets
 
-TARGETS = {target.name: target for target in (*wire_targets.TARGETS, *config_targets.TARGETS)}
+TARGETS = {target.name: target for target in (*wire_targets.TARGETS, *config_targets.TARGETS, *edge_targets.TARGETS)}

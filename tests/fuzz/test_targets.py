@@ -24,7 +24,12 @@ PARSERS = (
     *(f"config/{name}.py" for name in ("service_config", "method_config", "balancing_config", "target")),
     *(f"affinity/{name}.py" for name in ("cookie", "jar", "carriers")),
     *(f"channel/{name}.py" for name in ("fault", "retry")),
-    "ground/metadata.py",
+    *(f"ground/{name}.py" for name in ("metadata", "documents")),
+    *(f"feed/{name}.py" for name in ("http", "explained")),
+    *(f"live/{name}.py" for name in ("ask", "viewer", "access")),
+    *(f"cli/{name}.py" for name in ("resource_file", "check", "json_lines", "unusual", "running/program")),
+    "wire/certificates.py",
+    "generate/comments.py",
 )
 """Files that read what others write; a function there that is called like a reader is one."""
 
