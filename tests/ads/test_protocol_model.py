@@ -2,11 +2,12 @@
 
 The model knows nothing of requests that coalesce or of who is told when. It says what must be
 true once everything is said: what the server believes we want and accepted, and what each
-watcher believes of its resource.
+watcher believes of its resource, whatever the server's features make of bad news (A53, A88).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,21 +17,28 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
+from trxds.ads.dataerrors import NOT_FOUND, PERMISSION_DENIED, data_errors
 from trxds.ads.delta import Delta
 from trxds.ads.protocol import Conversation
 from trxds.ads.request import Dialect
 from trxds.ads.resource import Changes
-from trxds.ads.response import Item, Reading
+from trxds.ads.response import Failed, Ignored, Item, Reading
 from trxds.ads.sotw import StateOfTheWorld
 from trxds.ads.state import ResourceState
-from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, Parsed, ResourceType
+from trxds.ground.status import StatusCode
+from trxds.resources.slices import at_once
+from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 Key = tuple[ResourceType, str]
 
 TYPES = st.sampled_from([CDS, EDS])
 NAMES = st.sampled_from("abc")
 BAD = "bad"
-RESOURCES = st.dictionaries(NAMES, st.sampled_from(["1", "2", BAD]))
+RESOURCES = st.fixed_dictionaries({}, optional=dict.fromkeys("abc", st.sampled_from(["1", "2", BAD])))
+CODES = st.sampled_from([NOT_FOUND, PERMISSION_DENIED, StatusCode.INTERNAL])
+FEATURES = st.sets(
+    st.sampled_from(["ignore_resource_deletion", "fail_on_data_errors", "resource_timer_is_transient_error"])
+)
 
 
 @dataclass
@@ -69,10 +77,12 @@ class DeltaServer(Server):
 class ConversationMachine(RuleBasedStateMachine):
     dialect: Dialect = StateOfTheWorld()
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(features=FEATURES, a88=st.booleans(), watched=st.sets(st.tuples(TYPES, NAMES), min_size=2))
+    def begin(self, features: set[str], a88: bool, watched: set[Key]) -> None:
+        """With a stream that has asked for what is watched: from nothing at all it is a long way to anything."""
         server = ServerConfig("plane:1")
-        self.conversation = Conversation(server, Node("n"), self.dialect)
+        self.rules = data_errors(features, a88=a88)
+        self.conversation = Conversation(server, Node("n"), self.dialect, self.rules)
         self.authority = Authority([server], self, "n")
         self.now = 0.0
         self.count = 0
@@ -86,9 +96,12 @@ class ConversationMachine(RuleBasedStateMachine):
         self.remembered: set[Key] = set()  # what is watched, and what was until something is said
         self.told: dict[Key, str] = {}
         self.value: dict[Key, str] = {}
-        self.bad: set[Key] = set()
-        self.absent: set[Key] = set()
+        self.trouble: dict[Key, str] = {}  # with its last news; a value may be used none the less
         self.asked: dict[Key, float] = {}
+        for type, name in sorted(watched, key=str):
+            self.watch(type, name)
+        self.open_stream()
+        self.say_everything()
 
     # -- what may happen
 
@@ -131,8 +144,8 @@ class ConversationMachine(RuleBasedStateMachine):
         while (request := self.conversation.next_request()) is not None:
             self.server.hears(request)
             self.conversation.sent(request, self.now)
-        for key in self.watched - self.value.keys() - self.absent:
-            if key[1] not in before.get(key[0], set()):
+        for key in self.watched - self.value.keys():
+            if self.trouble.get(key) not in (UNANSWERED, DELETED) and key[1] not in before.get(key[0], set()):
                 self.asked[key] = self.now
         self.server_believes_what_is_so()
         # What answers a type that nobody has asked for waits until somebody does.
@@ -141,40 +154,68 @@ class ConversationMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.server is not None)
     @rule(type=TYPES, resources=RESOURCES)
     def respond(self, type: ResourceType, resources: dict[str, str]) -> None:
-        self.count += 1
-        version, nonce = f"v{self.count}", f"n{self.count}"
-        items = tuple(item(name, text) for name, text in resources.items())
-        reading = self.reading(type, version, nonce, items)
-        self.heard(self.authority.review(self.conversation.received(reading, self.now)))
-        self.answered, self.failed = True, False
-        self.nonces[type] = nonce
-        refused = BAD in resources.values()
-        self.owed.setdefault(type, []).append((nonce, refused))
-        if not refused:
-            self.accepted[type] = version
+        items = tuple(self.item(type, name, text) for name, text in resources.items())
+        self.receive(type, items, (), refused=BAD in resources.values())
         for name, text in resources.items():
             self.learn((type, name), text)
-        for key in self.gone(type, resources):
-            self.lose(key)
+        for key in self.gone(type, set(resources)):
+            self.delete(key)
+
+    @precondition(lambda self: self.server is not None)
+    @rule(type=TYPES, name=NAMES, code=CODES)
+    def respond_with_an_error_in_its_place(self, type: ResourceType, name: str, code: int) -> None:
+        self.receive(type, (), (Failed(name, code, "sorry"),), refused=False)
+        self.learn_why_not((type, name), code)
+        for key in self.gone(type, {name}):
+            self.delete(key)
+
+    @precondition(lambda self: self.server is not None)
+    @rule(message=st.sampled_from([b"\xff\xff no protobuf", b"", b"\x22\x07unknown"]))
+    def respond_with_what_nobody_knows(self, message: bytes) -> None:
+        """No answer is owed, nothing is learned, and the stream has not answered."""
+        assert isinstance(at_once(self.conversation.read(message, ParseContext())), Ignored)
 
     @rule(seconds=st.sampled_from([1.0, 7.0, 15.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        for key in [key for key, at in self.asked.items() if at + 15 <= self.now]:
-            self.lose(key)
+        for key in [key for key, at in self.asked.items() if at + self.rules.wait <= self.now]:
+            del self.asked[key]
+            self.trouble[key] = UNANSWERED if self.rules.late_is_absent else "late"
         self.heard(self.authority.review(self.conversation.due(self.now)))
+
+    def receive(
+        self, type: ResourceType, items: tuple[Item, ...], failed: tuple[Failed, ...], *, refused: bool
+    ) -> None:
+        self.count += 1
+        version, nonce = f"v{self.count}", f"n{self.count}"
+        reading = self.reading(type, version, nonce, items, failed)
+        self.heard(self.authority.review(self.conversation.received(reading, self.now)))
+        self.answered, self.failed = True, False
+        self.nonces[type] = nonce
+        self.owed.setdefault(type, []).append((nonce, refused))
+        if not refused:
+            self.accepted[type] = version
+
+    def item(self, type: ResourceType, name: str, text: str) -> Item:
+        """What came before in the same bytes is not parsed again, so it is the same object."""
+        raw = name, text.encode()
+        parsed = Parsed(name, None, (BAD,)) if text == BAD else Parsed(name, text, ())
+        return Item(raw, self.conversation.known(type).get(raw) or parsed)
 
     # -- what differs between the protocols
 
     def new_server(self) -> Server:
         return Server()
 
-    def reading(self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...]) -> Reading:
-        return Reading(type, version, nonce, items)
+    def reading(
+        self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...], failed: tuple[Failed, ...]
+    ) -> Reading:
+        return Reading(type, version, nonce, items, failed)
 
-    def gone(self, type: ResourceType, resources: dict[str, str]) -> list[Key]:
-        """What a response without them says of the others."""
-        return [key for key in self.value.keys() | self.bad if key[0] is type is CDS and key[1] not in resources]
+    def gone(self, type: ResourceType, names: set[str]) -> list[Key]:
+        """What a response of these says of the others: those that came, good or bad, are not there any more."""
+        came = self.value.keys() | {key for key, trouble in self.trouble.items() if trouble == "invalid"}
+        return [key for key in came if key[0] is type is CDS and key[1] not in names]
 
     # -- the only server there is
 
@@ -195,7 +236,7 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_clock_is_set_to_the_earliest_wait(self) -> None:
-        assert self.conversation.next_deadline == min(self.asked.values(), default=float("inf")) + 15
+        assert self.conversation.next_deadline == min(self.asked.values(), default=float("inf")) + self.rules.wait
 
     def server_believes_what_is_so(self) -> None:
         assert self.server is not None
@@ -213,11 +254,10 @@ class ConversationMachine(RuleBasedStateMachine):
     # -- the model's own memory
 
     def expected(self, key: Key) -> str | None:
+        trouble = self.trouble.get(key, "")
         if key in self.value:
-            return f"{self.value[key]} {'failed' if self.failed else 'invalid' if key in self.bad else 'well'}"
-        if key in self.absent:
-            return "absent"
-        return "invalid" if key in self.bad else "failed" if self.failed else None
+            return f"{self.value[key]} {'failed' if self.failed else trouble or 'well'}"
+        return trouble or ("failed" if self.failed else None)
 
     def heard(self, changes: Changes) -> None:
         for key, state in changes.items():
@@ -229,40 +269,63 @@ class ConversationMachine(RuleBasedStateMachine):
         if key not in self.remembered:
             return
         self.asked.pop(key, None)
-        self.absent.discard(key)
         if text == BAD:
-            self.bad.add(key)
+            self.trouble[key] = "invalid"
+            self.keep(key, drop=self.rules.drop_refused)
         else:
-            self.bad.discard(key)
+            self.trouble.pop(key, None)
             self.value[key] = text
 
-    def lose(self, key: Key) -> None:
-        self.asked.pop(key, None)
-        self.value.pop(key, None)
-        self.bad.discard(key)
-        self.absent.add(key)
+    def learn_why_not(self, key: Key, code: int) -> None:
+        if key in self.remembered:
+            self.asked.pop(key, None)
+            self.keep(key, drop=self.rules.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED))
+            absent = code == NOT_FOUND and key not in self.value
+            self.trouble[key] = f"{'absent, ' if absent else ''}reported {StatusCode(code).name}"
+
+    def delete(self, key: Key) -> None:
+        if self.trouble.get(key) not in (UNANSWERED, DELETED, KEPT):
+            self.asked.pop(key, None)
+            self.keep(key, drop=self.rules.drop_deleted)
+            self.trouble[key] = KEPT if key in self.value else DELETED
+
+    def keep(self, key: Key, *, drop: bool) -> None:
+        if drop:
+            self.value.pop(key, None)
 
     def forget(self) -> None:
         """What is no longer watched goes when something is said, not before."""
-        for memory in (self.value, self.asked):
+        for memory in (self.value, self.asked, self.trouble):
             for key in memory.keys() - self.watched:
                 del memory[key]
         self.remembered &= self.watched
-        self.bad &= self.watched
-        self.absent &= self.watched
 
 
-def item(name: str, text: str) -> Item:
-    parsed = Parsed(name, None, (BAD,)) if text == BAD else Parsed(name, text, ())
-    return Item((name, text.encode()), parsed)
+UNANSWERED, DELETED, KEPT = "absent, unanswered", "absent, deleted", "kept though deleted"
+REASONS = {
+    "invalid resource": "invalid",
+    "cannot reach": "failed",
+    "the last one is kept": KEPT,
+    "no answer": "late",
+    "deleted by the server": "deleted",
+    "does not exist, asked": "unanswered",
+}
 
 
 def shown(state: ResourceState) -> str:
+    """The value and what is wrong with it, or why there is none; no code but one reaches watchers (A54)."""
     status = state.error or state.ambient
-    reason = "well" if status is None else "invalid" if "invalid resource" in status.message else "failed"
+    assert status is None or status.code is StatusCode.UNAVAILABLE
+    reason = "well" if status is None else in_short(status.message)
     if state.error is None:
         return f"{state.value} {reason}"
-    return "absent" if state.absent else reason
+    return f"absent, {reason}" if state.absent else reason
+
+
+def in_short(message: str) -> str:
+    if reported := re.search("the server reports ([A-Z_]+): sorry", message):
+        return f"reported {reported[1]}"
+    return next(short for text, short in REASONS.items() if text in message)
 
 
 class DeltaMachine(ConversationMachine):
@@ -273,17 +336,20 @@ class DeltaMachine(ConversationMachine):
     def new_server(self) -> Server:
         return DeltaServer()
 
-    def reading(self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...]) -> Reading:
-        names = {item.raw[0] for item in items}
-        removed = tuple(sorted(set("abc") - names)) if "c" in names else ()
-        return Reading(type, version, nonce, items, removed=removed, partial=True)
+    def reading(
+        self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...], failed: tuple[Failed, ...]
+    ) -> Reading:
+        removed = self.removed({item.raw[0] for item in items} | {each.name for each in failed})
+        return Reading(type, version, nonce, items, failed, removed=tuple(sorted(removed)), partial=True)
 
-    def gone(self, type: ResourceType, resources: dict[str, str]) -> list[Key]:
-        removed = set("abc") - resources.keys() if "c" in resources else set()
-        return [(type, name) for name in removed if (type, name) in self.remembered]
+    def gone(self, type: ResourceType, names: set[str]) -> list[Key]:
+        return [(type, name) for name in self.removed(names) if (type, name) in self.remembered]
+
+    def removed(self, names: set[str]) -> set[str]:
+        return set("abc") - names if "c" in names else set()
 
 
 TestConversation = ConversationMachine.TestCase
 TestDeltaConversation = DeltaMachine.TestCase
-TestConversation.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestConversation.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestDeltaConversation.settings = TestConversation.settings

@@ -11,7 +11,7 @@ Three kinds of memory, by how long they last:
 * `_Stream`, nonces, what was asked and what still has to be said, dies with the stream.
 
 A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that
-went out; `received` for each response; `due` when `next_deadline` has come; `stream_ended`.
+went out; `read` and `received` for each response; `due` when `next_deadline` has come; `stream_ended`.
 What comes back is the resources of which something new is known.
 """
 
@@ -24,13 +24,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trxds.ground.clock import TimeOfDay, since_1970
-from trxds.resources.types import RESOURCE_TYPES, Parsed, ResourceType
+from trxds.resources.protos import DecodeError
+from trxds.resources.slices import Slices
+from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
 from .dataerrors import NOT_FOUND, DataErrors
 from .request import Ask, Dialect, introduce, refuse
 from .resource import CacheState, Resource, Trouble, Update
-from .response import NOTHING, Failed, Item, Raw, Reading, invalid
+from .response import NOTHING, Failed, Ignored, Item, Raw, Reading, invalid, known_type
 from .sotw import StateOfTheWorld
 
 log = logging.getLogger("trxds.ads")
@@ -239,6 +241,17 @@ class Conversation:
     def known(self, type: ResourceType) -> Mapping[Raw, Parsed]:
         """What the bytes of the resources we have were parsed to, so that they need not be again."""
         return self._subscriptions[type].parsed
+
+    def read(self, message: bytes, context: ParseContext) -> Slices[Reading | Ignored]:
+        """What a message of the stream says, for `received`."""
+        try:
+            response = self.dialect.response.FromString(message)
+        except DecodeError:
+            return Ignored(f"{len(message)} bytes that are no {self.dialect.response.DESCRIPTOR.name}")
+        type = known_type(response)
+        if type is None:
+            return Ignored(f"a response of unknown type {response.type_url!r}")
+        return (yield from self.dialect.read(response, type, self.known(type), context))
 
     def received(self, reading: Reading, now: float) -> list[Resource]:
         """Take what is good, keep or drop what we had of what is not, and owe the server an answer.

@@ -72,6 +72,13 @@ class Reading:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A message that is neither accepted nor refused, and does not count as an answer."""
+
+    reason: str
+
+
 def known_type(response: Any) -> ResourceType | None:
     return RESOURCE_TYPES.get(response.type_url)
 

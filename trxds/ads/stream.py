@@ -20,7 +20,6 @@ from trxds.ground.backoff import Backoff
 from trxds.ground.channels import Mailbox
 from trxds.ground.observers import Observers
 from trxds.ground.words import count
-from trxds.resources.protos import DecodeError
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
 from trxds.wire.stream import ClientStream
@@ -28,7 +27,7 @@ from trxds.wire.stream import ClientStream
 from .line import Line
 from .protocol import Conversation
 from .resource import Changes, Resource
-from .response import Reading, known_type
+from .response import Ignored
 from .talk import Talk
 from .told import Told
 from .watches import Watches
@@ -149,8 +148,9 @@ class AdsStream:
         return touched
 
     async def _hear(self, message: bytes) -> list[Resource]:
-        reading = await self._understand(message)
-        if reading is None:
+        reading = await _in_slices(self._conversation.read(message, self._context))
+        if isinstance(reading, Ignored):
+            log.warning("xDS server %s: %s; ignored", self.server.uri, reading.reason)
             return []
         self._backoff.reset()
         self._told.answered(reading)
@@ -170,25 +170,6 @@ class AdsStream:
             if problem := state.error or state.ambient:
                 log.warning("%s", problem.message)
         self._watches.publish(changes)
-
-    async def _understand(self, message: bytes) -> Reading | None:
-        """None for what is to be ignored: bytes that are no response, and types that we do not know."""
-        try:
-            response = self._conversation.dialect.response.FromString(message)
-        except DecodeError:
-            log.warning(
-                "xDS server %s: %d bytes that are no %s; ignored",
-                self.server.uri,
-                len(message),
-                self._conversation.dialect.response.DESCRIPTOR.name,
-            )
-            return None
-        type = known_type(response)
-        if type is None:
-            log.warning("xDS server %s: a response of unknown type %r; ignored", self.server.uri, response.type_url)
-            return None
-        known = self._conversation.known(type)
-        return await _in_slices(self._conversation.dialect.read(response, type, known, self._context))
 
 
 async def _in_slices(work: Slices[T]) -> T:
