@@ -167,7 +167,10 @@ def _has_room(connection: Connection) -> bool:
 
 
 def refused(error: OSError) -> str:
+    """What the system refuses has a number; what certificates and tokens are refused for has none."""
     cause = connect_error(error)
+    if getattr(cause, "errno", None) is None:
+        return f"{cause}; check the server's credentials in the bootstrap"
     return f"{getattr(cause, 'strerror', None) or cause}; check that it runs, and server_uri in the bootstrap"
 
 

@@ -13,7 +13,7 @@ from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
 from .authorization import authorization
-from .line import CONNECT_WITHIN, TOO_SLOW, Line, Share, refused, unusable
+from .line import CONNECT_WITHIN, Line, Share, refused, unusable
 
 LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
@@ -38,7 +38,7 @@ class Talk:
             with trio.fail_after(CONNECT_WITHIN):
                 return await authorization(self.line.server)
         except trio.TooSlowError:
-            return TOO_SLOW
+            return f"no token within {CONNECT_WITHIN:g} s; check the server's credentials in the bootstrap"
         except OSError as error:
             return refused(error)
 

@@ -49,11 +49,12 @@ class _Race:
             over.set()
 
     def failure(self) -> OSError:
-        """The only one as it is; several with their addresses."""
+        """The only one as it is; several with their addresses, and as one like the first."""
+        first = next(iter(self._failures.values()))
         if len(self._failures) == 1:
-            return next(iter(self._failures.values()))
+            return first
         reasons = (f"{address}: {error.strerror or error}" for address, error in self._failures.items())
-        return OSError("; ".join(reasons))
+        return OSError(first.errno, "; ".join(reasons))
 
     @staticmethod
     def close(streams: list[trio.SocketStream]) -> None:
