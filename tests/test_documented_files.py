@@ -1,0 +1,192 @@
+"""Blocks of the documents that are no Python: files are good ones, and what is shown of an output comes out so.
+
+Those of docs/operating.md are held by tests/cli/test_operating.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import ssl
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from click.testing import CliRunner
+from support.mesh import Mesh
+from support.transcript import comparable
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+import trxds.feed
+from trxds.cli.check import check
+from trxds.cli.main import main
+from trxds.cli.resource_file import read
+from trxds.resources.context import ParseContext
+from trxds.resources.custom_policy import CustomPolicy
+from trxds.resources.protos import from_json
+from trxds.resources.types import CDS
+from trxds.testing import MemoryNetwork, serve
+from trxds.testing import resources as xds
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)
+RUN = {"python", "proto"}  # by tests/test_docs.py, wherever they are
+READ = {
+    ("feed.md", "console"),
+    ("operating.md", "console"),
+    ("quick-start.md", "json"),
+    ("quick-start.md", "yaml"),
+    ("security.md", "json"),
+    ("security.md", "text"),
+    ("writing-a-policy.md", "json"),
+}
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """What is fenced as that language there."""
+    text = (ROOT / "docs" / document).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_every_block_is_of_a_kind_that_a_test_looks_at(document: Path) -> None:
+    fences = FENCE.findall(document.read_text("utf-8"))
+    assert set(fences[1::2]) <= {""}, "a fence that does not close"
+    unread = [language for language in fences[::2] if language not in RUN and (document.name, language) not in READ]
+    assert unread == []
+
+
+# -- files
+
+
+@pytest.fixture
+def mesh_files(tmp_path: Path) -> Path:
+    """What documents have under /var/run/mesh."""
+    authority = trustme.CA()
+    ours = authority.issue_cert("web-1")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    ours.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    ours.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    (tmp_path / "token").write_text("e30." + base64.urlsafe_b64encode(b'{"exp": 1900000000}').decode() + ".c2ln")
+    return tmp_path
+
+
+def test_the_first_bootstrap_is_plain_text_and_nothing_else_is_unusual() -> None:
+    (text,) = blocks("quick-start.md", "json")
+    (remark,) = check(text).findings
+    assert remark.weight == "warning" and "plain text" in remark.text
+
+
+def test_the_bootstraps_of_the_page_on_security_have_nothing_wrong_or_unusual(mesh_files: Path) -> None:
+    first, providers = blocks("security.md", "json")
+    for document in (json.loads(first), json.loads(first) | json.loads(providers)):
+        assert check(json.dumps(document).replace("/var/run/mesh", str(mesh_files))).findings == ()
+
+
+def test_the_documented_resources_are_what_clients_take() -> None:
+    (text,) = blocks("quick-start.md", "yaml")
+    reading = read(text)
+    assert len(reading.resources) == 4
+    assert (reading.problems, reading.remarks) == ((), ())
+
+
+def test_the_documented_policy_in_a_cluster_is_the_program_s_own() -> None:
+    (text,) = blocks("writing-a-policy.md", "json")
+    resource = from_json(xds.cluster("cart") | json.loads(text))
+    parsed = CDS.read(resource, ParseContext(custom_policies={"my.pkg.MainAndSpare": dict}))
+    assert parsed.errors == ()
+    assert repr(CustomPolicy("my.pkg.MainAndSpare", {"spare": 1})) in repr(parsed.value)
+
+
+# -- outputs
+
+
+def test_check_says_what_the_document_shows(mesh_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the file that stands above it, with two mistakes."""
+    good, shown = blocks("security.md", "json")[0], blocks("security.md", "text")[0]
+    bad = good.replace("ca_certificate_file", "ca_certificates_file").replace('"web-1"', "1")
+    monkeypatch.chdir(mesh_files)
+    Path("bootstrap.json").write_text(bad.replace("/var/run/mesh", str(mesh_files)), "utf-8")
+    done = CliRunner().invoke(main, ["check", "bootstrap.json"])
+    assert (done.exit_code, done.output) == (1, shown)
+
+
+def test_the_command_of_the_page_on_stubs_writes_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "generate.md").read_text("utf-8")
+    (command,) = re.findall(r"^    trxds (generate .*)$", text, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    Path("greeter.proto").write_text(blocks("generate.md", "proto")[0], "utf-8")
+    done = CliRunner().invoke(main, command.split())
+    assert done.exit_code == 0, done.output
+    written = {path.name for path in tmp_path.iterdir()} - {"greeter.proto"}
+    assert written == {"greeter_pb2.py", "greeter_pb2.pyi", "greeter_trxds.py", "greeter_trxds_sync.py"}
+    assert all(f"`{name}`" in text for name in written)
+
+
+async def test_a_snapshot_of_the_feed_looks_as_documented(autojump_clock) -> None:
+    shown = json.loads(blocks("feed.md", "console")[0].splitlines()[1])["snapshot"]
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, trxds.feed.open(channel) as feed:
+        await channel.method("/shop.Cart/Add")(b"")
+        state = await feed.snapshot(["channels"])
+    assert shapes(state) == shapes(shown)
+    assert state["channels"]["shop"] | {"calls": 7} == shown["channels"]["shop"]
+
+
+def shapes(value: Any) -> Any:
+    """Names and types, without values."""
+    return {key: shapes(each) for key, each in value.items()} if isinstance(value, dict) else type(value)
+
+
+async def test_an_explanation_comes_out_as_the_page_on_routing_shows_it(autojump_clock) -> None:
+    text = (ROOT / "docs" / "routing.md").read_text("utf-8")
+    (shown,) = re.findall(r"^prints, for example,\n\n((?:    .*\n)+)", text, re.MULTILINE)
+    (question,) = re.findall(r"channel\.explain\((.*)\)\)$", text, re.MULTILINE)
+    method, metadata = ast.literal_eval(question)
+    async with Mesh.run(4) as mesh:
+        for cluster, hosts in (("v1", mesh.hosts[3:]), ("v2", mesh.hosts[:3])):
+            mesh.cluster(cluster)
+            mesh.endpoints(cluster, hosts)
+        mesh.plane.put(xds.listener("shop", routes="shop", filters=[xds.stateful_session()]), ROUTES_OF_THE_EXAMPLE)
+        async with mesh.channel() as channel:
+            await channel.method(method)(b"", metadata=metadata)
+            await wait_all_tasks_blocked()
+            told = await channel.explain(method, metadata)
+    assert comparable(str(told)) == comparable(textwrap.dedent(shown))
+
+
+_PER_ROUTE = {
+    "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+    "stateful_session": {"session_state": xds.stateful_session()["typed_config"]["session_state"]},
+}
+_ACTION = xds.route({"v1": 90, "v2": 10})["route"] | {"max_stream_duration": {"max_stream_duration": "10s"}}
+ROUTES_OF_THE_EXAMPLE = xds.routes(
+    "shop",
+    {"match": {"prefix": "", "headers": [{"name": "user", "exact_match": "test"}]}, "route": {"cluster": "v2"}},
+    {
+        "match": {"prefix": "/shop.Cart/"},
+        "route": _ACTION,
+        "typed_per_filter_config": {"stateful_session": _PER_ROUTE},
+    },
+)
+
+
+async def test_a_host_with_another_name_in_its_certificate_is_refused_in_the_words_shown(autojump_clock) -> None:
+    authority, network = trustme.CA(), MemoryNetwork()
+    its, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("cart").configure_cert(its)
+    authority.configure_trust(ours)
+    async with (
+        serve(address="10.0.0.7:443", network=network, tls=its),
+        trxds.open_channel(
+            "ipv4:10.0.0.7:443", authority="shop", credentials=trxds.tls(ours), network=network
+        ) as channel,
+    ):
+        with pytest.raises(trxds.RpcError) as refusal:
+            await channel.method("/shop.Cart/Add")(b"")
+    assert refusal.value.status.message.endswith(blocks("security.md", "text")[1].rstrip())
