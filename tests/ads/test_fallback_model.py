@@ -37,6 +37,7 @@ class FallbackMachine(RuleBasedStateMachine):
 
     def engage(self, server: ServerConfig) -> Conversation:
         assert server is SERVERS[len(self.asked)], "in the order of the list, each once"
+        assert not self.asked or (self.asked[-1].failure and self.needy), "without need"
         self.asked.append(Conversation(server, Node("n")))
         return self.asked[-1]
 
@@ -97,8 +98,7 @@ class FallbackMachine(RuleBasedStateMachine):
 
     @invariant()
     def another_is_asked_if_and_only_if_there_is_need(self) -> None:
-        requested = any(resource.state is CacheState.REQUESTED for resource in self.authority.resources)
-        if self.asked and self.asked[-1].failure and (requested or self.impatient):
+        if self.asked and self.asked[-1].failure and self.needy:
             assert len(self.asked) == len(SERVERS)
         assert all(each.failure for each in self.asked[:-1]), "a lower one without a failure above"
 
@@ -122,6 +122,11 @@ class FallbackMachine(RuleBasedStateMachine):
             assert resource.asked_of == len(self.asked)
 
     # -- the machine's own
+
+    @property
+    def needy(self) -> bool:
+        """Something never came, or that does not matter."""
+        return self.impatient or any(each.state is CacheState.REQUESTED for each in self.authority.resources)
 
     def everything_said(self, conversation: Conversation) -> None:
         while (request := conversation.next_request()) is not None:
