@@ -10,6 +10,7 @@ from support.talk import since
 from support.world import PLANE, WHERE, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trxds.ads.delta import PATH as DELTA_PATH
 from trxds.ads.sotw import PATH
 from trxds.resources.types import CDS, LDS
 from trxds.testing import resources, serve
@@ -64,15 +65,21 @@ async def test_a_server_that_speaks_something_else_is_named(autojump_clock: Mock
         assert "cannot reach the xDS server" in world.error("shop")
 
 
-@pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
-async def test_a_server_without_ads_is_named(autojump_clock: MockClock) -> None:
+async def test_a_server_without_ads_is_named_with_the_remedy(autojump_clock: MockClock, protocol: str) -> None:
+    path, remedy = {
+        "state of the world": (PATH, "check that server_uri is an xDS server's"),
+        "delta": (
+            DELTA_PATH,
+            "check that the server speaks the incremental protocol, or take trxds.delta out of its server_features",
+        ),
+    }[protocol]
     world = World()
     async with serve(address=PLANE, network=world.network), world.run(plane=False):
         world.watcher.watch(LDS, "shop")
         await wait_all_tasks_blocked()
         assert world.error("shop").endswith(
             "cannot reach the xDS server since 1970-01-01T00:00:00Z: "
-            f"the ADS stream ended with UNIMPLEMENTED: no handler for {PATH}"
+            f"the ADS stream ended with UNIMPLEMENTED: no handler for {path}; {remedy}"
         )
 
 

@@ -256,6 +256,15 @@ async def test_a_server_is_asked_in_the_protocol_that_the_bootstrap_says(autojum
     assert found["plane:1"].good and found["plane:1"].text == "answers with 1 Listener: shop"
 
 
+async def test_a_server_that_does_not_speak_that_protocol_is_told_with_the_remedy(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    handlers = {path: handler for path, handler in plane.handlers.items() if path != DELTA_PATH}
+    document = {**GOOD, "xds_servers": [{**LOCAL, "server_uri": "plane:1", "server_features": ["trxds.delta"]}]}
+    async with serve(handlers, address="plane:1", network=network):
+        found = await check_servers(parse(document), network, "xds:///shop", 5)
+    assert found["plane:1"].text.endswith("or take trxds.delta out of its server_features")
+
+
 async def test_what_the_server_says_instead_of_a_listener_is_told(autojump_clock: Any) -> None:
     network, plane = MemoryNetwork(), ManagementServer()
     plane.fail("LDS", "shop", 7, "not for you")

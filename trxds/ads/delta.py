@@ -29,6 +29,7 @@ class Delta:
 
     path = PATH
     response = DeltaDiscoveryResponse
+    remedy = f"check that the server speaks the incremental protocol, or take {FEATURE} out of its server_features"
 
     @staticmethod
     def request(ask: Ask) -> Any:

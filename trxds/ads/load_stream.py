@@ -28,6 +28,7 @@ from .talk import Talk
 log = logging.getLogger("trxds.ads")
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+REMEDY = "take lrs_server out of its clusters, or have it take load reports"
 SEND_ALL = "envoy.lrs.supports_send_all_clusters"
 
 TakeLoads: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
@@ -44,7 +45,7 @@ class LoadStream:
         self._node = node
         self._take = take
         self.line = line
-        self._talk = Talk("LRS", PATH, line)
+        self._talk = Talk("LRS", PATH, REMEDY, line)
         self._backoff = Backoff(random)
         self._orders: Mailbox[ReportingOrder] = Mailbox()
         self._reported_at = -math.inf

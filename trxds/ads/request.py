@@ -36,6 +36,8 @@ class Dialect(Protocol):
 
     path: str
     response: Any
+    remedy: str
+    """What to do about a server that does not speak it."""
 
     def request(self, ask: Ask) -> Any: ...
 

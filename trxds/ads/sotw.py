@@ -18,6 +18,7 @@ class StateOfTheWorld:
 
     path = PATH
     response = DiscoveryResponse
+    remedy = "check that server_uri is an xDS server's"
     read = staticmethod(read)
 
     @staticmethod

@@ -61,7 +61,7 @@ class AdsStream:
         self._watches = watches
         self._review = review
         self.line = line
-        self._talk = Talk("ADS", conversation.dialect.path, line)
+        self._talk = Talk("ADS", conversation.dialect.path, conversation.dialect.remedy, line)
         self._context = context
         self._told = Told(self.server.uri, observers)
         self._backoff = Backoff(random)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from trxds.ground.metadata import Headers
+from trxds.ground.status import Status, StatusCode
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
@@ -20,10 +21,11 @@ LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole m
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """`what` is the kind of stream, "ADS" or "LRS"; `path` is its method."""
+    """`what` is the kind of stream, "ADS" or "LRS"; `path` its method; `remedy` helps against a server without it."""
 
     what: str
     path: str
+    remedy: str
     line: Line
 
     async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
@@ -62,7 +64,7 @@ class Talk:
             await converse(stream)
         finally:
             stream.cancel()
-        return f"the {self.what} stream ended with {stream.status}"
+        return f"the {self.what} stream ended with {ended_with(stream.status, self.remedy)}"
 
     def _request(self, tokens: Headers) -> Request:
         address = self.line.server.address
@@ -72,3 +74,9 @@ class Talk:
             metadata=tokens,
             max_receive_size=LARGEST_RESPONSE,
         )
+
+
+def ended_with(status: Status | None, remedy: str) -> str:
+    """The status, and the remedy against a server that does not have the method."""
+    lacking = status is not None and status.code is StatusCode.UNIMPLEMENTED
+    return f"{status}; {remedy}" if lacking else str(status)

@@ -16,6 +16,7 @@ from trxds.ads.credentials import secure_network
 from trxds.ads.delta import FEATURE, Delta
 from trxds.ads.request import Ask, Dialect, introduce
 from trxds.ads.sotw import StateOfTheWorld
+from trxds.ads.talk import ended_with
 from trxds.ground.metadata import Headers
 from trxds.resources.protos import DecodeError
 from trxds.resources.slices import at_once
@@ -47,7 +48,7 @@ async def ask(server: ServerConfig, node: Node, network: Network, listener: str,
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"check/{server.uri}")
-            answer = await _exchange(connection, request, _question(dialect, node, listener))
+            answer = await _exchange(connection, request, _question(dialect, node, listener), dialect.remedy)
             nursery.cancel_scope.cancel()
         return answer if isinstance(answer, Answer) else _understood(dialect, answer, server, listener)
     return Answer(False, f"{progress} within {within:g} s")
@@ -61,7 +62,7 @@ def _authority(server: ServerConfig) -> str:
     return "localhost" if server.address.startswith("unix:") else server.address
 
 
-async def _exchange(connection: Connection, request: Request, question: bytes) -> bytes | Answer:
+async def _exchange(connection: Connection, request: Request, question: bytes, remedy: str) -> bytes | Answer:
     """The first message that comes back, or why there is none."""
     await connection.wait_ready()
     stream = connection.open_stream(request)
@@ -72,7 +73,7 @@ async def _exchange(connection: Connection, request: Request, question: bytes) -
         message = await stream.receive()
     finally:
         stream.cancel()
-    return message or Answer(False, f"the ADS stream ended without an answer: {stream.status}")
+    return message or Answer(False, f"the ADS stream ended without an answer: {ended_with(stream.status, remedy)}")
 
 
 def _question(dialect: Dialect, node: Node, listener: str) -> bytes:
