@@ -11,7 +11,7 @@ import trxds
 from trxds import RpcError, feed
 from trxds.feed.events import MOST, Events
 from trxds.feed.marks import marks
-from trxds.feed.view import MOST_UNREAD
+from trxds.feed.view import MOST_EVENTS, MOST_UNREAD, Interest, View
 from trxds.testing import resources as xds
 
 
@@ -234,6 +234,17 @@ def test_more_events_than_fit_are_counted():
         events.note({"kind": "pick"})
     assert events.take()[MOST:] == [{"kind": "missed", "count": 7}]
     assert events.take() == []
+
+
+async def test_events_of_a_busy_program_fill_a_queue_before_its_messages_do(autojump_clock):
+    view = View(Interest(sections=()), dict)
+    for _ in range(MOST_UNREAD - 1):
+        view.tell([], [{"kind": "pick"}] * MOST)
+    kept = sum(len(events) for _, events in view._unread)
+    assert MOST <= kept <= MOST_EVENTS + MOST
+    snapshot, first = await anext(view), await anext(view)
+    assert "snapshot" in snapshot
+    assert first["events"][0] == {"kind": "missed", "count": (MOST_UNREAD - 1) * MOST - kept}
 
 
 async def test_a_viewer_that_was_too_slow_is_told_how_much_it_missed(autojump_clock):

@@ -12,6 +12,7 @@ import trio
 from .messages import EVENTS, SECTIONS, Change, Message, State
 
 MOST_UNREAD = 50  # messages: five seconds of them
+MOST_EVENTS = 10_000  # in them: what is kept for who does not read, the collector of garbage walks through
 _HIDDEN = "…"
 
 
@@ -44,6 +45,7 @@ class View:
         self._now = now  # what the last message to everybody led to
         self._unread: deque[tuple[list[Change], list[Mapping[str, Any]]]] = deque()
         self._behind = True
+        self._events = 0  # in what is unread
         self._missed = 0  # events
         self._number = 0
         self._over = False
@@ -57,14 +59,16 @@ class View:
     def tell(self, changes: Iterable[Change], events: Sequence[Mapping[str, Any]]) -> None:
         """What is new; it is dropped when there is no room, and a snapshot will be read instead."""
         mine = [self.interest.of(event) for event in events if event["kind"] in self.interest.events]
-        if len(self._unread) >= MOST_UNREAD:
-            self._missed += sum(len(events) for _, events in self._unread)
+        if len(self._unread) >= MOST_UNREAD or self._events > MOST_EVENTS:
+            self._missed += self._events
+            self._events = 0
             self._unread.clear()
             self._behind = True
         # Who is to read a snapshot first will find the changes there, and after it the events.
         told = [] if self._behind else [each for each in changes if each["section"] in self.interest.sections]
         if told or mine:
             self._unread.append((told, mine))
+            self._events += len(mine)
         self._news.unpark_all()
 
     def close(self) -> None:
@@ -96,6 +100,7 @@ class View:
         if not self._unread:
             return None
         changes, events = self._unread.popleft()
+        self._events -= len(events)
         if self._missed and "missed" in self.interest.events:
             events.insert(0, {"kind": "missed", "count": self._missed})
         self._missed = 0
