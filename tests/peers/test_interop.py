@@ -4,6 +4,7 @@ grpcio's service has all the features but one; Node's grpc-js compresses nothing
 each request is seen, which is the one.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import trustme
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from trxds.interop import protos
+from trxds.interop import orca, protos
 from trxds.interop.client import CASES, ORCA, SOAKS
 
 HERE = Path(__file__).parent
@@ -130,3 +131,29 @@ def test_an_unknown_case_lists_those_that_there_are():
     done = run_case("no_such_case", 1)
     assert done.returncode == 2
     assert "large_unary" in done.stderr and "orca_oob" in done.stderr
+
+
+def test_additional_metadata_goes_with_every_call(grpcio):
+    """The server echoes the last one of that name, which is not what the case sent."""
+    done = run_case("custom_metadata", grpcio, "--additional_metadata=user:7;x-grpc-test-echo-initial:a:b")
+    assert done.returncode == 1
+    assert done.stderr.startswith("custom_metadata: failed: x-grpc-test-echo-initial as the server echoes it: 'a:b'")
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--additional_metadata=user", "--additional_metadata: pairs of key:value, with semicolons between them"),
+        ("--additional_metadata=us er:7", "--additional_metadata: metadata key 'us er'"),
+        ("--service_config_json={", "--service_config_json: service config: no valid JSON"),
+        ('--service_config_json={"loadBalancingConfig":[{"round_rob":{}}]}', "names no policy that is known here"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_named(flag, problem):
+    done = run_case("empty_unary", 1, flag)
+    assert done.returncode == 2
+    assert problem in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_harness_may_name_the_policy_of_the_orca_cases_itself(grpcio):
+    check("orca_per_rpc", grpcio, f"--service_config_json={json.dumps(orca.SERVICE_CONFIG)}")

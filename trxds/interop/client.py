@@ -6,9 +6,9 @@ Flags are those of the other languages' clients, so that the same harness can dr
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -17,6 +17,9 @@ import trio
 
 import trxds
 from trxds.channel.channel import Channel
+from trxds.channel.interceptors import CallDetails, Interceptor, Next, OpenCall
+from trxds.config.service_config import parse_service_config
+from trxds.ground.metadata import Metadata, check
 from trxds.ground.status import RpcError
 
 from . import cases, compressed, orca, soak
@@ -76,7 +79,8 @@ class Server:
     options: Mapping[str, Any]
 
     def open(self, **more: Any) -> AbstractAsyncContextManager[Channel]:
-        return trxds.open_channel(self.target, **self.options, **more)
+        """With what the flags say, if a case says otherwise."""
+        return trxds.open_channel(self.target, **{**more, **self.options})
 
 
 def target_of(host: str, port: int) -> str:
@@ -121,8 +125,39 @@ def _options(
     if server_host_override:
         options["authority"] = server_host_override
     if service_config_json:
-        options["service_config"] = service_config_json
+        options["service_config"] = _service_config(service_config_json)
+    if additional_metadata:
+        options["interceptors"] = [adding(_pairs(additional_metadata))]
     return options
+
+
+def _service_config(text: str) -> str:
+    try:
+        parse_service_config(text, {orca.POLICY: dict})
+    except ValueError as error:
+        raise click.UsageError(f"--service_config_json: {error}") from None
+    return text
+
+
+def _pairs(text: str) -> Metadata:
+    pairs = [each.partition(":") for each in text.split(";") if each]
+    try:
+        if not all(colon for _, colon, _ in pairs):
+            raise ValueError("pairs of key:value, with semicolons between them")
+        return check((key, value) for key, _, value in pairs)
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(f"--additional_metadata: {error}") from None
+
+
+def adding(metadata: Metadata) -> Interceptor:
+    """An interceptor by which every call has this as well."""
+
+    @asynccontextmanager
+    async def add(call: CallDetails, next: Next) -> AsyncIterator[OpenCall[Any, Any]]:
+        async with next(replace(call, metadata=[*call.metadata, *metadata])) as stream:
+            yield stream
+
+    return add
 
 
 def _soak(flags: Mapping[str, Any]) -> soak.Soak:
