@@ -217,6 +217,22 @@ async def test_a_stream_that_ends_begins_again_and_what_was_counted_meanwhile_is
         assert [each.stream for each in mesh.plane.load.requests] == [1, 2, 2]
 
 
+async def test_the_end_of_a_stream_that_was_answered_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
+    caplog.set_level(logging.INFO, "trxds.ads")
+    async with mesh_and_channel(hosts=1) as (mesh, channel):
+        await ask(channel)
+        for _ in range(2):
+            await mesh.plane.load.next_report()
+            mesh.plane.load.drop_streams()
+        await mesh.plane.load.next_report()
+        mesh.network.refuse(PLANE)
+        mesh.network.cut(PLANE)
+        await trio.sleep(60)
+    told = [record for record in caplog.records if "no load reports to" in record.message]
+    assert [record.levelname for record in told[:3]] == ["INFO"] * 3
+    assert [record.levelname for record in told[3:]].count("WARNING") == 1
+
+
 async def test_reports_go_over_the_connection_that_resources_come_by(autojump_clock):
     async with mesh_and_channel() as (mesh, channel):
         await ask(channel)

@@ -49,6 +49,7 @@ class LoadStream:
         self._backoff = Backoff(random)
         self._orders: Mailbox[ReportingOrder] = Mailbox()
         self._reported_at = -math.inf
+        self._answered = False  # the present stream
         self._trouble = ""  # the outage that has been told
         self._scope = trio.CancelScope()
 
@@ -63,12 +64,13 @@ class LoadStream:
 
     async def _run(self) -> None:
         while True:
+            self._answered = False
             reason = await self._talk.hold(self._converse)
             delay = self._backoff.next()
-            # The same outage is told once.
-            level = logging.INFO if reason == self._trouble else logging.WARNING
+            # The same outage is told once, and the end of a stream that was of use is none.
+            level = logging.INFO if self._answered or reason == self._trouble else logging.WARNING
             log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
-            self._trouble = reason
+            self._trouble = "" if self._answered else reason
             await trio.sleep(delay)
 
     async def _converse(self, stream: ClientStream) -> None:
@@ -94,7 +96,7 @@ class LoadStream:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
             self._backoff.reset()
-            self._trouble = ""
+            self._answered = True
             self._orders.put("order", order)
 
     async def _report(self, stream: ClientStream) -> None:
