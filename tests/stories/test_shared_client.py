@@ -159,3 +159,23 @@ async def test_a_channel_that_comes_and_goes_costs_the_others_nothing(autojump_c
                 await ask(passing)
         await ask(steady)
         assert len(mesh.plane.requests) == before
+
+
+async def test_channels_that_wait_for_routes_or_for_hosts_hold_up_nobodys_reading(autojump_clock):
+    async with Mesh.run(2) as mesh, shared(mesh) as client, AsyncExitStack() as stack:
+        mesh.plane.put(xds.listener("depot", routes="missing"))
+        mesh.plane.put(xds.listener("kiosk", routes="kiosk"), xds.routes("kiosk", xds.route("far")), xds.cluster("far"))
+        for target in ("xds:///depot", "xds:///kiosk"):
+            await stack.enter_async_context(channel(mesh, client, target))
+        steady = await stack.enter_async_context(channel(mesh, client))
+        await ask(steady)
+        began = trio.current_time()
+        for number in range(50):
+            far = f"10.9.9.{number}:1"
+            mesh.network.black_hole(far)
+            mesh.endpoints("far", [far])
+            mesh.endpoints("cart", [mesh.hosts[number % 2]])
+            await mesh.plane.wait_for_ack("EDS")
+        await trio.sleep(0.1)  # configurations have a pace of their own
+        assert await ask(steady) == mesh.hosts[1]
+        assert trio.current_time() - began < 0.5
