@@ -1,8 +1,10 @@
 """The table of docs/telemetry.md is that of the instruments."""
 
+import re
 from pathlib import Path
 
 from trxds.otel import INSTRUMENTS
+from trxds.otel.meters import wanted
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "telemetry.md"
 
@@ -23,3 +25,16 @@ def test_every_instrument_has_its_row_and_no_other_one_has():
         if line.startswith(("| `grpc.", "| `trxds.", "| `rpc."))
     ]
     assert rows == [row(instrument) for instrument in INSTRUMENTS]
+
+
+def test_the_recipe_for_prometheus_has_all_that_its_questions_ask_for():
+    recipe, _, questions = DOCUMENT.read_text("utf-8").partition("## Prometheus")[2].partition("| question | query |")
+    enabled = wanted(re.findall(r'"([^"]+)"', recipe.partition("enable=[")[2].partition("]")[0]), (), frozenset())
+    served = {instrument.name.replace(".", "_") for instrument in enabled.instruments}
+    asked = re.findall(r"\b(?:grpc|trxds)_\w+(?=[\[{)])", questions.partition("\n## ")[0])
+    names = {re.sub(r"(_seconds)?_(bucket|count|total)$", "", each) for each in asked} - LABELS
+    assert len(names) >= 4
+    assert names <= served
+
+
+LABELS = {label.replace(".", "_") for instrument in INSTRUMENTS for label in instrument.labels}
