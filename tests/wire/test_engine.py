@@ -102,7 +102,7 @@ def test_a_request_and_its_answer(pair: Pair) -> None:
 
 
 def test_a_whole_request_leaves_with_its_headers_and_is_charged_to_both_windows(pair: Pair) -> None:
-    room, window = pair.client.opening_room, pair.client.connection_window
+    room, window = pair.client.opening_room(), pair.client.connection_window
     assert room == OPTIONS.max_frame  # the windows are wider
     stream_id = pair.client.open_stream(FIXED, [], [], b"hello")
     assert pair.client.connection_window == window - 5
@@ -114,7 +114,7 @@ def test_a_whole_request_leaves_with_its_headers_and_is_charged_to_both_windows(
 def test_what_may_leave_with_headers_is_bounded_by_the_connections_window(pair: Pair) -> None:
     for size in (100_000, 99_993):
         assert pair.client.write(pair.open_stream(), bytes(size), end=False, limit=10**6) == size
-    assert pair.client.opening_room == pair.client.connection_window == 7
+    assert pair.client.opening_room() == pair.client.connection_window == 7
 
 
 def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None:

@@ -161,10 +161,10 @@ class Attempt(ABC):
             if self._seen is not None:
                 self._seen.saw(result, args, self._wait_for_ready)
             match result:
-                case Complete(host, trackers):
-                    if self._credentials and (problem := too_open(self._credentials, cast(Subchannel, host))):
+                case Complete():
+                    if self._credentials and (problem := too_open(self._credentials, cast(Subchannel, result.host))):
                         return problem
-                    if await self._open_on(host, trackers):
+                    if await self._open_on(result.host, result.trackers):
                         return None
                 case Fail(status):
                     if not self._wait_for_ready:

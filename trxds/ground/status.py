@@ -7,7 +7,7 @@ only at the two doors to the user, `channel/call.py` and `channel/channel.py`.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -58,9 +58,6 @@ def from_http(status: int) -> StatusCode:
     return _HTTP.get(status, StatusCode.UNKNOWN)
 
 
-_OK = StatusCode.OK  # which is found through its class by a slow way, before Python 3.12
-
-
 @dataclass(frozen=True, slots=True)
 class Status:
     """The outcome of an RPC: `code`, a `message` for people, and `details`.
@@ -72,11 +69,11 @@ class Status:
     code: StatusCode
     message: str = ""
     details: bytes | None = None
+    ok: bool = field(init=False, repr=False, compare=False)
+    """Whether the code is OK."""
 
-    @property
-    def ok(self) -> bool:
-        """Whether the code is OK."""
-        return self.code is _OK
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ok", self.code is StatusCode.OK)
 
     @property
     def rich(self) -> Message | None:

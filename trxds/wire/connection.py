@@ -151,7 +151,7 @@ class Connection(Link[ClientStream]):
         fixed = self._fixed(request.path, request.authority)
         # With a message that is the whole request the stream begins and ends in one go: most calls are so.
         whole = stream.whole
-        if len(whole) > self.engine.opening_room:
+        if len(whole) > self.engine.opening_room():
             whole = b""
         stream_id = self.engine.open_stream(fixed, request.metadata, request.timeout(now), whole)
         self._last_opened = stream_id

@@ -63,7 +63,6 @@ class Engine(Protocol):
         """How much this stream may send now, its connection's window apart; may be negative."""
         ...
 
-    @property
     def opening_room(self) -> int:
         """How much a stream may send along with its headers, if it is opened now."""
         ...
@@ -73,7 +72,7 @@ class Engine(Protocol):
 
         `passing` are fields whose values will not come again: they enter no compression table,
         where they would push out those that do. `whole` is all the data that there is, if any of it is known
-        and no more than `opening_room`: our half ends with it.
+        and no more than `opening_room()`: our half ends with it.
         """
         ...
 

@@ -122,7 +122,6 @@ class H2Engine:
     def exhausted(self) -> bool:
         return self._next_id > _LAST_STREAM_ID
 
-    @property
     def opening_room(self) -> int:
         window = min(self._h2.remote_settings.initial_window_size, self._h2.outbound_flow_control_window)
         return min(window, self._h2.max_outbound_frame_size)

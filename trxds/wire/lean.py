@@ -51,6 +51,7 @@ class LeanEngine:
         self.peer_max_streams = _NO_LIMIT
         self.peer_max_header_list = math.inf
         self.connection_window = _FIRST_WINDOW
+        self.exhausted = False
         self._options = options
         self._frames = FrameReader(options.max_frame)
         self._encoder = BlockEncoder()
@@ -299,21 +300,17 @@ class LeanEngine:
         self.unsent += len(frame)
         self.control_unsent += len(frame)
 
-    @property
-    def exhausted(self) -> bool:
-        return self._next_id > frames.MAX_STREAM_ID
-
     def stream_window(self, stream_id: int) -> int:
         stream = self._streams.get(stream_id)
         return stream.send_window if stream is not None else 0
 
-    @property
     def opening_room(self) -> int:
         return min(self._peer_window, self.connection_window, self._peer_max_frame)
 
     def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
         stream_id = self._next_id
         self._next_id += 2
+        self.exhausted = self._next_id > frames.MAX_STREAM_ID
         stream = self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
         out = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
         if whole:

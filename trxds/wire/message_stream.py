@@ -193,6 +193,9 @@ class MessageStream(ABC):
 
     def accept(self, event: DataReceived) -> None:
         """Take in a DATA frame."""
+        self._take_in(event)
+
+    def _take_in(self, event: DataReceived) -> None:
         if not self.receiving:
             return
         problem = self._arrived.feed(event.data)

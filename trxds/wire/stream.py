@@ -150,7 +150,7 @@ class ClientStream(MessageStream):
     # -- what the connection reads
 
     def accept(self, event: DataReceived) -> None:
-        super().accept(event)
+        self._take_in(event)
         if self._single and self._arrived.messages:
             self._check_single()
 
