@@ -32,7 +32,8 @@ each way, after a warm-up. The server is one grpcio process and the control plan
 process; neither is counted. Each figure is the median of {rounds} runs of {count} RPCs, each in a fresh
 process; the clients take turns, so that a slow minute of the machine hits all of them.
 "xds" is the whole path: ADS, routes, the load balancing tree. "cookie": the listener has the stateful session
-filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server.
+filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server. "Trio
+by hand" is no client: the same bytes made beforehand, and a wake-up for each answer, which is what Trio alone costs.
 The ratio is to grpcio's asyncio API, of "trxds sync" to its blocking API, under the same configuration; clients
 with a thread for each call are left out where there would be a thousand.
 No client checks more or less than it does by default. In brackets: the least and the greatest run.
@@ -65,6 +66,7 @@ def columns(address: str, concurrency: int) -> list[Column]:
         Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain", threads=True),
         Column("grpcio sync xds, cookie", "client_grpcio_sync.py", "xds:///sticky", cookie=True, threads=True),
         Column("grpclib", "client_grpclib.py", address),
+        Column("Trio by hand", "client_by_hand.py", address),
     ]
     return [column for column in everyone if not column.threads or concurrency <= MOST_THREADS]
 

@@ -35,6 +35,7 @@ def test_the_bench_prints_every_client() -> None:
         "grpcio sync xds",
         "grpcio sync xds, cookie",
         "grpclib",
+        "Trio by hand",
     ]
     assert names(many) == [name for name in names(few) if "sync" not in name]
     assert names(watched) == ["nobody", "an idle observer", "metrics", "spans", "metrics and spans"]
