@@ -96,6 +96,18 @@ async def test_a_bidi_stream_talks_both_ways(cart, autojump_clock):
         assert await call.receive() is None
 
 
+async def test_after_the_last_message_there_is_no_other(cart, autojump_clock):
+    async with cart.Talk.open() as call:
+        call.done_sending()
+        with pytest.raises(trio.ClosedResourceError, match="Talk: nothing more can be sent: done_sending was called"):
+            await call.send(Item(sku="a"))
+        assert await call.receive() is None
+    async with cart.Add.open(Item(sku="a")) as call:
+        with pytest.raises(trio.ClosedResourceError, match="or the method takes one request only"):
+            await call.send(Item(sku="b"))
+        assert (await call.receive()).sku == "a!"
+
+
 async def test_one_task_may_send_while_another_receives(cart, autojump_clock):
     async with cart.Talk.open() as call, trio.open_nursery() as nursery:
 

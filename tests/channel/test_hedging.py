@@ -214,6 +214,8 @@ async def test_a_stream_says_everything_on_every_attempt_and_goes_on_with_the_ch
             assert await call.receive() == b"1"
             await call.send(b"three")
             call.done_sending()
+            with pytest.raises(trio.ClosedResourceError):
+                await call.send(b"four")
             assert await call.receive() is None
             await trio.testing.wait_all_tasks_blocked()
         assert host.said == [[b"one", b"two"], [b"one", b"two", b"three"]]

@@ -42,8 +42,10 @@ class Call(Generic[Req, Res]):
         """Send one message; waits while the server or the socket takes no more.
 
         False if the server has already ended the call with OK and reads nothing any more. With
-        `compress=False` the message goes as it is, whatever the call's compression.
+        `compress=False` the message goes as it is, whatever the call's compression. After `done_sending`, or the
+        one request of a method that takes no more, it is `trio.ClosedResourceError`.
         """
+        self._check_unfinished()
         payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
         if isinstance(payload, Status):
             raise await self._unsendable(payload)
@@ -110,6 +112,11 @@ class Call(Generic[Req, Res]):
         return self._stream.peer
 
     # -- underneath
+
+    def _check_unfinished(self) -> None:
+        if self._done:
+            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
+            raise trio.ClosedResourceError(f"{self._rpc.path}: {text}")
 
     @property
     def _stream(self) -> ClientStream:

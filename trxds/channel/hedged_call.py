@@ -31,6 +31,7 @@ class HedgedCall(Call[Req, Res]):
         self._hedges = hedges
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
+        self._check_unfinished()
         if self._hedges.decided.is_set():
             return await self._sent_by_the_chosen(request, compress)
         payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
@@ -48,6 +49,7 @@ class HedgedCall(Call[Req, Res]):
         return await super().send(request, compress=compress)
 
     def done_sending(self) -> None:
+        self._done = True
         if self._hedges.decided.is_set():
             if self._hedges.problem is None:
                 super().done_sending()
