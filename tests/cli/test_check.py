@@ -299,6 +299,18 @@ async def test_a_target_of_an_authority_asks_that_authoritys_server(autojump_clo
     assert plane.requests[0].names == ("xdstp://fleet/envoy.config.listener.v3.Listener/shop",)
 
 
+async def test_a_listener_is_asked_for_by_the_spelling_that_clients_use(autojump_clock: Any) -> None:
+    network, plane = MemoryNetwork(), ManagementServer()
+    name = "xdstp://fleet/envoy.config.listener.v3.Listener/shop?env=prod&zone=1"
+    plane.put(resources.listener(name, routes="r"))
+    template = "xdstp://fleet/envoy.config.listener.v3.Listener/%s?zone=1&env=prod"
+    servers = [{**LOCAL, "server_uri": "fleet:1"}]
+    fleet = {"client_listener_resource_name_template": template, "xds_servers": servers}
+    async with plane.serve("fleet:1", network):
+        found = await check_servers(parse({**GOOD, "authorities": {"fleet": fleet}}), network, "xds://fleet/shop", 5)
+    assert found["fleet:1"].good
+
+
 def test_the_command_says_what_it_was_told_over_tcp(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
 

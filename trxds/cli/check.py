@@ -12,7 +12,7 @@ from typing import Literal
 import trio
 
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
-from trxds.ads.names import authority_of, parse_target
+from trxds.ads.names import authority_of, canonical, parse_target
 from trxds.ground.documents import parse_json
 from trxds.ground.place import Problem
 from trxds.ground.words import count
@@ -79,7 +79,7 @@ def check_file(path: Path) -> Report:
 
 async def check_servers(bootstrap: Bootstrap, network: Network, target: str | None, within: float) -> dict[str, Answer]:
     """What each server of the bootstrap answers, by its URI, in the bootstrap's order."""
-    listener = parse_target(target, bootstrap).listener if target else ""
+    listener = canonical(parse_target(target, bootstrap).listener) if target else ""
     answers = {server.uri: Answer(False, "not asked") for server in _servers(bootstrap, listener)}
 
     async def note(server: ServerConfig) -> None:
