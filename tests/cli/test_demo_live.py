@@ -31,8 +31,8 @@ async def test_it_says_where_the_page_is_and_goes_on_until_interrupted():
     assert said.endswith(b"stopped\n")
 
 
-def test_with_seconds_it_plays_one_round_and_says_the_verdict():
-    result = CliRunner().invoke(main, ["demo", "--live", "--seconds", "4.5"])
+def test_with_seconds_it_plays_one_round_to_the_end_of_its_story_and_says_the_verdict():
+    result = CliRunner().invoke(main, ["demo", "--live", "--seconds", "2"])
     assert ADDRESS.match(result.output.encode())
     assert "Every session stayed, except where its host was removed.\n" in result.output
     assert result.exit_code == 0, result.output

@@ -22,6 +22,7 @@ ROUND = 60.0  # seconds: how long the demo is for who watches it in a browser
 REFRESH = 0.25  # seconds between two looks at the table
 # Of five: the last one, the restart, is over when the client has reconnected, after a backoff of about a second.
 STEP = 1 / 8
+RECONNECTING = 5.0  # seconds at most; a demo of three is over before the client is back, and waits for it
 
 
 async def run_demo(seconds: float, sticky: bool, screen: Screen) -> Verdict:
@@ -62,15 +63,18 @@ async def _play(channel: trxds.Channel, shop: Shop, seconds: float, screen: Scre
     await channel.method(METHOD, None, None)(b"are you there?", timeout=10, wait_for_ready=True)
     clock = Clock(trio.current_time(), seconds)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_tell, shop, record, clock, screen)
+        told = trio.Event()
+        nursery.start_soon(_tell, shop, record, clock, screen, told)
         nursery.start_soon(_show, shop, record, clock, screen)
         await run_traffic(channel, record, clock)
+        with trio.move_on_after(RECONNECTING):
+            await told.wait()
         nursery.cancel_scope.cancel()
     screen.update(board_of(shop.mesh, record, clock.elapsed, {}))
     return judge(record)
 
 
-async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen) -> None:
+async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen, told: trio.Event) -> None:
     """The steps at even distances, once every session has met its host."""
     await clock.until(STEP)
     story = steps(choose_cast(shop.mesh, record.host_of))
@@ -80,6 +84,7 @@ async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen) -> Non
         await _take(step, shop, record, clock)
         record.steps_left.remove(step.title)
         screen.happened(clock.elapsed, step.title)
+    told.set()
 
 
 async def _take(step: Step, shop: Shop, record: Record, clock: Clock) -> None:
