@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 import trio
 from support.mesh import Mesh, ask, method
@@ -35,11 +38,35 @@ async def test_a_host_that_vanished_is_noticed_by_keepalive(autojump_clock):
 
 
 @pytest.mark.parametrize(
-    "options", [{"keepalive_time": 0}, {"keepalive_time": 30, "keepalive_timeout": 0}, {"max_metadata_size": 0}]
+    ("options", "problem"),
+    [
+        ({"keepalive_time": 0}, "keepalive of 0 and 20.0 s"),
+        ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive of 30 and 0 s"),
+        ({"max_metadata_size": 0}, "max_metadata_size is 0"),
+        ({"max_receive_size": -1}, "max_receive_size is -1; write a number of bytes, for no limit sys.maxsize"),
+        ({"max_send_size": -1}, "max_send_size is -1"),
+        ({"credentials": "tls"}, "credentials are trxds.insecure(), trxds.tls(...) or "),
+        ({"call_credentials": print}, "call credentials are trxds.CallCredentials(function), not <built-in"),
+    ],
 )
-async def test_numbers_of_no_sense_are_refused_before_anything_runs(options, autojump_clock):
+async def test_options_of_no_sense_are_refused_before_anything_runs(options, problem, autojump_clock):
     async with Mesh.run(1) as mesh:
-        with pytest.raises(ValueError, match=r"keepalive|max_metadata_size"):
+        with pytest.raises((ValueError, TypeError), match=re.escape(problem)):
             async with mesh.channel(**options):
                 pass
         assert not mesh.network.attempts
+
+
+async def test_credentials_of_a_call_that_are_none_are_named(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with pytest.raises(TypeError, match=r"call credentials are trxds\.CallCredentials\(function\)"):
+            await ask(channel, credentials=print)
+
+
+async def test_a_limit_may_be_as_good_as_none(autojump_clock):
+    async def large(call):
+        await call.send(bytes(5_000_000))
+
+    async with Mesh.run(1) as mesh, mesh.channel(max_receive_size=sys.maxsize) as channel:
+        mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Large"] = large
+        assert len(await method(channel, "/shop.Cart/Large")(b"")) == 5_000_000

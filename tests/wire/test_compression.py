@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import tracemalloc
 import zlib
 
@@ -76,6 +77,11 @@ def test_what_is_cut_short_or_goes_on_or_is_nothing_of_the_kind_is_refused(encod
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_status(encoding: str, data: bytes) -> None:
     assert isinstance(decompress(Compressed(data), encoding, 1000), bytes | Status)
+
+
+@pytest.mark.parametrize("limit", [sys.maxsize, 2**100])
+def test_a_limit_may_be_as_good_as_none(limit: int) -> None:
+    assert decompress(Compressed(compress(bytes(1000), "gzip")), "gzip", limit) == bytes(1000)
 
 
 def test_an_unknown_compression_is_an_error_of_the_caller() -> None:

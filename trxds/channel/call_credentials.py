@@ -45,11 +45,18 @@ class CallCredentials:
     allow_insecure: bool = False
 
 
+def check_call_credentials(given: object) -> None:
+    """`TypeError` for what are none, such as the function itself."""
+    if not isinstance(given, CallCredentials):
+        raise TypeError(f"call credentials are trxds.CallCredentials(function), not {given!r}")
+
+
 async def authorize(credentials: Iterable[CallCredentials], authority: str, path: str) -> Headers | Status:
     """What to send beside the call's own metadata, or why the call cannot be made."""
     context = _context(authority, path)
     headers: Headers = []
     for each in credentials:
+        check_call_credentials(each)
         try:
             pairs = each.metadata(context)
             headers += md.encode(md.check(await pairs if inspect.isawaitable(pairs) else pairs))

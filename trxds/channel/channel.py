@@ -30,7 +30,7 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 from .beside import beside
 from .call_credentials import CallCredentials
 from .control import IDLE_TIMEOUT, Control, idle_after
-from .credentials import ChannelCredentials
+from .credentials import ChannelCredentials, checked_credentials
 from .dataplane import ChannelState
 from .defaults import CallDefaults
 from .explain import explain
@@ -202,7 +202,7 @@ async def open_channel(
     the channel is.
     """
     network = network or TcpNetwork()
-    served = checked_admin(admin)
+    served, trusted = checked_admin(admin), checked_credentials(credentials)
     plain, observers = parse_plain(target), Observers()
     if plain is None:
         limits = early_limit if early_route_timeouts else final_limit
@@ -221,7 +221,7 @@ async def open_channel(
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size)
-    pool = make_pool(network, credentials, origin.authority, origin.providers, state.random, options, asking, observers)
+    pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
     with observers.to_the_end():

@@ -58,6 +58,14 @@ def _text(path: Path | None) -> str:
     return os.fspath(path) if path else ""
 
 
+def checked_credentials(given: object) -> ChannelCredentials:
+    """`TypeError` for those of another library, say."""
+    if not isinstance(given, Insecure | Tls | XdsCredentials):
+        kinds = "trxds.insecure(), trxds.tls(...) or trxds.xds_credentials(...)"
+        raise TypeError(f"credentials are {kinds}, not {given!r}")
+    return given
+
+
 def xds_credentials(fallback: Credentials) -> XdsCredentials:
     """What each cluster's `transport_socket` says (A29); where it says nothing, `fallback`.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
-from .call_credentials import CallCredentials
+from .call_credentials import CallCredentials, check_call_credentials
 
 if TYPE_CHECKING:
     from .interceptors import Interceptor
@@ -23,3 +23,11 @@ class CallDefaults:
     encoding: str = ""
     credentials: tuple[CallCredentials, ...] = ()
     interceptors: tuple[Interceptor, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("max_receive_size", "max_send_size"):
+            size = getattr(self, name)
+            if size < 0:
+                raise ValueError(f"{name} is {size!r}; write a number of bytes, for no limit sys.maxsize")
+        for each in self.credentials:
+            check_call_credentials(each)

@@ -6,6 +6,7 @@ when somebody takes it, one at a time, and never further than the limit on its s
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,6 +17,8 @@ IDENTITY = "identity"
 
 # By zlib's own numbers: deflate is zlib's format, gzip has another header around the same.
 _FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})
+
+_MOST = sys.maxsize - 1  # bytes; zlib counts no further
 
 ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
 """What we can read, as `grpc-accept-encoding` says it."""
@@ -56,7 +59,7 @@ def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Sta
     """The message as it was, or what is wrong with it; takes twice `max_size` at most, for zlib joins pieces."""
     inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
     try:
-        whole = inflating.decompress(message, max_size + 1)
+        whole = inflating.decompress(message, min(max_size, _MOST) + 1)
     except zlib.error as error:
         return Status(StatusCode.INTERNAL, f"received message is no {encoding}: {error}")
     if len(whole) > max_size:
