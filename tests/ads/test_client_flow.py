@@ -77,6 +77,27 @@ async def test_a_watcher_that_comes_back_is_waited_for_again(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
+async def test_what_is_wanted_while_a_request_is_being_sent_is_one_request(autojump_clock: MockClock) -> None:
+    world = World()
+    read, asked = trio.Event(), []
+
+    async def talk(call: Call) -> None:
+        await read.wait()
+        async for message in call:
+            asked.append(set(protos.DiscoveryRequest.FromString(message).resource_names))
+
+    async with serve({PATH: talk}, address=PLANE, network=world.network), world.run(plane=False):
+        long = "x" * 1_000_000  # more than the stream's window
+        world.watcher.watch(CDS, long)
+        for number in range(20):
+            await wait_all_tasks_blocked()
+            world.watcher.watch(CDS, f"c{number}")
+        read.set()
+        await wait_all_tasks_blocked()
+    assert asked == [{long}, {long, *(f"c{number}" for number in range(20))}]
+
+
+@pytest.mark.parametrize("protocol", ["state of the world"], indirect=True)
 async def test_what_is_no_response_of_a_known_type_is_ignored(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
