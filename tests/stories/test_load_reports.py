@@ -298,6 +298,19 @@ async def test_a_server_that_allows_one_stream_at_a_time_has_each_on_a_connectio
             await mesh.plane.wait_for_ack("EDS")
 
 
+async def test_the_way_to_the_server_is_ready_as_long_as_one_of_its_connections_is_in_use(autojump_clock):
+    async with mesh_and_channel() as (mesh, channel), trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
+        await ask(channel)
+        await mesh.plane.load.next_report()
+        mesh.plane_server.goaway()
+        mesh.plane.load.drop_streams()
+        await mesh.plane.load.next_report()
+        assert len(mesh.plane_server.connections) == 2, "resources still come by the old one, which drains"
+        mesh.plane.load.drop_streams()
+        await wait_all_tasks_blocked()
+        assert state(await Tool(mesh.network).channel("ads/")) == READY
+
+
 async def test_one_that_allows_none_is_not_connected_over_and_over(autojump_clock):
     closed = "10.0.0.9:18000"
     async with (

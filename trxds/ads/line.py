@@ -103,7 +103,7 @@ class Line:
 
     def ended(self, reason: str) -> None:
         """A stream has left because of that."""
-        if self._dialled is None or not self._dialled.stands:
+        if not self._in_use and (self._dialled is None or not self._dialled.stands):
             self._become(Connectivity.TRANSIENT_FAILURE, reason)
 
     def _join(self) -> tuple[_Dialled, Hold]:
@@ -116,7 +116,12 @@ class Line:
 
     def _left(self, dialled: _Dialled) -> None:
         if dialled is self._dialled and dialled.lifetime.ended:
-            self._become(Connectivity.IDLE)
+            self._become(Connectivity.READY if self._in_use else Connectivity.IDLE)
+
+    @property
+    def _in_use(self) -> bool:
+        """By a stream on one of the connections, which may be an older one that drains or is full."""
+        return any(connection.stream_count for connection in self.traffic.connections)
 
     async def _live(self, dialled: _Dialled) -> None:
         with dialled.lifetime.scope:
