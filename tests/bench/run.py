@@ -53,6 +53,7 @@ class Column:
 
 
 MOST_THREADS = 100
+FEW = 50
 
 
 def columns(address: str, concurrency: int) -> list[Column]:
@@ -113,6 +114,19 @@ def measure(column: Column, concurrency: int, count: int, environ: Mapping[str, 
     return float(json.loads(done.stdout)["cpu"])
 
 
+def print_choosing(rounds: int, count: int, environ: Mapping[str, str]) -> None:
+    """Routing, session filter and pick, beside the RPC they belong to; fifty at a time, as RPCs cost least then."""
+    for cookie in (False, True):
+        target, name = ("xds:///sticky", "trxds xds, cookie") if cookie else ("xds:///plain", "trxds xds")
+        whole = Column(name, "client_trxds.py", target, cookie=cookie)
+        part = Column("up to the stream", "client_choosing.py", target, cookie=cookie)
+        runs: dict[str, list[float]] = {whole.name: [], part.name: []}
+        for _ in range(rounds):
+            runs[whole.name].append(measure(whole, FEW, count, environ))
+            runs[part.name].append(measure(part, FEW, 10 * count, environ))
+        print_table(FEW, runs, dict.fromkeys(runs, whole.name), "the RPC's")
+
+
 def print_watched(rounds: int, count: int, environ: Mapping[str, str]) -> None:
     """What each RPC pays for being watched."""
     taking_turns = [Column(name, "client_trxds.py", "xds:///plain", watch=key) for key, name in ROWS.items()]
@@ -157,6 +171,7 @@ def main() -> None:
                     for column in taking_turns:
                         runs[column.name].append(measure(column, concurrency, options.count, environ))
                 print_table(concurrency, runs, {column.name: yardstick(column) for column in taking_turns})
+            print_choosing(options.rounds, options.count, environ)
             print_watched(options.rounds, options.count, environ)
     print_selection(options.rounds)
     if options.flow_rounds:

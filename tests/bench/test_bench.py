@@ -24,7 +24,8 @@ def names(table: str) -> list[str]:
 def test_the_bench_prints_every_client() -> None:
     printed = output("run.py", *SHORT, "--concurrency", "2", "101")
     few, _, rest = printed.partition("2 concurrent")[2].partition("101 concurrent")
-    many, _, watched = rest.partition("\n1 concurrent")
+    many, plain, rest = rest.split("\n50 concurrent")
+    sticky, _, watched = rest.partition("\n1 concurrent")
     assert names(few) == [
         "trxds xds",
         "trxds xds, cookie",
@@ -38,6 +39,8 @@ def test_the_bench_prints_every_client() -> None:
         "Trio by hand",
     ]
     assert names(many) == [name for name in names(few) if "sync" not in name]
+    assert names(plain) == ["trxds xds", "up to the stream"]
+    assert names(sticky) == ["trxds xds, cookie", "up to the stream"]
     assert names(watched) == ["nobody", "an idle observer", "metrics", "spans", "metrics and spans"]
     assert watched.splitlines()[-1].split()[:2] == ["10,000", "headers"]
 

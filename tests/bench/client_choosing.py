@@ -1,0 +1,48 @@
+"""trxds up to the stream: a route is chosen, the session filter asked, a host picked through the whole tree.
+
+The RPCs are real ones until they would open a stream, so it is a little more than choosing: they are made, and
+let go of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from measure import METHOD, PAYLOAD, cookie_in, metered, orders
+
+import trxds
+from trxds.channel.dataplane import ChannelState
+from trxds.channel.rpc import Rpc
+from trxds.ground.metadata import Metadata, check
+from trxds.lb.pick import Tracker
+
+ORDERS = orders()
+
+
+class Choosing(Rpc):
+    async def _open_on(self, host: Any, trackers: tuple[Tracker, ...]) -> bool:
+        return True
+
+
+async def main() -> None:
+    async with trxds.open_channel(ORDERS.target) as channel:
+        metadata = Metadata(())
+        async with channel.method(METHOD, None, None).open(PAYLOAD, wait_for_ready=True) as call:
+            await call.receive()
+            if ORDERS.cookie:
+                metadata = check(cookie_in(call.initial_metadata))
+        await choose(channel._state, metadata, ORDERS.warmup)
+        with metered(ORDERS.count):
+            await choose(channel._state, metadata, ORDERS.count)
+
+
+async def choose(state: ChannelState, metadata: Metadata, count: int) -> None:
+    for _ in range(count):
+        rpc = Choosing(state, METHOD, metadata, None, None, None)
+        problem = await rpc.open()
+        assert problem is None, problem
+        rpc.finish()
+
+
+trio.run(main)
