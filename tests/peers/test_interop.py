@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[1] / ".venv" / "node" / "node_modules"
 
 CLIENT_COMPRESSION = {"client_compressed_unary", "client_compressed_streaming"}
-SERVER_COMPRESSION = {"server_compressed_unary", "server_compressed_streaming"}
+NOT_IN_GRPC_JS = CLIENT_COMPRESSION | {"server_compressed_unary", "server_compressed_streaming"}
 LONG = {"concurrent_large_unary"}
 
 
@@ -84,7 +84,7 @@ def test_the_case_holds_against_grpcio(name, grpcio):
     check(name, grpcio)
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - CLIENT_COMPRESSION - SERVER_COMPRESSION - LONG))
+@pytest.mark.parametrize("name", sorted((CASES.keys() | ORCA.keys() | SOAKS.keys()) - NOT_IN_GRPC_JS - LONG))
 def test_the_case_holds_against_grpc_js(name, grpc_js):
     check(name, grpc_js)
 

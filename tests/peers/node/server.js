@@ -26,6 +26,26 @@ function echo(call) {
   return trailing;
 }
 
+const load = new grpc.ServerMetricRecorder();
+
+// The loader takes a descriptor's maps for lists of their entries.
+const map = (entries) => Object.fromEntries(entries.map(({ key, value }) => [key, value]));
+
+function recordForCall(recorder, report) {
+  if (!report) return;
+  recorder.recordCPUUtilizationMetric(report.cpu_utilization);
+  recorder.recordMemoryUtilizationMetric(report.memory_utilization);
+  for (const [name, value] of Object.entries(map(report.request_cost))) recorder.recordRequestCostMetric(name, value);
+  for (const [name, value] of Object.entries(map(report.utilization))) recorder.recordUtilizationMetric(name, value);
+}
+
+function recordForServer(report) {
+  if (!report) return;
+  load.setCpuUtilizationMetric(report.cpu_utilization);
+  load.setAllUtilizationMetrics(map(report.utilization));
+  load.message.mem_utilization = report.memory_utilization; // for which it has no method
+}
+
 function asked(request) {
   const status = request.response_status;
   return status ? { code: status.code, details: status.message } : null;
@@ -34,6 +54,7 @@ function asked(request) {
 function answer(call, request) {
   const wanted = asked(request);
   if (wanted) return call.emit('error', wanted);
+  recordForServer(request.orca_oob_report);
   for (const each of request.response_parameters) call.write({ payload: payload(each.size) });
 }
 
@@ -41,6 +62,7 @@ const service = {
   EmptyCall: (call, reply) => reply(null, {}),
   UnaryCall(call, reply) {
     const trailing = echo(call);
+    recordForCall(call.getMetricsRecorder(), call.request.orca_per_query_report);
     const server_id = call.request.fill_server_id ? 'node' : '';
     const message = { payload: payload(call.request.response_size), server_id };
     reply(asked(call.request), message, trailing);
@@ -62,9 +84,10 @@ const service = {
 };
 
 const definitions = loader.loadFileDescriptorSetFromBuffer(fs.readFileSync(process.argv[2]), { keepCase: true, defaults: true });
-const server = new grpc.Server();
+const server = new grpc.Server({ 'grpc.server_call_metric_recording': 1 });
 const { UnimplementedCall, ...methods } = definitions['grpc.testing.TestService'];
 server.addService(methods, service);
+load.addToServer(server);
 server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, port) => {
   if (error) throw error;
   console.log(port);
