@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import assert_never
 
 from trxds.ground.metadata import Metadata
-from trxds.resources.matchers import (
-    Contains,
-    Exact,
-    HeaderMatch,
-    Pattern,
-    Prefix,
-    Present,
-    Range,
-    Suffix,
-    TextMatch,
-    header_value,
-)
+from trxds.resources.matchers import HeaderMatch, header_value, in_words
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.units import MILLION
 
@@ -56,24 +44,3 @@ def _header(header: HeaderMatch, metadata: Metadata) -> Verdict:
 
 def _fraction(fraction: int, drawn: int) -> Verdict:
     return Verdict(drawn < fraction, f"drew {drawn} of a million (wanted: below {fraction})")
-
-
-def in_words(test: TextMatch | Range | Present) -> str:
-    match test:
-        case Exact(text):
-            words = f'"{text}"'
-        case Prefix(text):
-            words = f'"{text}" and anything after it' if text else "any"
-        case Suffix(text):
-            words = f'anything that ends in "{text}"'
-        case Contains(text):
-            words = f'anything that contains "{text}"'
-        case Pattern(regex):
-            return f"a match of {regex.pattern!r}"
-        case Range(start, end):
-            return f"a number from {start} to below {end}"
-        case Present(present):
-            return "any" if present else "absent"
-        case _ as never:
-            assert_never(never)
-    return f"{words}, in any case" if test.ignore_case else words

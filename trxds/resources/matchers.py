@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from trxds.ground.metadata import Metadata, Value
 
@@ -147,3 +147,25 @@ def header_value(metadata: Metadata, name: str) -> str | None:
         return "application/grpc"
     values: list[Value] = metadata.all(name)
     return ",".join(value for value in values if isinstance(value, str)) if values else None
+
+
+def in_words(test: TextMatch | Range | Present) -> str:
+    """What it takes, for people."""
+    match test:
+        case Exact(text):
+            words = f'"{text}"'
+        case Prefix(text):
+            words = f'"{text}" and anything after it' if text else "any"
+        case Suffix(text):
+            words = f'anything that ends in "{text}"'
+        case Contains(text):
+            words = f'anything that contains "{text}"'
+        case Pattern(regex):
+            return f"a match of {regex.pattern!r}"
+        case Range(start, end):
+            return f"a number from {start} to below {end}"
+        case Present(present):
+            return "any" if present else "absent"
+        case _ as never:
+            assert_never(never)
+    return f"{words}, in any case" if test.ignore_case else words
