@@ -46,6 +46,22 @@ async def test_a_timeout_raises_deadline_exceeded_and_says_what_was_waited_for(s
     assert str(caught.value).endswith(f"(host {silent.mesh.hosts[0]})")
 
 
+async def test_its_message_names_the_time_that_the_call_had_and_not_what_passed(silent, autojump_clock):
+    said = []
+
+    async def call() -> None:
+        with pytest.raises(RpcError) as caught:
+            await silent.call(b"", timeout=2)
+        said.append(caught.value.status.message)
+
+    for late in (2, 2.5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await wait_all_tasks_blocked()
+            autojump_clock.jump(late)
+    assert said == ["/shop.Cart/Silent: not done after 2 s, waiting for the response"] * 2
+
+
 async def test_the_timeout_goes_to_the_server(silent, autojump_clock):
     with pytest.raises(RpcError):
         await silent.call(b"", timeout=2)

@@ -125,7 +125,8 @@ class Attempt(ABC):
         raise self._error(self._too_late())
 
     def _too_late(self) -> Status:
-        after = trio.current_time() - self._started
+        # The time that it had, and not the hair by which that has passed: alike failures have equal messages.
+        after = max(self._deadline - self._started, 0.0)
         message = f"{self.path}: not done after {after:.3g} s, waiting for {self._waiting_for}"
         return Status(StatusCode.DEADLINE_EXCEEDED, message)
 
