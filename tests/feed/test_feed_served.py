@@ -1,8 +1,11 @@
 """The feed over HTTP, on real sockets of loopback: who is answered, with what, and what is left of it."""
 
+import fcntl
 import json
 import socket
 import stat
+import struct
+import termios
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import h11
@@ -270,6 +273,16 @@ async def test_rpcs_go_on_beside_a_viewer_that_never_reads(unix):
         stream = await trio.open_unix_socket(unix.removeprefix("unix:"))
         async with stream:
             await stream.send_all(b"GET /feed HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            told = [(f"{number}-{'k' * 500}", "v") for number in range(8)]  # 4 KB in each pick
             with trio.fail_after(30):
-                for _ in range(150):
-                    await ask(channel)
+                while unread(stream) < 100_000:  # what is written next to it does not fit any more
+                    await ask(channel, metadata=told)
+                full = unread(stream)
+                for _ in range(300):
+                    await ask(channel, metadata=told)
+            assert unread(stream) < full + 300 * 4_000  # so somebody waits, and it is not the calls
+
+
+def unread(stream):
+    """Bytes that the system keeps for who does not read."""
+    return struct.unpack("i", fcntl.ioctl(stream.socket.fileno(), termios.FIONREAD, b"\0" * 4))[0]
