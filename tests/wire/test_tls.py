@@ -218,6 +218,12 @@ async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(auth
 # -- files
 
 
+def test_a_path_that_can_be_none_is_named() -> None:
+    """A bootstrap may have any text there."""
+    with pytest.raises(OSError, match=r"^cannot read 'the roots of /a\\x00b': embedded null"):
+        client_context(CertificateFiles(roots="/a\0b"))
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(OSError, match=r"^cannot read the roots of /none\.pem: No such file or directory$"):
         client_context(CertificateFiles(roots="/none.pem"))

@@ -50,6 +50,8 @@ def _load(what: str, load: Callable[[], object]) -> None:
         raise OSError(f"cannot use {what}: {(error.reason or str(error)).lower().replace('_', ' ')}") from None
     except OSError as error:
         raise OSError(f"cannot read {what}: {error.strerror or error}") from None
+    except ValueError as error:  # a path with a NUL in it
+        raise OSError(f"cannot read {what!r}: {error}") from None
 
 
 class FreshContext:
