@@ -29,6 +29,14 @@ def test_the_demo_exits_1_when_the_session_filter_is_taken_out() -> None:
     assert result.exit_code == 1
 
 
+def test_who_reads_no_more_ends_the_demo_without_a_traceback() -> None:
+    command = [sys.executable, "-m", "trxds", "demo", "--seconds", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (1, b"")
+
+
 def test_on_a_terminal_the_demo_shows_a_table() -> None:
     console = Console(force_terminal=True, width=100, height=40, record=True)
     record = Record(expected=2400)
