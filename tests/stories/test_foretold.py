@@ -402,7 +402,7 @@ async def test_28_endpoints_that_were_refused_leave_those_that_were_there_in_use
         await trio.sleep(1)
         told = await here.channel.explain(ANY)
         assert told.host == hosts[0] == (await answer(here.channel, path=ANY)).host
-        assert line(told, "cds sees").startswith("cluster a with 1 endpoints in 1 priorities")
+        assert line(told, "cds sees").startswith("cluster a with 1 endpoint in 1 priority")
         async with here.mesh.channel("xds:///svc") as anew:  # has nothing to keep
             told, status = await Situation(here.mesh, anew).told_it_fails(ANY)
         assert "field:endpoints[1].priority error:" in line(

@@ -12,6 +12,7 @@ from trxds.config.plan import PriorityNames, failover, subtree
 from trxds.config.policies import OutlierDetectionConfig, PriorityConfig
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.words import count
 from trxds.resources.discovery import LogicalDns
 
 from .explain import Said, to_drop, to_fail
@@ -73,8 +74,9 @@ def _seen(cluster: ClusterOutcome) -> str:
             return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
         case ClusterConfig(its, endpoints, note):
             priorities = endpoints.priorities if endpoints is not None else ()
-            count = sum(len(locality.endpoints) for localities in priorities for locality in localities)
-            return f"cluster {its.name} with {count} endpoints in {len(priorities)} priorities" + (note and f"; {note}")
+            hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
+            size = f"{count(hosts, 'endpoint')} in {count(len(priorities), 'priority', 'priorities')}"
+            return f"cluster {its.name} with {size}" + (note and f"; {note}")
         case _ as never:
             assert_never(never)
 
