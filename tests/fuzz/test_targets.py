@@ -27,7 +27,10 @@ PARSERS = (
     *(f"ground/{name}.py" for name in ("metadata", "documents")),
     *(f"feed/{name}.py" for name in ("http", "explained")),
     *(f"live/{name}.py" for name in ("ask", "viewer", "access")),
-    *(f"cli/{name}.py" for name in ("resource_file", "check", "json_lines", "unusual", "running/program")),
+    *(
+        f"cli/{name}.py"
+        for name in ("resource_file", "proto_form", "check", "json_lines", "unusual", "running/program")
+    ),
     "wire/certificates.py",
     "generate/comments.py",
 )
