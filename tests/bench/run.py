@@ -35,7 +35,7 @@ process; the clients take turns, so that a slow minute of the machine hits all o
 filter and every RPC carries the cookie of the first. grpclib knows no xDS and goes straight to the server. "Trio
 by hand" is no client: the same bytes made beforehand, and a wake-up for each answer, which is what Trio alone costs.
 The ratio is to grpcio's asyncio API, of "trxds sync" to its blocking API, under the same configuration; clients
-with a thread for each call are left out where there would be a thousand.
+with a thread for each call, and "by hand", are left out where there would be a thousand.
 No client checks more or less than it does by default. In brackets: the least and the greatest run.
 """
 
@@ -48,11 +48,11 @@ class Column:
     script: str
     target: str
     cookie: bool = False
-    threads: bool = False
+    few: bool = False  # it is left out where there would be more at a time than `MOST`
     watch: str = ""
 
 
-MOST_THREADS = 100
+MOST = 100  # threads; and a grpcio server allows no more streams, for which "by hand" does not wait
 FEW = 50
 
 
@@ -60,16 +60,16 @@ def columns(address: str, concurrency: int) -> list[Column]:
     everyone = [
         Column("trxds xds", "client_trxds.py", "xds:///plain"),
         Column("trxds xds, cookie", "client_trxds.py", "xds:///sticky", cookie=True),
-        Column("trxds sync xds", "client_trxds_sync.py", "xds:///plain", threads=True),
-        Column("trxds sync xds, cookie", "client_trxds_sync.py", "xds:///sticky", cookie=True, threads=True),
+        Column("trxds sync xds", "client_trxds_sync.py", "xds:///plain", few=True),
+        Column("trxds sync xds, cookie", "client_trxds_sync.py", "xds:///sticky", cookie=True, few=True),
         Column("grpcio aio xds", "client_grpcio_aio.py", "xds:///plain"),
         Column("grpcio aio xds, cookie", "client_grpcio_aio.py", "xds:///sticky", cookie=True),
-        Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain", threads=True),
-        Column("grpcio sync xds, cookie", "client_grpcio_sync.py", "xds:///sticky", cookie=True, threads=True),
+        Column("grpcio sync xds", "client_grpcio_sync.py", "xds:///plain", few=True),
+        Column("grpcio sync xds, cookie", "client_grpcio_sync.py", "xds:///sticky", cookie=True, few=True),
         Column("grpclib", "client_grpclib.py", address),
-        Column("Trio by hand", "client_by_hand.py", address),
+        Column("Trio by hand", "client_by_hand.py", address, few=True),
     ]
-    return [column for column in everyone if not column.threads or concurrency <= MOST_THREADS]
+    return [column for column in everyone if not column.few or concurrency <= MOST]
 
 
 def yardstick(column: Column) -> str:
