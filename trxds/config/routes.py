@@ -54,7 +54,7 @@ class BoundRoute:
         """What a filter fails an RPC with, and where that is configured."""
         if self.standing is None:
             return status
-        return replace(status, message=f"{status.message} on a route of {self.standing}")
+        return replace(status, note=f"on a route of {self.standing}")
 
     def draw(self, random: Random) -> BoundCluster:
         """By weight, and by nothing else: not by who can be reached (A31)."""

@@ -7,7 +7,7 @@ age, and nothing of single RPCs or hosts, so that equal failures can be counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .status import Status, unavailable
 
@@ -34,3 +34,8 @@ class Standing:
 def blame(standing: Standing | None, reason: str) -> Status:
     """What an RPC fails with because of a resource; None for a policy that stands alone."""
     return unavailable(reason if standing is None else f"{standing}: {reason}")
+
+
+def as_asked(standing: Standing | None, message: str, reason: str = "") -> Status:
+    """What an RPC fails with because a resource wants it to. The message is gRPC's, so the resource is in the note."""
+    return replace(unavailable(message), note=": ".join(filter(None, (str(standing or ""), reason))))

@@ -63,12 +63,14 @@ class Status:
     """The outcome of an RPC: `code`, a `message` for people, and `details`.
 
     `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`), or None when the
-    server sent none; `rich` and `detail` read them.
+    server sent none; `rich` and `detail` read them. `note` is what there is to say besides where gRPC fixes the
+    message, of a drop or an injected fault: which resource asks for it. `str` has it too.
     """
 
     code: StatusCode
     message: str = ""
     details: bytes | None = None
+    note: str = ""
     ok: bool = field(init=False, repr=False, compare=False)
     """Whether the code is OK."""
 
@@ -101,7 +103,8 @@ class Status:
         return None
 
     def __str__(self) -> str:
-        return f"{self.code.name}: {self.message}" if self.message else self.code.name
+        text = f"{self.code.name}: {self.message}" if self.message else self.code.name
+        return f"{text} ({self.note})" if self.note else text
 
 
 OK = Status(StatusCode.OK)

@@ -12,7 +12,7 @@ from random import Random
 
 from trxds.config.policies import ClusterImplConfig
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.standing import Standing, blame
+from trxds.ground.standing import Standing, as_asked
 from trxds.ground.status import Status
 from trxds.resources.endpoint import Drop as DropShare
 
@@ -28,11 +28,11 @@ _ALL = 1_000_000  # per million
 
 
 def dropped(by: Standing | None, category: str) -> Status:
-    return blame(by, f"EDS-configured drop: {category}")
+    return as_asked(by, f"EDS-configured drop: {category}")
 
 
 def too_many(by: Standing | None, limit: int) -> Status:
-    return blame(by, f"circuit breaker drop: max_requests is {limit}, and so many RPCs are in flight")
+    return as_asked(by, "circuit breaker drop", f"max_requests is {limit}, and so many RPCs are in flight")
 
 
 class ClusterImpl:
