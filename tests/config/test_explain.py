@@ -110,9 +110,9 @@ def test_the_hash_is_shown():
 def test_no_route_and_an_unknown_action_are_refusals():
     none = selector().explain("/s/m", EMPTY)
     assert (none.passed, none.chosen) == ((), None)
-    assert none.refusal.message.startswith('no route matches /s/m in virtual host "shop"')
+    assert none.refusal.note.startswith('no route matches /s/m in virtual host "shop"')
     told = selector(Route(RouteMatch(Prefix("")), None)).explain("/s/m", EMPTY)
-    assert told.refusal.message.endswith("has an action unknown to gRPC")
+    assert told.refusal.note.endswith("has an action unknown to gRPC")
     assert [type(each.outcome) for each in (none, told)] == [Drops, Drops]  # waiting for ready is no help
 
 

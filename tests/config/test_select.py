@@ -83,7 +83,7 @@ def test_every_header_must_match():
 def test_no_route_is_unavailable_and_names_path_and_virtual_host():
     refusal = selector(route(Prefix("/s/"), "a")).choose("/t/m", Metadata())
     assert (refusal.status.code, refusal.may_change) == (StatusCode.UNAVAILABLE, False)
-    assert refusal.status.message.startswith('no route matches /t/m in virtual host "shop"; add one')
+    assert refusal.status.note.startswith('no route matches /t/m in virtual host "shop"; add one')
 
 
 def test_an_action_that_grpc_does_not_have_is_unavailable():

@@ -114,7 +114,7 @@ async def test_without_a_route_the_rpc_fails_also_if_it_waits_for_ready(autojump
         for wait in (False, True):
             refusal = await rpcs.refusal("/s/m", wait_for_ready=wait)
             assert refusal.code is StatusCode.UNAVAILABLE
-            assert 'no route matches /s/m in virtual host "routes"' in refusal.message
+            assert 'no route matches /s/m in virtual host "routes"' in refusal.note
 
 
 ACTIONS = {

@@ -118,7 +118,7 @@ class TestResources:
             async with mesh.channel() as channel:
                 status = await failure(ask(channel, wait_for_ready=True))
         assert status.code is StatusCode.UNAVAILABLE
-        names(status.message, METHOD, 'virtual host "routes"')
+        names(status.text, METHOD, 'virtual host "routes"')
 
     async def test_a_cluster_without_endpoints_says_so(self, autojump_clock):
         async with Mesh.run(1) as mesh:

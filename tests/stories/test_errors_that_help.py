@@ -183,7 +183,8 @@ DELETED = "does not exist, deleted by the server"
 BAD = "invalid resource: INVALID_ARGUMENT: errors validating"
 REFUSED = "Connection refused; check that it runs, and server_uri in the bootstrap"
 LATE = tuple(A88.items())
-NO_ROUTE = f'no route matches {METHOD} in virtual host "%s"; add one there, or one with the prefix "" for the rest'
+NO_ROUTE = "No matching route found in xDS route config"
+NO_ROUTE_IN = f'no route matches {METHOD} in virtual host "%s"; add one there, or one with the prefix "" for the rest'
 
 STORIES = {
     # nothing came in time
@@ -243,14 +244,18 @@ STORIES = {
         go_on=other_domains,
     ),
     "no route": Story(
-        stands("RDS", "routes", "ACKED", 120) + NO_ROUTE % "routes",
+        NO_ROUTE,
         go_on=lambda mesh: mesh.route(xds.route("cart", prefix="/other")),
+        note=stands("RDS", "routes", "ACKED", 120) + NO_ROUTE_IN % "routes",
     ),
-    "no route of a listener's own": Story(stands("LDS", "shop", "ACKED", 60) + NO_ROUTE % "inline", inline_routes),
+    "no route of a listener's own": Story(
+        NO_ROUTE, inline_routes, note=stands("LDS", "shop", "ACKED", 60) + NO_ROUTE_IN % "inline"
+    ),
     "route that gRPC does not know": Story(
-        stands("RDS", "routes", "ACKED", 60)
-        + f'the route that matches {METHOD} in virtual host "routes" has an action unknown to gRPC',
+        "Matching route has inappropriate action",
         redirect,
+        note=stands("RDS", "routes", "ACKED", 60)
+        + f'the route that matches {METHOD} in virtual host "routes" has an action unknown to gRPC',
     ),
     "empty cluster": Story(
         "cluster cart: " + stands("EDS", "cart", "ACKED", 120) + NO_PLACE,

@@ -106,7 +106,7 @@ async def test_23_the_first_match_wins_and_an_action_that_grpc_does_not_know_is_
         await here.told("/a/b", hosts=[x])
         told, status = await here.told_it_fails("/none/M")
         assert line(told, "route 2 does not match:") == 'the path is not "/redirect/" and anything after it'
-        assert "no route matches /none/M" in line(told, "UNAVAILABLE:") and "no route matches" in status.message
+        assert "no route matches /none/M" in line(told, "UNAVAILABLE:") and "no route matches" in status.note
         told, _ = await here.told_it_fails("/redirect/M")
         assert "has an action unknown to gRPC" in lines(told)[-1]
 

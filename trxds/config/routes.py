@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
-from trxds.ground.standing import Standing, blame
+from trxds.ground.standing import Standing, as_asked
 from trxds.ground.status import Status
 from trxds.resources.listener import Listener
 from trxds.resources.route import HashPolicy, Route, VirtualHost
@@ -121,8 +121,10 @@ class BoundRoutes:
     def no_route(self, path: str) -> Status:
         where = f'virtual host "{self.virtual_host}"'
         remedy = 'add one there, or one with the prefix "" for the rest'
-        return blame(self.standing, f"no route matches {path} in {where}; {remedy}")
+        reason = f"no route matches {path} in {where}; {remedy}"
+        return as_asked(self.standing, "No matching route found in xDS route config", reason)
 
     def no_action(self, path: str) -> Status:
         where = f'{path} in virtual host "{self.virtual_host}"'
-        return blame(self.standing, f"the route that matches {where} has an action unknown to gRPC")
+        reason = f"the route that matches {where} has an action unknown to gRPC"
+        return as_asked(self.standing, "Matching route has inappropriate action", reason)

@@ -168,7 +168,7 @@ class _Call(CallObserver):
         seconds = trio.current_time() - self._began
         self._events.ended(self._channel, status.code.name, seconds)
         told = self._told("done")
-        self._events.note({**told, "status": status.code.name, "message": status.message, "seconds": round(seconds, 6)})
+        self._events.note({**told, "status": status.code.name, "message": status.text, "seconds": round(seconds, 6)})
 
     @property
     def in_session(self) -> bool:
@@ -215,4 +215,4 @@ class _Attempt(AttemptObserver):
 
     def ended(self, status: Status) -> None:
         if not self._picked and not status.ok:
-            self._call.picked(f"no host: {status.message}")
+            self._call.picked(f"no host: {status.text}")

@@ -37,5 +37,5 @@ def blame(standing: Standing | None, reason: str) -> Status:
 
 
 def as_asked(standing: Standing | None, message: str, reason: str = "") -> Status:
-    """What an RPC fails with because a resource wants it to. The message is gRPC's, so the resource is in the note."""
+    """What an RPC fails with by what an accepted resource says. The message is gRPC's, so the note has the resource."""
     return replace(unavailable(message), note=": ".join(filter(None, (str(standing or ""), reason))))

@@ -64,7 +64,7 @@ class Status:
 
     `details` holds the bytes of `grpc-status-details-bin` (a serialised `google.rpc.Status`), or None when the
     server sent none; `rich` and `detail` read them. `note` is what there is to say besides where gRPC fixes the
-    message, of a drop or an injected fault: which resource asks for it. `str` has it too.
+    message, of a drop or for want of a route: which resource it is, and why. `str` has it too.
     """
 
     code: StatusCode
@@ -76,6 +76,11 @@ class Status:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ok", self.code is StatusCode.OK)
+
+    @property
+    def text(self) -> str:
+        """The message, with the note in brackets."""
+        return f"{self.message} ({self.note})" if self.note else self.message
 
     @property
     def rich(self) -> Message | None:
@@ -103,8 +108,7 @@ class Status:
         return None
 
     def __str__(self) -> str:
-        text = f"{self.code.name}: {self.message}" if self.message else self.code.name
-        return f"{text} ({self.note})" if self.note else text
+        return f"{self.code.name}: {self.text}" if self.text else self.code.name
 
 
 OK = Status(StatusCode.OK)
