@@ -37,7 +37,7 @@ class Counting(ManagementServer):
             self.sent += len(message)
             return await send(message)
 
-        call.send = count  # type: ignore[method-assign,assignment]
+        call.send = count  # type: ignore[method-assign,assignment]  # of this call only
         await super().handle(call)
 
 

@@ -5,10 +5,11 @@ from contextlib import suppress
 import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi
+from support.outliers import EJECTION, broken
 from support.sessions import answer, b64
 from trio.testing import wait_all_tasks_blocked
 
-from trxds import RpcError, StatusCode
+from trxds import RpcError
 from trxds.config.steps import Drops, Fails, ToHost, Waits
 from trxds.lb.pick import Complete, PickArgs
 from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
@@ -16,20 +17,6 @@ from trxds.testing import resources as xds
 
 PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
 REFUSED = "10.9.9.9:1"  # nobody listens there
-EJECTION = {
-    "interval": "1s",
-    "base_ejection_time": "3600s",
-    "max_ejection_percent": 50,
-    "failure_percentage_threshold": 50,
-    "enforcing_failure_percentage": 100,
-    "failure_percentage_minimum_hosts": 2,
-    "failure_percentage_request_volume": 1,
-    "enforcing_success_rate": 0,
-}
-
-
-async def broken(call):
-    call.abort(StatusCode.UNAVAILABLE, "broken")
 
 
 def cookie(says):

@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import trio
 from support.mesh import PLANE, Mesh, ask, bidi
+from support.outliers import EJECTION, broken
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds import RpcError, StatusCode, feed
+from trxds import RpcError, feed
 from trxds.feed.changes import apply
 from trxds.feed.view import MOST_UNREAD
 from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
@@ -259,22 +260,8 @@ async def test_a_policy_that_speaks_until_its_successor_can_is_there_beside_it(a
 
 
 async def test_an_endpoint_that_outlier_detection_has_taken_out_is_marked(autojump_clock):
-    ejection = {
-        "interval": "1s",
-        "base_ejection_time": "3600s",
-        "max_ejection_percent": 50,
-        "failure_percentage_threshold": 50,
-        "enforcing_failure_percentage": 100,
-        "failure_percentage_minimum_hosts": 2,
-        "failure_percentage_request_volume": 1,
-        "enforcing_success_rate": 0,
-    }
-
-    async def broken(call):
-        call.abort(StatusCode.UNAVAILABLE, "broken")
-
     async with watched() as (mesh, channel, eyes):
-        mesh.plane.put(xds.cluster("cart") | {"outlier_detection": ejection})
+        mesh.plane.put(xds.cluster("cart") | {"outlier_detection": EJECTION})
         mesh.servers[mesh.hosts[0]].fallback = broken
         await wait_all_tasks_blocked()
         for _ in range(4):

@@ -69,10 +69,10 @@ def _feed_request(data: bytes) -> None:
 async def _answer(data: bytes) -> bytes:
     ours, theirs = memory_stream_pair()
     async with open_feed() as feed:
-        guests = Guests(Admin("unix:/run/shop.sock"), feed, {"shop": Closed()})  # type: ignore[dict-item]
+        guests = Guests(Admin("unix:/run/shop.sock"), feed, {"shop": Closed()})  # type: ignore[dict-item]  # a stand-in
         await theirs.send_all(data)
         await theirs.send_eof()
-        await guests.receive(ours)  # type: ignore[arg-type]
+        await guests.receive(ours)  # type: ignore[arg-type]  # a pipe in place of a socket
     said = bytearray()
     while piece := await theirs.receive_some():
         said += piece
@@ -158,7 +158,7 @@ class Told(Program):
         object.__setattr__(self, "stream", stream)
 
     async def _connect(self) -> trio.abc.Stream:
-        stream: trio.abc.Stream = self.stream  # type: ignore[attr-defined]
+        stream: trio.abc.Stream = self.stream  # type: ignore[attr-defined]  # who mixes it in has one
         return stream
 
 

@@ -35,7 +35,7 @@ A78 A89            | grpc.lb.wrr.endpoint_weight_stale | counter | {endpoint} | 
 A78 A89            | grpc.lb.wrr.endpoint_weights | histogram: any | {weight} | grpc.target (grpc.lb.locality grpc.lb.backend_service)
 A91                | grpc.lb.outlier_detection.ejections_enforced | counter | {ejection} | grpc.target grpc.lb.outlier_detection.detection_method (grpc.lb.backend_service)
 A91                | grpc.lb.outlier_detection.ejections_unenforced | counter | {ejection} | grpc.target grpc.lb.outlier_detection.detection_method grpc.lb.outlier_detection.unenforced_reason (grpc.lb.backend_service)
-"""  # noqa: E501
+"""  # noqa: E501 a row of the table is a line
 
 LATENCY = """
 0 0.00001 0.00005 0.0001 0.0003 0.0006 0.0008 0.001 0.002 0.003 0.004 0.005 0.006 0.008 0.01 0.013 0.016 0.02 0.025

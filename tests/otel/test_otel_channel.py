@@ -4,10 +4,11 @@ import pytest
 import trio
 from support.mesh import PLANE, Mesh, ask, method
 from support.metering import TARGET, Metered, metered
+from support.outliers import eject_one_of_two
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-from trxds import RpcError, StatusCode
+from trxds import RpcError
 from trxds.testing import resources as xds
 
 XDS = "grpc.xds_client"
@@ -148,29 +149,8 @@ class TestPolicies:
         assert its.points("grpc.lb.wrr.endpoint_weight_stale") == []
 
     async def test_outliers_by_what_became_of_them(self, autojump_clock):
-        rules = {
-            "interval": "10s",
-            "max_ejection_percent": 10,
-            "enforcing_success_rate": 0,
-            "enforcing_failure_percentage": 100,
-            "failure_percentage_threshold": 50,
-            "failure_percentage_minimum_hosts": 1,
-            "failure_percentage_request_volume": 3,
-        }
-
-        async def refuse(call):
-            call.abort(StatusCode.UNAVAILABLE, "not me")
-
         its = Metered("grpc.lb.outlier_detection", optional_labels=["grpc.lb.backend_service"])
-        async with Mesh.run(2, sessions=False) as mesh:
-            mesh.plane.put({**xds.cluster("cart"), "outlier_detection": rules})
-            for server in mesh.servers.values():
-                server.fallback = refuse
-            async with mesh.channel(telemetry=its.telemetry) as channel:
-                for _ in range(12):
-                    with pytest.raises(RpcError):
-                        await ask(channel)
-                await trio.sleep(11)
+        await eject_one_of_two(its.telemetry)
         prefix = "grpc.lb.outlier_detection"
         its_labels = (f"{prefix}.detection_method", "grpc.lb.backend_service")
         assert its.read(f"{prefix}.ejections_enforced", *its_labels) == {("failure_percentage", "cart"): 1}

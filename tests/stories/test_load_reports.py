@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 import trio
-from support.channelz import ADMIN, IDLE, READY, Tool, state
 from support.mesh import METHOD, PLANE, Mesh, ask, bidi, method, spread
 from trio.testing import wait_all_tasks_blocked
 
@@ -15,7 +14,7 @@ import trxds.admin
 from trxds import RpcError, StatusCode
 from trxds.affinity.cookie import encode
 from trxds.resources import protos
-from trxds.testing import ManagementServer, serve
+from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
 
@@ -231,114 +230,6 @@ async def test_the_end_of_a_stream_that_was_answered_is_no_warning_and_an_outage
     told = [record for record in caplog.records if "no load reports to" in record.message]
     assert [record.levelname for record in told[:3]] == ["INFO"] * 3
     assert [record.levelname for record in told[3:]].count("WARNING") == 1
-
-
-async def test_reports_go_over_the_connection_that_resources_come_by(autojump_clock):
-    async with mesh_and_channel() as (mesh, channel):
-        await ask(channel)
-        await mesh.plane.load.next_report()
-        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
-        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (1, 1)
-
-
-async def test_it_stays_for_one_of_them_when_the_other_ends_and_comes_back(autojump_clock):
-    async with mesh_and_channel() as (mesh, channel):
-        await ask(channel)
-        for end in (mesh.plane.drop_streams, mesh.plane.load.drop_streams):
-            await mesh.plane.load.next_report()
-            end()
-            await wait_all_tasks_blocked()
-            assert mesh.plane.streams + mesh.plane.load.streams == 1
-            await trio.sleep(5)
-            assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
-        assert mesh.network.attempts[PLANE] == 1
-
-
-async def test_both_come_back_on_another_when_it_is_lost(autojump_clock):
-    async with mesh_and_channel() as (mesh, channel):
-        await ask(channel)
-        await mesh.plane.load.next_report()
-        mesh.network.cut(PLANE)
-        await trio.sleep(5)
-        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
-        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 1)
-
-
-async def test_a_stream_that_begins_while_it_drains_does_so_on_another(autojump_clock):
-    async with mesh_and_channel() as (mesh, channel):
-        await ask(channel)
-        await mesh.plane.load.next_report()
-        mesh.plane_server.goaway()
-        await wait_all_tasks_blocked()
-        mesh.plane.drop_streams()
-        await trio.sleep(5)
-        assert (mesh.plane.streams, mesh.plane.load.streams) == (1, 1)
-        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 2)
-        mesh.plane.load.drop_streams()
-        await trio.sleep(5)
-        assert (mesh.network.attempts[PLANE], len(mesh.plane_server.connections)) == (2, 1)
-
-
-async def test_a_server_that_allows_one_stream_at_a_time_has_each_on_a_connection_of_its_own(autojump_clock):
-    narrow = "10.0.0.9:18000"
-    async with Mesh.run(1) as mesh:
-        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
-        mesh.plane.load.ask(interval=10)
-        async with (
-            serve(mesh.plane.handlers, address=narrow, network=mesh.network, max_concurrent_streams=1) as server,
-            mesh.channel(bootstrap=xds.bootstrap(narrow)) as channel,
-        ):
-            await ask(channel)
-            for _ in range(5):
-                await mesh.plane.load.next_report()
-                assert (mesh.plane.streams, mesh.plane.load.streams, len(server.connections)) == (1, 1, 2)
-                mesh.network.cut(narrow)
-                await trio.sleep(5)  # by then both are back, whichever was first
-            mesh.endpoints("cart", [await mesh.add_host()])
-            await mesh.plane.wait_for_ack("EDS")
-
-
-async def test_the_way_to_the_server_is_ready_as_long_as_one_of_its_connections_is_in_use(autojump_clock):
-    async with mesh_and_channel() as (mesh, channel), trxds.admin.serve(channel, address=ADMIN, network=mesh.network):
-        await ask(channel)
-        await mesh.plane.load.next_report()
-        mesh.plane_server.goaway()
-        mesh.plane.load.drop_streams()
-        await mesh.plane.load.next_report()
-        assert len(mesh.plane_server.connections) == 2, "resources still come by the old one, which drains"
-        mesh.plane.load.drop_streams()
-        await wait_all_tasks_blocked()
-        assert state(await Tool(mesh.network).channel("ads/")) == READY
-
-
-async def test_one_that_allows_none_is_not_connected_over_and_over(autojump_clock):
-    closed = "10.0.0.9:18000"
-    async with (
-        Mesh.run(1) as mesh,
-        serve(mesh.plane.handlers, address=closed, network=mesh.network, max_concurrent_streams=0),
-        mesh.channel(bootstrap=xds.bootstrap(closed)),
-    ):
-        await trio.sleep(60)
-        assert mesh.network.attempts[closed] == 1
-
-
-async def test_the_way_to_the_server_is_idle_when_nobody_is_on_it_any_more(autojump_clock):
-    async with Mesh.run(1) as mesh:
-        mesh.plane.put(xds.cluster("cart") | xds.load_reports())
-        async with (
-            trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
-            trxds.admin.serve(client, address=ADMIN, network=mesh.network),
-        ):
-            async with trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as channel:
-                await ask(channel)
-                await trio.sleep(1)
-                mesh.plane.drop_streams()
-                await wait_all_tasks_blocked()
-                [way] = await Tool(mesh.network).channels()
-                assert state(way) == READY, "the load reports go on"
-            await wait_all_tasks_blocked()
-            [way] = await Tool(mesh.network).channels()
-            assert state(way) == IDLE
 
 
 async def test_a_server_without_the_service_is_asked_ever_more_rarely_and_said_once(autojump_clock, caplog):

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from support.mesh import PLANE, Mesh, ask, bidi
+from support.outliers import eject_one_of_two
 from support.watching import Watching
 from trio.testing import wait_all_tasks_blocked
 
@@ -168,29 +169,8 @@ class TestPolicies:
         assert "endpoints=(0.0, 0.0), not_yet_usable=2, stale=0, fell_back=True" in told
 
     async def test_an_outlier_is_ejected_or_there_is_a_reason(self, autojump_clock):
-        rules = {
-            "interval": "10s",
-            "max_ejection_percent": 10,
-            "enforcing_success_rate": 0,
-            "enforcing_failure_percentage": 100,
-            "failure_percentage_threshold": 50,
-            "failure_percentage_minimum_hosts": 1,
-            "failure_percentage_request_volume": 3,
-        }
-
-        async def refuse(call):
-            call.abort(trxds.StatusCode.UNAVAILABLE, "not me")
-
         watching = Watching()
-        async with Mesh.run(2, sessions=False) as mesh:
-            mesh.plane.put({**xds.cluster("cart"), "outlier_detection": rules})
-            for server in mesh.servers.values():
-                server.fallback = refuse
-            async with mesh.channel(telemetry=watching) as channel:
-                for _ in range(12):
-                    with pytest.raises(RpcError):
-                        await ask(channel)
-                await trio.sleep(11)
+        await eject_one_of_two(watching)
         told = watching.watcher.outliers
         assert [(each.method, each.unenforced) for each in told] == [
             ("failure_percentage", ""),
