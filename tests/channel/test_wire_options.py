@@ -43,6 +43,8 @@ async def test_a_host_that_vanished_is_noticed_by_keepalive(autojump_clock):
         ({"keepalive_time": 0}, "keepalive of 0 and 20.0 s"),
         ({"keepalive_time": 30, "keepalive_timeout": 0}, "keepalive of 30 and 0 s"),
         ({"max_metadata_size": 0}, "max_metadata_size is 0"),
+        ({"read_pause": -0.001}, "read_pause is -0.001 seconds; it must be 0, for none, or above"),
+        ({"read_pause": float("nan")}, "read_pause is nan"),
         ({"max_receive_size": -1}, "max_receive_size is -1; write a number of bytes, for no limit sys.maxsize"),
         ({"max_send_size": -1}, "max_send_size is -1"),
         ({"credentials": "tls"}, "credentials are trxds.insecure(), trxds.tls(...) or "),

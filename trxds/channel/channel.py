@@ -23,7 +23,7 @@ from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.credentials import INSECURE
 from trxds.wire.keepalive import ANSWER_WITHIN, keepalive
-from trxds.wire.options import MAX_METADATA_SIZE, WireOptions
+from trxds.wire.options import MAX_METADATA_SIZE, READ_PAUSE, WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
@@ -152,6 +152,7 @@ async def open_channel(
     max_send_size: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     max_metadata_size: int = MAX_METADATA_SIZE,
+    read_pause: float = READ_PAUSE,
     keepalive_time: float | None = None,
     keepalive_timeout: float = ANSWER_WITHIN,
     keepalive_without_calls: bool = False,
@@ -184,6 +185,9 @@ async def open_channel(
     After `keepalive_time` seconds (at least 10) without a byte a host that has calls is asked for a sign of life
     (A8), with `keepalive_without_calls` one that has none too; if it gives none within `keepalive_timeout` seconds,
     the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
+
+    Where many calls are under way on a connection and their answers come one by one, these are left to gather, for a
+    quarter of what a quick call takes and `read_pause` seconds at most: that saves up to half of their CPU. 0 is never.
 
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
     end, and the next call begins anew with them and with DNS; xDS watches stay. None is never.
@@ -220,7 +224,7 @@ async def open_channel(
     observe(observers, telemetry, canonical(target), Locations(state))
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
-    options = WireOptions(max_header_list=max_metadata_size)
+    options = WireOptions(max_header_list=max_metadata_size, read_pause=read_pause)
     pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)
     control = Control(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}

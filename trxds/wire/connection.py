@@ -19,6 +19,7 @@ from .http2 import H2Engine
 from .keepalive import Keepalive
 from .lean import LeanEngine
 from .link import Link
+from .moderation import MANY, ReadModeration
 from .observed import ObservedStream
 from .options import WireOptions
 from .request import FixedFields, Request
@@ -59,6 +60,7 @@ class Connection(Link[ClientStream]):
         self._fixed = FixedFields(self._scheme)
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
+        self._moderation = ReadModeration(options.read_pause)
         self._last_opened = 0
         self._opened_at = -math.inf
         self._calls_failed = 0
@@ -156,6 +158,7 @@ class Connection(Link[ClientStream]):
         stream_id = self.engine.open_stream(fixed, request.metadata, request.timeout(now), whole)
         self._last_opened = stream_id
         self.streams[stream_id] = stream
+        stream.opened_at = now
         stream.begin(stream_id, said=bool(whole))
 
     def _may_open(self) -> bool:
@@ -192,7 +195,12 @@ class Connection(Link[ClientStream]):
     def _headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
+            if event.end and len(self.streams) >= MANY:
+                self._moderation.answered(self.last_read - stream.opened_at)
             stream.accept_headers(event)
+
+    def _pause(self) -> float:
+        return self._moderation.pause(len(self.streams), self.last_read)
 
     def _settings(self) -> None:
         if not self._ready:

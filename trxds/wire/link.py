@@ -43,6 +43,7 @@ from .events import (
     code_name,
 )
 from .message_stream import MessageStream
+from .moderation import MANY
 from .options import WireOptions
 from .seat import Seat
 from .tls import tls_cause
@@ -187,6 +188,12 @@ class Link(ABC, Generic[S]):
                 if self.engine.control_unsent > self.options.control_limit:
                     return self._flooded()
                 await self._reader.wait(self._control_taken)
+            if len(self.streams) >= MANY and (pause := self._pause()):
+                await trio.sleep(pause)
+
+    def _pause(self) -> float:
+        """How long to let answers gather before the next read."""
+        return 0.0
 
     def _something_to_write(self) -> bool:
         return self.engine.unsent > 0 or len(self._unwritten) > 0

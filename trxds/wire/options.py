@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MAX_METADATA_SIZE = 64 * 1024
+READ_PAUSE = 0.003
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class WireOptions:
     control_limit: int = 256 * 1024
     """Past this the peer is told ENHANCE_YOUR_CALM and the connection ends."""
 
+    read_pause: float = READ_PAUSE
+    """How long, at most, a client lets answers gather before it reads on; see `ReadModeration`. With 0 never."""
+
     lean: bool = True
     """Whether a client's HTTP/2 is the lean engine; otherwise it is h2, which checks more and costs more."""
 
@@ -47,6 +52,8 @@ class WireOptions:
     def __post_init__(self) -> None:
         if self.max_header_list < 1:
             raise ValueError(f"max_metadata_size is {self.max_header_list!r} bytes; it must be above 0")
+        if not 0 <= self.read_pause < math.inf:
+            raise ValueError(f"read_pause is {self.read_pause!r} seconds; it must be 0, for none, or above")
 
     @property
     def header_list_bound(self) -> int:

@@ -31,6 +31,7 @@ class ClientStream(MessageStream):
         "_headers_lot",
         "_single",
         "initial_metadata",
+        "opened_at",
         "refused",
         "request",
         "status",
@@ -59,6 +60,8 @@ class ClientStream(MessageStream):
         """The metadata of the server's headers; None until they came, and for trailers-only answers."""
         self.trailing_metadata = EMPTY
         """The metadata that came with the status; empty before."""
+        self.opened_at = 0.0
+        """When its headers were sent, on Trio's clock; 0 before."""
         self._single = False  # the caller wants one message and the status
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 

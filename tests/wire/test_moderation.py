@@ -1,0 +1,145 @@
+"""Answers are left to gather where that saves waking and nobody feels it, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.ground.status import OK, unavailable
+from trxds.wire.moderation import MANY, ReadModeration
+from trxds.wire.options import WireOptions
+
+# -- the rule
+
+
+def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
+    """What it comes to when reads bring `at_once` answers, `every` so many seconds."""
+    moderation, result = ReadModeration(most), 0.0
+    for read in range(1, 200):
+        for _ in range(at_once):
+            moderation.answered(took)
+        result = moderation.pause(under_way, 100 + read * every)
+    return result
+
+
+def test_answers_that_come_one_by_one_are_left_to_gather() -> None:
+    assert pause(every=0.000_25, took=0.012) == pytest.approx(0.002)
+
+
+def test_there_is_a_longest_pause() -> None:
+    assert pause(every=0.000_25, took=10, most=0.005) == pytest.approx(0.005)
+    assert pause(every=0.000_25, took=10, most=0) == 0
+
+
+def test_a_pause_is_at_most_a_quarter_of_what_calls_take_in_whole_milliseconds() -> None:
+    assert pause(every=0.000_1, took=0.007) == pytest.approx(0.001)
+    assert pause(every=0.000_1, took=0.003_9) == 0
+
+
+def test_where_few_answers_would_come_there_is_no_pause() -> None:
+    assert pause(every=0.000_6, took=0.1) == 0
+
+
+def test_a_reader_that_finds_most_answers_at_once_does_not_pause() -> None:
+    assert pause(every=0.005, took=0.012, under_way=20, at_once=30) == 0
+
+
+def test_answers_after_a_long_silence_are_not_kept_waiting_and_soon_gather_again() -> None:
+    moderation = ReadModeration(0.002)
+    pauses = []
+    for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
+        moderation.answered(0.012)
+        pauses.append(moderation.pause(50, now))
+    assert not any(pauses[:120]) and all(pauses[-200:])
+
+
+def test_one_quick_call_among_slow_ones_ends_the_pauses_at_once() -> None:
+    moderation = ReadModeration(0.002)
+    for read in range(200):
+        moderation.answered(0.012)
+        before = moderation.pause(50, 100 + read * 0.000_25)
+    moderation.answered(0.000_3)
+    assert before and not moderation.pause(50, 100.05)
+
+
+# -- a connection
+
+FIFTY = 50
+CALLS = 500
+EVERY = 0.000_3
+
+
+async def closed_loop(wire, request_, nursery, most: float) -> list[float]:
+    """When each answer reached its caller: fifty callers, a server that answers one after the other."""
+    connection, server = await wire(options=WireOptions(read_pause=most))
+    came: list[float] = []
+
+    async def caller() -> None:
+        for _ in range(CALLS // FIFTY):
+            stream = connection.open_stream(request_(message=b"x"))
+            assert await stream.receive_only() == b"echo" and stream.status == OK
+            came.append(trio.current_time())
+
+    async def serve() -> None:
+        while True:
+            stream_id = await server.request()
+            await trio.sleep(EVERY)
+            await server.answer(stream_id, b"echo")
+
+    nursery.start_soon(serve)
+    async with trio.open_nursery() as callers:
+        for _ in range(FIFTY):
+            callers.start_soon(caller)
+    return came
+
+
+async def test_answers_wake_their_callers_several_at_a_time(wire, request_, nursery, autojump_clock) -> None:
+    came = await closed_loop(wire, request_, nursery, 0.002)
+    assert len(came) == CALLS
+    assert len(set(came[-200:])) < 200 / 4  # how fast they come has to be seen first
+
+
+async def test_callers_that_gather_lose_no_time(wire, request_, nursery, autojump_clock) -> None:
+    came = await closed_loop(wire, request_, nursery, 0.002)
+    assert came[-1] - came[0] == pytest.approx(CALLS * EVERY, rel=0.02)
+
+
+async def test_without_a_pause_each_answer_comes_for_itself(wire, request_, nursery, autojump_clock) -> None:
+    came = await closed_loop(wire, request_, nursery, 0)
+    assert len(set(came)) == CALLS
+
+
+async def test_a_quick_call_beside_many_long_ones_waits_for_nobody(wire, request_, nursery, autojump_clock) -> None:
+    connection, server = await wire()
+    for _ in range(2 * MANY):
+        connection.open_stream(request_(message=b"long"))
+        await server.request()
+    took = []
+    for _ in range(100):
+        began = trio.current_time()
+        stream = connection.open_stream(request_(message=b"quick"))
+        stream_id = await server.request()
+        await trio.sleep(0.000_2)
+        await server.answer(stream_id)
+        await stream.receive_only()
+        took.append(trio.current_time() - began)
+    assert took == pytest.approx([0.000_2] * 100)
+
+
+async def test_a_connection_that_is_closed_in_a_pause_ends_at_once(wire, request_, nursery, autojump_clock) -> None:
+    connection, server = await wire(options=WireOptions(read_pause=1000))
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MANY)]
+    await trio.sleep(1000)
+    for _ in range(10):
+        await server.answer(await server.request())
+        await trio.sleep(EVERY)
+    await wait_all_tasks_blocked()
+    assert streams[9].status is None  # its answer is there, and gathers
+    began = trio.current_time()
+    connection.close(unavailable("closed"))
+    for stream in streams[-MANY:]:
+        await stream.receive_only()
+    while nursery.child_tasks:
+        await trio.lowlevel.checkpoint()
+    assert trio.current_time() == began
