@@ -16,7 +16,7 @@ from trxds.resources.protos import OrcaLoadReport
 from trxds.wire import frames
 from trxds.wire.compression import Compressed, compress, decompress
 from trxds.wire.engine import Engine
-from trxds.wire.events import Broken, DataReceived, Event, HeadersReceived
+from trxds.wire.events import Answered, Broken, DataReceived, Event, HeadersReceived
 from trxds.wire.frames import Violation
 from trxds.wire.framing import Deframer, frame
 from trxds.wire.header_blocks import BlockDecoder, list_size
@@ -64,7 +64,8 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
     size = 0
     for piece in pieces:
         size += len(piece)
-        events += engine.receive(piece)
+        for event in engine.receive(piece):
+            events += event.parts if isinstance(event, Answered) else (event,)
         if events and isinstance(events[-1], Broken):
             break
     assert engine.unsent <= 300 + 4 * size, "more to say than was asked"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from trxds.wire import frames
 from trxds.wire.events import (
+    Answered,
     Broken,
     DataReceived,
     ErrorCode,
@@ -256,6 +257,77 @@ def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) 
             return
 
 
+# -- answers that come whole
+
+TRAILERS = [(b"grpc-status", b"0")]
+
+
+def plain(fields: list[tuple[bytes, bytes]], flags: int, stream_id: int) -> bytes:
+    """Headers that change no table, so that the same bytes mean the same again."""
+    encoder = BlockEncoder()
+    encoder.encode((), [], [])
+    return frame(1, flags, stream_id, encoder.encode(tuple(fields), [], []))
+
+
+def answer(stream_id: int, data: bytes = b"data") -> bytes:
+    return plain(RESPONSE, 4, stream_id) + frame(0, 0, stream_id, data) + plain(TRAILERS, 5, stream_id)
+
+
+@pytest.fixture
+def usual(engine: LeanEngine) -> LeanEngine:
+    """What an answer says is known; streams 5 and 7 are open, and have said what they had to say."""
+    for stream_id in (3, 5, 7):
+        assert engine.open_stream(FIXED, [], [], b"all") == stream_id
+    assert [type(event) for event in engine.receive(answer(3))] == [HeadersReceived, DataReceived, HeadersReceived]
+    return engine
+
+
+def test_a_usual_answer_is_one_event_that_stands_for_three(usual: LeanEngine) -> None:
+    (event,) = usual.receive(answer(5))
+    assert isinstance(event, Answered)
+    assert list(event.parts) == [
+        HeadersReceived(5, RESPONSE, False),
+        DataReceived(5, b"data", 4, False),
+        HeadersReceived(5, TRAILERS, True),
+    ]
+
+
+def test_after_it_the_stream_is_closed(usual: LeanEngine) -> None:
+    usual.receive(answer(5))
+    assert usual.receive(answer(5)) == []
+
+
+def test_so_are_several_in_one_read(usual: LeanEngine) -> None:
+    assert [type(event) for event in usual.receive(answer(5) + answer(7))] == [Answered, Answered]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain([(b"grpc-status", b"5")], 5, 5),  # never read before
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 5, 7),  # of two streams
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 4, 5),  # the stream does not end
+        plain(RESPONSE, 4, 5) + frame(0, 8, 5, b"\0") + plain(TRAILERS, 5, 5),  # padded
+        plain(RESPONSE, 4, 5) + frame(6, 0, 0, bytes(8)) + plain(TRAILERS, 5, 5),
+        answer(1),  # which has been answered in part below
+    ],
+)
+def test_anything_else_is_read_frame_by_frame(usual: LeanEngine, data: bytes) -> None:
+    usual.receive(plain(RESPONSE, 4, 1))
+    assert not any(isinstance(event, Answered) for event in usual.receive(data))
+
+
+def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual: LeanEngine) -> None:
+    events = usual.receive(answer(5, bytes(OPTIONS.stream_window + 1)))
+    assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_a_usual_answer_is_charged_to_the_connections_window(usual: LeanEngine) -> None:
+    before = usual._receive_window
+    usual.receive(answer(5))
+    assert before - usual._receive_window == len(b"data")
+
+
 # -- what is sent
 
 
@@ -270,7 +342,7 @@ def test_data_is_cut_into_what_the_peer_takes(engine: LeanEngine) -> None:
     engine.receive(frames.settings({5: 20_000}))
     engine.take_outgoing()
     assert engine.write(1, memoryview(bytes(40_001)), end=True, limit=10**6) == 40_001
-    sizes = [(len(payload), flags) for _, flags, _, payload in frames.FrameReader(2**20).read(_greeted(engine))]
+    sizes = [(len(payload), flags) for _, flags, _, payload in frames.FrameReader(2**20).read(_greeted(engine))[0]]
     assert sizes[1:] == [(20_000, 0), (20_000, 0), (1, frames.END_STREAM)]
 
 

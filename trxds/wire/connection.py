@@ -13,7 +13,7 @@ from trxds.ground.status import Status, StatusCode, unavailable
 
 from .disconnects import UNKNOWN
 from .engine import Engine
-from .events import GoAwayReceived, HeadersReceived, code_name
+from .events import Answered, GoAwayReceived, HeadersReceived, code_name
 from .header_blocks import list_size
 from .http2 import H2Engine
 from .keepalive import Keepalive
@@ -198,6 +198,14 @@ class Connection(Link[ClientStream]):
             if event.end and len(self.streams) >= MANY:
                 self._moderation.answered(self.last_read - stream.opened_at)
             stream.accept_headers(event)
+
+    def _answered(self, event: Answered) -> None:
+        self._owe(len(event.data))
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            if len(self.streams) >= MANY:
+                self._moderation.answered(self.last_read - stream.opened_at)
+            stream.accept_answer(event)
 
     def _pause(self) -> float:
         return self._moderation.pause(len(self.streams), self.last_read)

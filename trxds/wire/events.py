@@ -65,6 +65,28 @@ class DataReceived:
 
 
 @dataclass(slots=True)
+class Answered:
+    """Headers, one frame of data, and the trailers that end the peer's half, which came together.
+
+    It stands for three events; most unary calls are answered so.
+    """
+
+    stream_id: int
+    headers: Headers
+    data: bytes
+    trailers: Headers
+
+    @property
+    def parts(self) -> tuple[HeadersReceived, DataReceived, HeadersReceived]:
+        """The three."""
+        return (
+            HeadersReceived(self.stream_id, self.headers, False),
+            DataReceived(self.stream_id, self.data, len(self.data), False),
+            HeadersReceived(self.stream_id, self.trailers, True),
+        )
+
+
+@dataclass(slots=True)
 class StreamReset:
     stream_id: int
     code: int
@@ -117,6 +139,7 @@ Event: TypeAlias = (
     HeadersReceived
     | HeadersTooLarge
     | DataReceived
+    | Answered
     | StreamReset
     | StreamBroken
     | WindowOpened

@@ -7,7 +7,7 @@ A frame's length is checked as soon as its header has come. A peer that does not
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from .events import ErrorCode
@@ -95,6 +95,17 @@ def headers(stream_id: int, block: bytes, largest: int) -> bytes:
 # -- in
 
 
+def is_answer(first: Frame, second: Frame, third: Frame) -> bool:
+    """Whether they are headers, one frame of data, and trailers on one stream: most unary calls are answered so."""
+    kind, flags, stream_id, _ = first
+    return (
+        kind == HEADERS
+        and flags == END_HEADERS
+        and second[:3] == (DATA, 0, stream_id)
+        and third[:3] == (HEADERS, END_HEADERS | END_STREAM, stream_id)
+    )
+
+
 def long_value(payload: bytes, kind: str) -> int:
     """What RST_STREAM or WINDOW_UPDATE carries."""
     if len(payload) != 4:
@@ -143,8 +154,16 @@ class FrameReader:
         self._missing = 0  # bytes of that still to come; 0 between frames
         self._first = True
 
-    def read(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now; `Violation` where there can be none."""
+    def read(self, data: bytes) -> tuple[list[Frame], Violation | None]:
+        """The frames that are complete now, and why there can be no more of them, if that is so."""
+        found: list[Frame] = []
+        try:
+            self._cut(data, found)
+        except Violation as violation:
+            return found, violation
+        return found, None
+
+    def _cut(self, data: bytes, found: list[Frame]) -> None:
         position, size, largest = 0, len(data), self._largest
         if self._missing:
             position = min(self._missing, size)
@@ -152,7 +171,7 @@ class FrameReader:
             self._missing -= position
             if self._missing:
                 return
-            yield *self._head, self._pieces.join()
+            found.append((*self._head, self._pieces.join()))
         elif self._rest:
             data, self._rest = self._rest + data, b""
             size = len(data)
@@ -170,7 +189,7 @@ class FrameReader:
                 self._head, self._missing = (kind, flags, stream_id & MAX_STREAM_ID), end - size
                 self._pieces.add(data[start:])
                 return
-            yield kind, flags, stream_id & MAX_STREAM_ID, data[start:end]
+            found.append((kind, flags, stream_id & MAX_STREAM_ID, data[start:end]))
             position = end
         if position < size:
             self._rest = data[position:]

@@ -10,6 +10,7 @@ fields, so a server's usual answer is decoded once.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -113,13 +114,16 @@ class Block(NamedTuple):
 class BlockDecoder:
     """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
 
-    __slots__ = ("_begun", "_bound", "_decoder", "_known", "_table")
+    __slots__ = ("_begun", "_bound", "_decoder", "_known", "_limit", "_table", "usual")
 
     _decoder: Decoder
     _table: _CountedTable
 
-    def __init__(self, header_list_bound: int) -> None:
+    def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
+        self.usual: dict[bytes, Headers] = {}
+        """Blocks that mean the same as the last time, are not larger than `limit`, and no informational response."""
         self._bound = header_list_bound
+        self._limit = limit
         self._known: dict[bytes, Block] = {}
         self._begun = False  # by the first block: a thousand idle hosts need no tables
 
@@ -137,7 +141,7 @@ class BlockDecoder:
             before = self._table.changes
             block = self._decode(data)
             if self._table.changes != before:
-                self._known.clear()
+                self._forget()
             elif len(data) <= _KEPT_SIZE:
                 self._keep(data, block)
         return block
@@ -153,8 +157,14 @@ class BlockDecoder:
 
     def _keep(self, data: bytes, block: Block) -> None:
         if len(self._known) >= _KEPT_BLOCKS:
-            self._known.clear()
+            self._forget()
         self._known[data] = block
+        if not block.informational and block.size <= self._limit:
+            self.usual[data] = block.headers
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self.usual.clear()
 
 
 class _CountedTable(HeaderTable):

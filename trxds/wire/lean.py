@@ -18,6 +18,7 @@ from trxds.ground.metadata import Headers
 from . import frames
 from .engine import Fields, Octets
 from .events import (
+    Answered,
     Broken,
     DataReceived,
     ErrorCode,
@@ -55,7 +56,8 @@ class LeanEngine:
         self._options = options
         self._frames = FrameReader(options.max_frame)
         self._encoder = BlockEncoder()
-        self._decoder = BlockDecoder(options.header_list_bound)
+        self._decoder = BlockDecoder(options.header_list_bound, options.max_header_list)
+        self._usual = self._decoder.usual
         self._streams: dict[int, OpenStream] = {}
         self._next_id = 1
         self._unfinished: Unfinished | None = None
@@ -83,18 +85,48 @@ class LeanEngine:
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
+        found, violation = self._frames.read(data)
+        position, size = 0, len(found)
         try:
-            for kind, flags, stream_id, payload in self._frames.read(data):
+            while position < size:
+                frame = kind, flags, stream_id, payload = found[position]
+                position += 1
                 if self._unfinished is not None:
                     self._check_continued(kind, stream_id)
+                elif position + 1 < size and frames.is_answer(frame, found[position], found[position + 1]):
+                    answer = self._read_answer(stream_id, payload, found[position][3], found[position + 1][3])
+                    if answer is not None:
+                        events.append(answer)
+                        position += 2
+                        continue
                 read = self._READ.get(kind)
                 event = read(self, flags, stream_id, payload) if read is not None else None
                 if event is not None:
                     events.append(event)
+            if violation is not None:
+                raise violation
         except Violation as violation:
             self.goaway(violation.code, str(violation).encode())
             events.append(Broken(violation.code, str(violation)))
         return events
+
+    def _read_answer(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> Answered | None:
+        """Three frames as one event, if nothing in them is new or out of place; otherwise they are read one by one."""
+        stream, headers, trailers = self._streams.get(stream_id), self._usual.get(first), self._usual.get(last)
+        size = len(data)
+        if (
+            stream is None
+            or headers is None
+            or trailers is None
+            or stream.awaits is not HEADERS
+            or size > stream.receive_window
+            or size > self._receive_window
+        ):
+            return None
+        self._receive_window -= size
+        stream.receive_window -= size
+        self._peer_ended(stream_id, stream)
+        return Answered(stream_id, headers, data, trailers)
 
     def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         size = len(payload)

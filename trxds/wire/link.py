@@ -28,6 +28,7 @@ from trxds.ground.status import Status, StatusCode, unavailable
 from .disconnects import SHUTDOWN, UNKNOWN, lost_by
 from .engine import Engine
 from .events import (
+    Answered,
     Broken,
     DataReceived,
     ErrorCode,
@@ -209,6 +210,8 @@ class Link(ABC, Generic[S]):
     def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
             match event:
+                case Answered():
+                    self._answered(event)
                 case HeadersReceived():
                     self._headers(event)
                 case DataReceived():
@@ -237,6 +240,9 @@ class Link(ABC, Generic[S]):
     @abstractmethod
     def _headers(self, event: HeadersReceived) -> None: ...
 
+    def _answered(self, event: Answered) -> None:
+        self._handle(event.parts)
+
     def _headers_too_large(self, event: HeadersTooLarge) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is None:
@@ -255,14 +261,18 @@ class Link(ABC, Generic[S]):
     def _goaway(self, event: GoAwayReceived) -> None: ...
 
     def _data(self, event: DataReceived) -> None:
-        self._owed += event.flow_length
+        self._owe(event.flow_length)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            stream.accept(event)
+
+    def _owe(self, size: int) -> None:
+        """So much of the connection's window was used; it is given back when that is worth a frame."""
+        self._owed += size
         if self._owed >= self._connection_credit:
             self.engine.credit(0, self._owed)
             self._given_back += self._owed
             self._owed = 0
-        stream = self.streams.get(event.stream_id)
-        if stream is not None:
-            stream.accept(event)
 
     def _settings(self) -> None:
         for stream in self.streams.values():

@@ -10,7 +10,7 @@ from trxds.ground.metadata import EMPTY, Headers, Metadata
 from trxds.ground.status import Status, StatusCode
 
 from .engine import Octets
-from .events import DataReceived, ErrorCode, HeadersReceived
+from .events import Answered, DataReceived, ErrorCode, HeadersReceived
 from .framing import LARGE, PREFIX_SIZE, frame, frame_large
 from .message_stream import MessageStream
 from .request import Request
@@ -161,12 +161,25 @@ class ClientStream(MessageStream):
         """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
         if event.end:
             self.trailers_only = self.initial_metadata is None
-            status, trailing = self._link.answers.trailers(event.headers)
-            if status.ok and not self._arrived.between_messages:
-                status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-            self._finish(status, trailing)
+            self._end(event.headers)
         else:
             self._accept_initial(event.headers)
+
+    def _end(self, trailers: Headers) -> None:
+        status, trailing = self._link.answers.trailers(trailers)
+        if status.ok and not self._arrived.between_messages:
+            status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+        self._finish(status, trailing)
+
+    def accept_answer(self, event: Answered) -> None:
+        """Take in headers, data and trailers in one."""
+        self._accept_initial(event.headers)
+        if self.status is not None:
+            return
+        problem = self._arrived.feed(event.data)
+        if problem is not None:
+            return self.refuse(problem)
+        self._end(event.trailers)
 
     def _accept_initial(self, headers: Headers) -> None:
         problem, self.initial_metadata, encoding = self._link.answers.initial(headers)
