@@ -82,11 +82,11 @@ async def test_a_route_table_lets_its_clusters_go_when_its_last_holder_leaves(cl
 
 async def test_an_rpc_keeps_its_cluster_and_no_other(clusters, table):
     routes = table("a", "b")
-    rpc = routes.hold_cluster("b")
+    rpc = routes.keep_cluster("b")
     routes.lifetime.maker.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["b"]
-    rpc.release()
+    rpc.let_go()
     assert alive(clusters) == []
 
 
@@ -96,11 +96,11 @@ async def test_a_cookie_may_name_any_cluster_until_the_table_goes(clusters, tabl
     table("a", number=2)
     old.lifetime.maker.release()
     await wait_all_tasks_blocked()
-    pinned = old.hold_cluster("b")
+    pinned = old.keep_cluster("b")
     rpc.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a", "b"]
-    pinned.release()
+    pinned.let_go()
     assert alive(clusters) == ["a"]
 
 
@@ -110,10 +110,10 @@ async def test_a_cluster_may_still_be_held_in_the_step_in_which_the_table_went(c
     table_hold = routes.lifetime.hold()
     routes.lifetime.maker.release()
     # What an RPC does: take the cluster, then let the table go.
-    pinned, _ = routes.hold_cluster("a"), table_hold.release()
+    pinned, _ = routes.keep_cluster("a"), table_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a"]
-    pinned.release()
+    pinned.let_go()
 
 
 async def test_two_tables_share_the_clusters_they_both_name(clusters, table):
@@ -135,9 +135,9 @@ async def test_nothing_is_left_when_the_resolvers_nursery_ends(mailbox):
     async with trio.open_nursery() as nursery:
         clusters = Clusters(nursery, mailbox)
         routes = RouteTable(1, ["a", "b"], clusters, nursery)
-        rpc = routes.hold_cluster("a")
+        rpc = routes.keep_cluster("a")
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    rpc.release()
+    rpc.let_go()
     routes.lifetime.maker.release()
     assert alive(clusters) == []

@@ -270,32 +270,32 @@ class TestLifetimes:
 
     async def test_a_cluster_held_by_an_rpc_keeps_its_child_and_its_watch(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.hold_cluster("a")
+        hold = rig.chosen().table.keep_cluster("a")
         await rig.settle(shop("b"))
         assert rig.clusters == {"a", "b"}
         assert ("CDS", "a") in rig.source.watching
-        hold.release()
+        hold.let_go()
         await rig.settle()
         assert rig.clusters == {"b"}
         assert ("CDS", "a") not in rig.source.watching
 
     async def test_a_held_cluster_follows_its_resources(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.hold_cluster("a")
+        hold = rig.chosen().table.keep_cluster("a")
         await rig.settle(shop("b"))
         await rig.settle(has("a", "9.9.9.9:9"))
         cluster = rig.sent[-1][1].children["a"].cluster
         assert cluster.endpoints.priorities[0][0].endpoints[0].addresses == ("9.9.9.9:9",)
         await rig.settle({("CDS", "a"): failed("a was deleted", absent=True)})
         assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterError)
-        hold.release()
+        hold.let_go()
 
     async def test_a_cluster_that_is_routed_to_again_is_the_same(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.hold_cluster("a")
+        hold = rig.chosen().table.keep_cluster("a")
         await rig.settle(shop("b"))
         await rig.settle(shop("a"))
-        hold.release()
+        hold.let_go()
         await rig.settle()
         assert rig.clusters == {"a"}
 
@@ -313,7 +313,7 @@ class TestLifetimes:
         self, rig, absent
     ):
         await rig.settle(shop("a"))
-        rig.chosen().table.hold_cluster("a")
+        rig.chosen().table.keep_cluster("a")
         await rig.settle({("CDS", "a"): failed("no a", absent=absent)})
         assert rig.given_up == set(), "a route names it"
         await rig.settle(shop("b"))
@@ -321,7 +321,7 @@ class TestLifetimes:
 
     async def test_a_cluster_is_not_given_up_before_the_routes_without_it_are_in_force(self, rig):
         await rig.settle(shop("a"))
-        rig.chosen().table.hold_cluster("a")
+        rig.chosen().table.keep_cluster("a")
         await rig.settle({("CDS", "a"): failed("no a", absent=True)})
         await rig.put(shop("b"))
         assert rig.given_up == set()
@@ -331,7 +331,7 @@ class TestLifetimes:
     async def test_nothing_is_left_when_it_ends(self):
         async with Rig().running() as rig:
             await rig.settle(shop("a"))
-            rig.chosen().table.hold_cluster("a")
+            rig.chosen().table.keep_cluster("a")
         assert rig.source.watching == {}
         assert [name for name in task_names() if name.startswith(("cluster/", "route table/", "resolver"))] == []
 
@@ -352,21 +352,21 @@ class TestErrors:
 
     async def test_held_clusters_are_kept_while_the_listener_is_in_error(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.hold_cluster("a")
+        hold = rig.chosen().table.keep_cluster("a")
         await rig.settle({LDS: failed("gone")})
         assert rig.clusters == {"a"}, "not dropped: its route may come back"
         assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterConfig)
-        hold.release()
+        hold.let_go()
         await rig.settle()
         assert rig.clusters == set()
 
     async def test_a_held_cluster_still_follows_its_resources_while_the_listener_is_in_error(self, rig):
         await rig.settle(shop("a"))
-        hold = rig.chosen().table.hold_cluster("a")
+        hold = rig.chosen().table.keep_cluster("a")
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
         assert rig.sent[-1][1].children["a"].cluster == ClusterError("a", unavailable("a is gone too"), True)
-        hold.release()
+        hold.let_go()
 
     async def test_the_service_comes_back_after_an_error(self, rig):
         await rig.settle(shop("a"))

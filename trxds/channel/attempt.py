@@ -203,6 +203,8 @@ class Attempt(ABC):
     async def _open_on(self, host: Any, trackers: tuple[Tracker, ...]) -> bool:
         """`host` is a `Subchannel`, of which the tree knows less."""
         request = self._request()
+        if request.deadline == -math.inf:  # the caller's scope is cancelled, so nothing is sent
+            await trio.lowlevel.checkpoint_if_cancelled()
         if self._seen is not None:
             request.observer = self._seen.observers
         stream: ClientStream | None = host.open_stream(request)

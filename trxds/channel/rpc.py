@@ -18,7 +18,7 @@ import trio
 
 from trxds.config.method_config import NO_METHOD_CONFIG, HedgingPolicy, MethodConfig
 from trxds.config.select import Selection
-from trxds.ground.lifetime import Hold
+from trxds.ground.lifetime import Lifetime
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.observe import CallBegun
 from trxds.ground.status import RpcError, Status, StatusCode
@@ -47,7 +47,7 @@ _GRACE = 0.1
 class Rpc(Attempt):
     """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
 
-    __slots__ = ("_committed", "_config", "_first", "_hold", "_responds", "_retries", "_session", "hedges")
+    __slots__ = ("_committed", "_config", "_first", "_kept", "_responds", "_retries", "_session", "hedges")
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Rpc(Attempt):
         self._first = session is not None and session.claim()
         if self._deadline <= self._started:
             self._waiting_for = "nothing: its time was over when it began"
-        self._hold: Hold | None = None  # on the route table, then on the cluster, until commit
+        self._kept: Lifetime | None = None  # the route table's, then the cluster's, until commit
         self._responds: list[Respond] = []
         self._committed = False
         self._config = NO_METHOD_CONFIG
@@ -123,8 +123,8 @@ class Rpc(Attempt):
         if self._args is None:
             self._state.calls_begun += 1
             self._state.last_call = self._started
-            await trio.lowlevel.checkpoint_if_cancelled()
             if self._deadline <= self._started:
+                await trio.lowlevel.checkpoint_if_cancelled()
                 raise self._error(self._too_late())
             problem = await self._route()
             if problem is not None:
@@ -228,9 +228,9 @@ class Rpc(Attempt):
                 self._responds.append(respond)
         if self._state.closed:
             raise self._state.ending()
-        table, self._hold = self._hold, selection.table.hold_cluster(args.cluster)
+        table, self._kept = self._kept, selection.table.keep_cluster(args.cluster)
         if table is not None:
-            table.release()
+            table.let_go()
         self._args = args
         if self._watch is not None:
             self._watch.routed(args.cluster, self._config.hedging is not None)
@@ -242,8 +242,9 @@ class Rpc(Attempt):
         The table keeps every cluster of the route alive while a filter may still choose (A60). Where none waits,
         nothing can come between the choice of a cluster and the hold on it, and the table need not be held.
         """
-        if self._hold is None:
-            self._hold = selection.table.lifetime.hold()
+        if self._kept is None:
+            selection.table.lifetime.keep()
+            self._kept = selection.table.lifetime
         self._waiting_for = f"the filter {type(one).__name__}"
         return await self.within(wait.step)
 
@@ -336,9 +337,9 @@ class Rpc(Attempt):
     # -- the end
 
     def _release(self) -> None:
-        hold, self._hold = self._hold, None
-        if hold is not None:
-            hold.release()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.let_go()
 
     def finish(self) -> None:
         """Let go of everything: stream, cluster, trackers, and the session's gate."""
@@ -349,7 +350,7 @@ class Rpc(Attempt):
                 self._state.calls_succeeded += 1
         if self._trackers or self._seen is not None:
             self._end_attempt()
-        if self._hold is not None:
+        if self._kept is not None:
             self._release()
         if self.hedges is not None:
             self.hedges.stop()

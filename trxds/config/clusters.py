@@ -53,9 +53,11 @@ class RouteTable:
     def clusters(self) -> frozenset[str]:
         return frozenset(self._holds)
 
-    def hold_cluster(self, name: str) -> Hold:
-        """For one RPC, which lets the table go and keeps the cluster (A60)."""
-        return self._lifetimes[name].hold()
+    def keep_cluster(self, name: str) -> Lifetime:
+        """For one RPC, which lets the table go and keeps the cluster (A60), and lets that go in turn."""
+        lifetime = self._lifetimes[name]
+        lifetime.keep()
+        return lifetime
 
     async def _live(self) -> None:
         try:

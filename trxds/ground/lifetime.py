@@ -33,10 +33,19 @@ class Lifetime:
 
     def hold(self) -> Hold:
         """Keep this alive; `RuntimeError` if it has ended already."""
+        self.keep()
+        return Hold(self)
+
+    def keep(self) -> None:
+        """The same for who is sure to call `let_go` once, and needs no `Hold` to know whether it did."""
         if self.ended:
             raise RuntimeError(f"{self.name!r} has ended; make a new Lifetime of that name")
         self._holds += 1
-        return Hold(self)
+
+    def let_go(self) -> None:
+        self._holds -= 1
+        if not self._holds:
+            self._end()
 
     def _end(self) -> None:
         self.ended = True
@@ -59,6 +68,4 @@ class Hold:
     def release(self) -> None:
         lifetime, self._lifetime = self._lifetime, None
         if lifetime is not None:
-            lifetime._holds -= 1
-            if not lifetime._holds:
-                lifetime._end()
+            lifetime.let_go()

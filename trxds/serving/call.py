@@ -69,7 +69,7 @@ class Call(MessageStream):
         self.deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
         self.status: Status | None = None
         self._accepts = (find(headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
-        self._arrived.encoding = (find(headers, b"grpc-encoding") or IDENTITY.encode()).decode("latin-1")
+        self._arriving().encoding = (find(headers, b"grpc-encoding") or IDENTITY.encode()).decode("latin-1")
         self._encoding = ""  # of our messages
         self._trailing: Metadata = EMPTY
         self._headers_sent = False

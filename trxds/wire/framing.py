@@ -32,6 +32,14 @@ def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
     return memoryview(prefix + message[:_FIRST]), memoryview(message)[_FIRST:]
 
 
+def only_message(data: bytes, most: int) -> bytes | None:
+    """The message that `data` is, of at most `most` bytes; None if it is not exactly one, or one that is compressed."""
+    size = len(data) - PREFIX_SIZE
+    if 0 <= size <= most and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
+        return data[PREFIX_SIZE:]
+    return None
+
+
 class Deframer:
     """Bytes in, whole messages out; what it refuses is a `Status` for the stream to end with.
 
@@ -121,3 +129,7 @@ class Deframer:
         if self.encoding in {"", IDENTITY}:
             return "the headers name no compression"
         return f"its compression {self.encoding!r} is unknown here; known are {ACCEPTED.decode()}"
+
+
+NOTHING_ARRIVED = Deframer(0)
+"""Stands where nothing has come yet, and is never fed: most calls do without one of their own."""

@@ -344,15 +344,15 @@ class LeanEngine:
         self._next_id += 2
         self.exhausted = self._next_id > frames.MAX_STREAM_ID
         stream = self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
-        out = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
+        headers = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
+        self._outgoing.append(headers)
+        self.unsent += len(headers)
         if whole:
             size = len(whole)
             stream.send_window -= size
             stream.sending = False
             self.connection_window -= size
-            out += frames.head(size, frames.DATA, END_STREAM, stream_id) + whole
-        self._outgoing.append(out)
-        self.unsent += len(out)
+            self._append_frame(stream_id, whole, END_STREAM)
         return stream_id
 
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:

@@ -23,7 +23,7 @@ from trxds.ground.status import Status
 from .compression import Compressed, decompress
 from .engine import Octets
 from .events import DataReceived
-from .framing import LARGE, Deframer, frame, frame_large
+from .framing import LARGE, NOTHING_ARRIVED, Deframer, frame, frame_large
 from .seat import Seat
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class MessageStream(ABC):
         "_hungry",
         "_later",
         "_link",
+        "_max_receive_size",
         "_owed",
         "_receiver",
         "_rest",
@@ -62,7 +63,8 @@ class MessageStream(ABC):
         self._later: Octets = _NOTHING  # what of a large one comes after that
         self._ending = False  # our half ends after the rest, or has so ended
         self._sender: Seat | None = None  # made for the first that waits; most calls say at once all they have to say
-        self._arrived = Deframer(max_receive_size)
+        self._max_receive_size = max_receive_size
+        self._arrived = NOTHING_ARRIVED
         self._held = 0  # bytes of window to give back when messages are taken
         self._owed = 0  # bytes of window to give back as soon as they are worth a frame
         self._hungry = False  # the application waits for a message
@@ -198,7 +200,7 @@ class MessageStream(ABC):
     def _take_in(self, event: DataReceived) -> None:
         if not self.receiving:
             return
-        problem = self._arrived.feed(event.data)
+        problem = self._arriving().feed(event.data)
         if problem is not None:
             self.refuse(problem)
         elif event.end:
@@ -210,6 +212,12 @@ class MessageStream(ABC):
             if self._held + self._owed >= self._link.stream_credit:  # otherwise nothing would come of it
                 self._give_back()
         self._receiver.look()
+
+    def _arriving(self) -> Deframer:
+        """Takes in what arrives; made for the first bytes."""
+        if self._arrived is NOTHING_ARRIVED:
+            self._arrived = Deframer(self._max_receive_size)
+        return self._arrived
 
     def _give_back(self) -> None:
         kept = 0 if self._hungry and not self._arrived.messages else self._arrived.buffered

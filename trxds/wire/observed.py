@@ -31,6 +31,12 @@ class ObservedStream(ClientStream):
                 self._sent(message)
         super().say(messages)
 
+    async def receive_only(self) -> bytes | None:
+        message = await super().receive_only()
+        if self._reply is not None and self.request.observer is not None:
+            self.request.observer.received(len(self._reply), len(self._reply))
+        return message
+
     def receive_nowait(self) -> bytes | None:
         wire_size = len(self._arrived.messages[0]) if self._arrived.messages else 0
         message = super().receive_nowait()

@@ -11,7 +11,7 @@ from trxds.ground.status import Status, StatusCode
 
 from .engine import Octets
 from .events import Answered, DataReceived, ErrorCode, HeadersReceived
-from .framing import LARGE, PREFIX_SIZE, frame, frame_large
+from .framing import LARGE, PREFIX_SIZE, frame, frame_large, only_message
 from .message_stream import MessageStream
 from .request import Request
 from .response import reset_status
@@ -29,6 +29,7 @@ class ClientStream(MessageStream):
 
     __slots__ = (
         "_headers_lot",
+        "_reply",
         "_single",
         "initial_metadata",
         "opened_at",
@@ -63,6 +64,7 @@ class ClientStream(MessageStream):
         self.opened_at = 0.0
         """When its headers were sent, on Trio's clock; 0 before."""
         self._single = False  # the caller wants one message and the status
+        self._reply: bytes | None = None  # to that caller, if it came together with the status
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
     def __repr__(self) -> str:
@@ -131,7 +133,7 @@ class ClientStream(MessageStream):
         if self._held:
             self._give_back()
         await self._receiver.wait(self._is_over)
-        message = self.receive_nowait()
+        message = self.receive_nowait() if self._reply is None else self._reply
         if self.status is None or not self.status.ok:
             return None
         if message is None:
@@ -176,17 +178,21 @@ class ClientStream(MessageStream):
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        problem = self._arrived.feed(event.data)
-        if problem is not None:
-            return self.refuse(problem)
-        self._end(event.trailers)
+        self._reply = only_message(event.data, self._max_receive_size) if self._single else None
+        if self._reply is not None:
+            self._link.messages_received += 1
+            self._finish(*self._link.answers.trailers(event.trailers))
+        elif (problem := self._arriving().feed(event.data)) is not None:
+            self.refuse(problem)
+        else:
+            self._end(event.trailers)
 
     def _accept_initial(self, headers: Headers) -> None:
         problem, self.initial_metadata, encoding = self._link.answers.initial(headers)
         if problem is not None:
             return self._abort(problem)
         if encoding:
-            self._arrived.encoding = encoding
+            self._arriving().encoding = encoding
         if self.request.on_headers is not None:
             self.request.on_headers()
         if self._headers_lot is not None:
