@@ -165,8 +165,16 @@ class Attempt(ABC):
                 case Complete():
                     if self._credentials and (problem := too_open(self._credentials, cast(Subchannel, result.host))):
                         return problem
-                    if await self._open_on(result.host, result.trackers):
-                        return None
+                    stream = self._open_on(result.host)
+                    if stream is not None:
+                        self.stream = stream
+                        if stream.id or await self._left_queue(stream):
+                            self._waiting_for = "the response"
+                            self._trackers = result.trackers
+                            tell_began(result.trackers, self.path)
+                            return None
+                        if not stream.refused:
+                            return None  # it is over, and no host has seen it
                 case Fail(status):
                     if not self._wait_for_ready:
                         status = made_here(status, "the load balancing policy")
@@ -200,25 +208,22 @@ class Attempt(ABC):
         _log.exception("a picker raised; the RPC to %s fails", self.path)
         return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
-    async def _open_on(self, host: Any, trackers: tuple[Tracker, ...]) -> bool:
-        """`host` is a `Subchannel`, of which the tree knows less."""
+    def _open_on(self, host: Any) -> ClientStream | None:
+        """`host` is a `Subchannel`, of which the tree knows less. None if it takes no stream.
+
+        Nor if the caller's scope is cancelled: nothing is sent, and the next thing to wait for says so.
+        """
         request = self._request()
-        if request.deadline == -math.inf:  # the caller's scope is cancelled, so nothing is sent
-            await trio.lowlevel.checkpoint_if_cancelled()
+        if request.deadline == -math.inf:
+            return None
         if self._seen is not None:
             request.observer = self._seen.observers
         stream: ClientStream | None = host.open_stream(request)
-        if stream is None:
-            return False
-        self.stream = stream
-        if not stream.id:
-            self._waiting_for = "one of the streams that the host allows"
-            if not await self.on_stream(stream.wait_open):
-                return not stream.refused  # otherwise it is over, and no host has seen it
-        self._waiting_for = "the response"
-        self._trackers = trackers
-        tell_began(trackers, self.path)
-        return True
+        return stream
+
+    async def _left_queue(self, stream: ClientStream) -> bool:
+        self._waiting_for = "one of the streams that the host allows"
+        return await self.on_stream(stream.wait_open)
 
     def _request(self) -> Request:
         deadline = trio.current_effective_deadline()

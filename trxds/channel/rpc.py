@@ -186,7 +186,11 @@ class Rpc(Attempt):
         while True:
             selection = plane.selector.choose(self.path, self.metadata)
             if isinstance(selection, Selection):
-                return await self._filter(selection)
+                args = self._select(selection)
+                problem = await self._filter(selection, args) if selection.cluster.chain else None
+                if problem is None:
+                    self._keep(selection, args)
+                return problem
             if not (selection.may_change and self._wait_for_ready):
                 return selection.status
             self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
@@ -208,12 +212,14 @@ class Rpc(Attempt):
         if config.max_request_size is not None:
             self._max_send_size = min(self._max_send_size, config.max_request_size)
 
-    async def _filter(self, selection: Selection) -> Status | None:
+    def _select(self, selection: Selection) -> PickArgs:
         if selection.route.limit < math.inf:
             self._shorten(selection.route.limit)
         if selection.route.config is not NO_METHOD_CONFIG:
             self._configure(selection.route.config)
-        args = PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
+        return PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
+
+    async def _filter(self, selection: Selection, args: PickArgs) -> Status | None:
         for one in selection.cluster.chain:
             try:
                 respond = one.start(args)
@@ -228,13 +234,16 @@ class Rpc(Attempt):
                 self._responds.append(respond)
         if self._state.closed:
             raise self._state.ending()
+        return None
+
+    def _keep(self, selection: Selection, args: PickArgs) -> None:
+        """The cluster's name is final: hold it and let the table go."""
         table, self._kept = self._kept, selection.table.keep_cluster(args.cluster)
         if table is not None:
             table.let_go()
         self._args = args
         if self._watch is not None:
             self._watch.routed(args.cluster, self._config.hedging is not None)
-        return None
 
     async def _waited(self, wait: Wait, one: Filter, selection: Selection) -> Respond | Status | None:
         """What that filter has to say in the end.
@@ -254,7 +263,8 @@ class Rpc(Attempt):
         """The connection's reader: the response has begun, so no other attempt will be made."""
         assert self.stream is not None
         self._committed = True
-        self._release()
+        if self._kept is not None:
+            self._release()
         self.initial = self._respond(self.stream.initial_metadata or EMPTY)
 
     def _respond(self, metadata: Metadata) -> Metadata:

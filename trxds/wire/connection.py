@@ -186,7 +186,8 @@ class Connection(Link[ClientStream]):
 
     def _taken(self) -> None:
         self.last_taken = self._last_opened
-        super()._taken()
+        if self._line:
+            self.serve()
         if self._waiting:
             self._open_waiting()
 

@@ -31,6 +31,7 @@ ACK: Final = 0x01
 END_HEADERS: Final = 0x04
 PADDED: Final = 0x08
 WITH_PRIORITY: Final = 0x20
+_END_HEADERS_AND_STREAM: Final = END_HEADERS | END_STREAM
 
 ENABLE_PUSH: Final = 2
 MAX_CONCURRENT_STREAMS: Final = 3
@@ -98,12 +99,13 @@ def headers(stream_id: int, block: bytes, largest: int) -> bytes:
 def is_answer(first: Frame, second: Frame, third: Frame) -> bool:
     """Whether they are headers, one frame of data, and trailers on one stream: most unary calls are answered so."""
     kind, flags, stream_id, _ = first
-    return (
-        kind == HEADERS
-        and flags == END_HEADERS
-        and second[:3] == (DATA, 0, stream_id)
-        and third[:3] == (HEADERS, END_HEADERS | END_STREAM, stream_id)
-    )
+    if kind != HEADERS or flags != END_HEADERS:
+        return False
+    kind, flags, whose, _ = second
+    if kind != DATA or flags or whose != stream_id:
+        return False
+    kind, flags, whose, _ = third
+    return kind == HEADERS and flags == _END_HEADERS_AND_STREAM and whose == stream_id
 
 
 def long_value(payload: bytes, kind: str) -> int:

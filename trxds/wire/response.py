@@ -48,14 +48,14 @@ class Answers:
 
     def initial(self, headers: Headers) -> _Initial:
         """What is wrong with them, if anything; the metadata; how messages are compressed, if they are."""
-        if headers != self._initial:
+        if headers is not self._initial and headers != self._initial:
             problem, encoding = headers_problem(headers, self._peer), find(headers, b"grpc-encoding") or b""
             self._initial, self._initial_read = headers, (problem, decode(headers), encoding.decode("latin-1"))
         return self._initial_read
 
     def trailers(self, headers: Headers) -> tuple[Status, Metadata]:
         """The status and the metadata that came with it."""
-        if headers != self._trailers:
+        if headers is not self._trailers and headers != self._trailers:
             self._trailers, self._trailers_read = headers, (trailers_status(headers, self._peer), decode(headers))
         return self._trailers_read
 
