@@ -30,7 +30,9 @@ def test_a_frame_that_comes_byte_by_byte_takes_no_more_than_a_few_times_its_size
     whole = frames.settings({}) + frames.head(size, frames.DATA, 0, 1) + bytes(size)
     tracemalloc.start()
     try:
-        found = [frame for at in range(len(whole)) for frame in reader.read(whole[at : at + 1])[0]]
+        found: list[frames.Frame] = []
+        for at in range(len(whole)):
+            reader.read(whole[at : at + 1], found)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -47,6 +49,6 @@ def test_however_frames_are_cut_they_are_the_same() -> None:
         reader, found, at = frames.FrameReader(16_384), [], 0
         while at < len(stream):
             size = kinds.randint(1, longest)
-            found += reader.read(stream[at : at + size])[0]
+            reader.read(stream[at : at + size], found)
             at += size
         assert found == sent

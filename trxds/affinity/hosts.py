@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trxds.ground.connectivity import Connectivity
+from trxds.lb.pick import Complete
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
@@ -28,6 +29,7 @@ class Entry:
     health: HealthStatus
     last_used: float = -math.inf
     host: Host | None = None  # while leased for sessions
+    picked: Complete | None = None  # the last answer that named the host
 
 
 class HostTable:
@@ -70,6 +72,13 @@ class HostTable:
             self._entries[entry.address] = entry
             entry.host = self._hold(entry.address)
         return entry.host
+
+    def pick(self, entry: Entry, now: float) -> Complete:
+        """The same, as an answer to the RPC."""
+        host = self.use(entry, now)
+        if entry.picked is None or entry.picked.host is not host:
+            entry.picked = Complete(host)
+        return entry.picked
 
     @property
     def leased(self) -> bool:

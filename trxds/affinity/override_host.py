@@ -111,7 +111,7 @@ class OverridePicker:
             state = host.state if host is not None else None
             if state is Connectivity.READY:
                 override.actual = entry.addresses
-                return Complete(self.table.use(entry, now))
+                return self.table.pick(entry, now)
             waiting.setdefault(state, entry)
         for state in (Connectivity.IDLE, Connectivity.CONNECTING, None):
             if state in waiting:

@@ -111,7 +111,7 @@ class Listening:
     def pick(self, call: PickArgs) -> PickResult:
         picked = self.picker.pick(call)
         if isinstance(picked, Complete):
-            return Complete(picked.host, (*picked.trackers, self.heard))
+            return picked.with_tracker(self.heard)
         return picked
 
 

@@ -124,7 +124,7 @@ class Limited:
             return Drop(too_many(self.limited_by, self.max_requests))
         result = self.child.pick(call)
         if type(result) is Complete:
-            return Complete(result.host, (*result.trackers, self.in_flight))
+            return result.with_tracker(self.in_flight)
         if type(result) is Fail:
             status = result.status
             return Fail(replace(status, message=f"cluster {call.cluster}: {status.message}"))

@@ -38,5 +38,5 @@ class CountedRpcs:
     def pick(self, call: PickArgs) -> PickResult:
         result = self.child.pick(call)
         if type(result) is Complete and (tracker := self.trackers.get(result.host.address)) is not None:
-            return Complete(result.host, (*result.trackers, tracker))
+            return result.with_tracker(tracker)
         return result

@@ -143,5 +143,5 @@ class Counting:
         if type(result) is Complete:
             record = self.records.get(result.host.address)
             if record is not None:
-                return Complete(result.host, (*result.trackers, record))
+                return result.with_tracker(record)
         return result

@@ -5,7 +5,7 @@ A pick is nested plain functions over frozen data, without a checkpoint (DESIGN 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from trxds.config.routes import BoundRoute
@@ -68,6 +68,14 @@ class Complete:
 
     host: Host
     trackers: tuple[Tracker, ...] = ()
+    _more: Complete | None = field(default=None, init=False, repr=False, compare=False)
+
+    def with_tracker(self, tracker: Tracker) -> Complete:
+        """The same with one tracker more. Who adds the same one to each pick of a host gets the same answer."""
+        more = self._more
+        if more is None or more.trackers[-1] is not tracker:
+            more = self._more = Complete(self.host, (*self.trackers, tracker))
+        return more
 
 
 @dataclass(frozen=True, slots=True)

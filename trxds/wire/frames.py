@@ -156,16 +156,8 @@ class FrameReader:
         self._missing = 0  # bytes of that still to come; 0 between frames
         self._first = True
 
-    def read(self, data: bytes) -> tuple[list[Frame], Violation | None]:
-        """The frames that are complete now, and why there can be no more of them, if that is so."""
-        found: list[Frame] = []
-        try:
-            self._cut(data, found)
-        except Violation as violation:
-            return found, violation
-        return found, None
-
-    def _cut(self, data: bytes, found: list[Frame]) -> None:
+    def read(self, data: bytes, found: list[Frame]) -> None:
+        """Append the frames that are complete now to `found`; `Violation` if after them there can be none."""
         position, size, largest = 0, len(data), self._largest
         if self._missing:
             position = min(self._missing, size)

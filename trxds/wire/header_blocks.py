@@ -42,14 +42,14 @@ class BlockEncoder:
     __slots__ = ("_fixed", "_known", "_prefix")
 
     def __init__(self) -> None:
-        self._fixed: dict[Fields, bytes] = {}
+        # By identity, as to hash them each time would cost more than to find them. Who is named here stays alive.
+        self._fixed: dict[int, tuple[Fields, bytes]] = {}
         self._known: dict[tuple[bytes, bytes], bytes] = {}  # metadata that was said of late: a cookie, a token
         self._prefix = _EMPTY_TABLE
 
     def encode(self, fixed: Fields, metadata: Headers, passing: Headers) -> bytes:
-        block = self._fixed.get(fixed)
-        if block is None:
-            block = self._encode_fixed(fixed)
+        kept = self._fixed.get(id(fixed))
+        block = self._encode_fixed(fixed) if kept is None else kept[1]
         if self._prefix:
             block, self._prefix = self._prefix + block, b""
         for field in metadata:
@@ -59,7 +59,8 @@ class BlockEncoder:
     def _encode_fixed(self, fixed: Fields) -> bytes:
         if len(self._fixed) >= _KEPT_METHODS:
             self._fixed.clear()
-        block = self._fixed[fixed] = _fields(fixed)
+        block = _fields(fixed)
+        self._fixed[id(fixed)] = fixed, block
         return block
 
     def _encode_field(self, field: tuple[bytes, bytes]) -> bytes:

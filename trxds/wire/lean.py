@@ -32,7 +32,7 @@ from .events import (
     StreamReset,
     WindowOpened,
 )
-from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
+from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Frame, FrameReader, Violation
 from .header_blocks import BlockDecoder, BlockEncoder
 from .open_stream import BODY, HEADERS, NOTHING, OpenStream, Unfinished
 from .options import WireOptions
@@ -85,7 +85,12 @@ class LeanEngine:
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
-        found, violation = self._frames.read(data)
+        found: list[Frame] = []
+        last: Violation | None = None
+        try:
+            self._frames.read(data, found)
+        except Violation as violation:
+            last = violation
         position, size = 0, len(found)
         try:
             while position < size:
@@ -103,8 +108,8 @@ class LeanEngine:
                 event = read(self, flags, stream_id, payload) if read is not None else None
                 if event is not None:
                     events.append(event)
-            if violation is not None:
-                raise violation
+            if last is not None:
+                raise last
         except Violation as violation:
             self.goaway(violation.code, str(violation).encode())
             events.append(Broken(violation.code, str(violation)))

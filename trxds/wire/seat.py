@@ -8,8 +8,22 @@ everything of its read, so an answer that came in one piece wakes its caller onc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import trio
+
+
+class _Woken:
+    """What a task is woken with: nothing. It is the part of an `outcome.Outcome` that Trio asks for.
+
+    An outcome of that library can be used once, and to make and mark one for each call costs as much as its route.
+    """
+
+    def unwrap(self) -> None:
+        pass
+
+
+_WOKEN: Any = _Woken()
 
 
 class Seat:
@@ -40,7 +54,7 @@ class Seat:
         if self._until is not None and self._until():
             task, self._task, self._until = self._task, None, None
             assert task is not None
-            trio.lowlevel.reschedule(task)
+            trio.lowlevel.reschedule(task, _WOKEN)
 
     def _leave(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         self._task = self._until = None
