@@ -55,7 +55,7 @@ def test_a_binary_value_comes_back_as_it_was(value):
 
 
 def test_binary_values_are_sent_without_padding():
-    assert encode([("k-bin", b"a")]) == [(b"k-bin", b"YQ")]
+    assert encode(check([("k-bin", b"a")])) == [(b"k-bin", b"YQ")]
 
 
 def test_padded_and_joined_binary_values_are_read():
@@ -125,3 +125,9 @@ def test_a_text_that_is_no_timeout_is_none(text):
 def test_a_timeout_is_read_in_every_unit():
     assert [decode_timeout(b"2" + unit) for unit in (b"H", b"M", b"S")] == [7200, 120, 2]
     assert math.isclose(decode_timeout(b"2m"), 0.002)
+
+
+def test_what_is_encoded_belongs_to_the_caller() -> None:
+    metadata = check([("user", "7")])
+    encode(metadata).append((b"grpc-encoding", b"gzip"))
+    assert encode(metadata) == [(b"user", b"7")]

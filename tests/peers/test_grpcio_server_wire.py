@@ -10,7 +10,7 @@ import grpc
 import pytest
 import trio
 
-from trxds.ground.metadata import encode
+from trxds.ground.metadata import check, encode
 from trxds.ground.status import OK, Status, StatusCode
 from trxds.wire.connect import TcpNetwork
 from trxds.wire.connection import Connection
@@ -193,7 +193,7 @@ async def test_a_method_that_is_not_there(connection) -> None:
 
 
 async def test_metadata_and_timeout_arrive(connection) -> None:
-    metadata = encode([("x-user", "7"), ("x-trace-bin", b"\0\1\2"), ("x-user", "8")])
+    metadata = encode(check([("x-user", "7"), ("x-trace-bin", b"\0\1\2"), ("x-user", "8")]))
     left, stream = await unary(connection, "/s/Metadata", metadata=metadata, deadline=trio.current_time() + 5)
     assert 4 < float(left) <= 5
     assert set(stream.initial_metadata) == {("x-user", "7"), ("x-user", "8"), ("x-trace-bin", b"\0\1\2")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trxds.resources.address import address_text
 from trxds.resources.filters import CookieConfig
@@ -26,6 +26,11 @@ class SessionCookie:
     addresses: str
     cluster: str = ""
     expires: float = math.inf
+    hosts: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The addresses one by one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hosts", tuple(self.addresses.split(",")) if self.addresses else ())
 
 
 _CLUSTER = "cluster:"  # A60's text has it before the name

@@ -27,6 +27,7 @@ class StatefulSession:
         self._carrier = carrier(state)
         self._strict = strict
         self._epoch = epoch
+        self._covered: str | None = None  # the last path that takes part
         self._last: Metadata | None = None  # what was read last
         self._held = _NOTHING  # ... and what it said
         self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
@@ -48,15 +49,17 @@ class StatefulSession:
 
     def judge(self, call: PickArgs) -> cookie.SessionCookie | None:
         """Reads the cookie and notes in `call` what follows; None where the filter takes no part."""
-        if not self._carrier.covers(call.path):
-            return None
+        if call.path != self._covered:
+            if not self._carrier.covers(call.path):
+                return None
+            self._covered = call.path
         if self._carrier.session_headers:
             call.session_headers += self._carrier.session_headers
         held = self._read(call.metadata)
         # Set even without a cookie: the pick notes in it which host this session is given. Of two
         # filters the later one has its way, unless only the earlier one knows a host.
         if held.addresses or call.override is None:
-            call.override = Override(tuple(held.addresses.split(",")) if held.addresses else (), strict=self._strict)
+            call.override = Override(held.hosts, strict=self._strict)
         if held.cluster != call.cluster and held.cluster and call.route is not None and call.route.has(held.cluster):
             call.cluster = held.cluster
         return held
@@ -67,8 +70,7 @@ class StatefulSession:
         held = self.judge(call)
         if held is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
-        addresses = tuple(held.addresses.split(",")) if held.addresses else ()
-        return SessionStep(repr(self._carrier), addresses, held.cluster, self._verdict(held, call, drawn))
+        return SessionStep(repr(self._carrier), held.hosts, held.cluster, self._verdict(held, call, drawn))
 
     def _verdict(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
         if not held.addresses and not held.cluster:

@@ -30,7 +30,7 @@ class Metadata(tuple[tuple[str, Value], ...]):
     A key that ends in `-bin` has `bytes`, any other has `str`.
     """
 
-    __slots__ = ()
+    _encoded: Headers | None = None  # what `encode` made of it: the calls of a method tend to say the same
 
     @overload
     def first(self, key: str) -> Value | None: ...
@@ -90,8 +90,14 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
     return name, value
 
 
-def encode(metadata: Iterable[tuple[str, Value]]) -> Headers:
-    """Header fields for the wire; binary values in base64 without padding."""
+def encode(metadata: Metadata) -> Headers:
+    """Header fields for the wire, in a list of the caller's own; binary values in base64 without padding."""
+    if metadata._encoded is None:
+        metadata._encoded = _encode(metadata)
+    return metadata._encoded.copy()
+
+
+def _encode(metadata: Metadata) -> Headers:
     return [
         (key.encode("ascii"), value.encode("ascii") if isinstance(value, str) else base64.b64encode(value).rstrip(b"="))
         for key, value in metadata

@@ -161,7 +161,7 @@ class Call(MessageStream):
             return self.reset(ErrorCode.CANCEL)
         fields = [(b"grpc-status", b"%d" % status.code), (b"grpc-message", encode_message(status.message))]
         if status.details is not None:
-            fields += encode([("grpc-status-details-bin", status.details)])
+            fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
         opening = [] if self._headers_sent else _RESPONSE
         self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
         self.sending = False
