@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trxds.wire import frames
 from trxds.wire.engine import Engine
-from trxds.wire.events import Answered, Broken, ErrorCode, Event
+from trxds.wire.events import Answered, Broken, ErrorCode, Event, WindowOpened
 from trxds.wire.http2 import H2Engine
 from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
@@ -89,7 +89,7 @@ class Both:
     def receive(self, data: bytes) -> bool:
         ours, theirs = told_one_by_one(self.lean.receive(data)), self.h2.receive(data)
         assert agree(ours, theirs), f"lean: {ours}, h2: {theirs}"
-        return list(ours) == list(theirs) and not any(isinstance(event, Broken) for event in ours)
+        return told_alike(ours, theirs) and not any(isinstance(event, Broken) for event in ours)
 
     def same(self, ours: object, theirs: object) -> bool:
         assert ours == theirs
@@ -124,7 +124,7 @@ class Both:
     # -- what the client does
 
     def open(self) -> bool:
-        if self.opened < 3:
+        if self.opened < min(3, self.lean.peer_max_streams):
             self.opened += 1
             return self.same(self.lean.open_stream(FIXED, [], []), self.h2.open_stream(FIXED, [], []))
         return True
@@ -133,7 +133,7 @@ class Both:
         """With the whole request in one go, as far as there is room."""
         room = self.lean.opening_room()
         self.same(room, self.h2.opening_room())
-        if self.opened < 3 and size <= room:
+        if self.opened < min(3, self.lean.peer_max_streams) and size <= room:
             self.opened += 1
             self.ended.add(2 * self.opened - 1)
             whole = bytes(size)
@@ -191,7 +191,21 @@ def agree(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
             return any(excuse in text for excuse in ONLY_LEAN)
         case [*_], [Broken(message=text)]:
             return any(excuse in text for excuse in ONLY_H2)
-    return list(ours) == list(theirs)
+    return told_alike(ours, theirs)
+
+
+def told_alike(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
+    """The same events; only of windows that opened the lean engine may be silent, where they were open before."""
+    rest = iter(theirs)
+    for event in ours:
+        for other in rest:
+            if other == event:
+                break
+            if not isinstance(other, WindowOpened):
+                return False
+        else:
+            return False
+    return all(isinstance(other, WindowOpened) for other in rest)
 
 
 @settings(deadline=None, max_examples=500)

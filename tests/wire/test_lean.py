@@ -18,6 +18,7 @@ from trxds.wire.events import (
     HeadersReceived,
     SettingsReceived,
     StreamBroken,
+    WindowOpened,
 )
 from trxds.wire.frames import Violation
 from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
@@ -255,6 +256,15 @@ def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) 
             decoder.decode(block)
         except Violation:
             return
+
+
+def test_of_a_window_that_was_open_nothing_is_said_when_it_opens_further(engine: LeanEngine) -> None:
+    assert engine.receive(frames.long_frame(8, 0, 10) + frames.long_frame(8, 1, 10)) == []
+
+
+def test_it_is_said_when_the_connections_window_was_shut(engine: LeanEngine) -> None:
+    engine.write(1, memoryview(bytes(65_535)), end=False, limit=10**6)
+    assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowOpened(0)]
 
 
 # -- answers that come whole

@@ -9,7 +9,7 @@ from google.protobuf.message_factory import GetMessageClass
 from trio.testing import check_half_closeable_stream, wait_all_tasks_blocked
 
 import trxds.admin
-from trxds.ground.metadata import encode
+from trxds.ground.metadata import check, encode
 from trxds.ground.status import OK, Status, StatusCode
 from trxds.testing import (
     Call,
@@ -61,7 +61,7 @@ async def test_a_handler_sees_what_the_client_sent(server, connection, autojump_
         seen.extend((call.path, call.metadata, call.authority, call.timeout, call.deadline - trio.current_time()))
 
     server.fallback = handler
-    metadata = encode([("user", "7"), ("trace-bin", b"\0\1")])
+    metadata = encode(check([("user", "7"), ("trace-bin", b"\0\1")]))
     stream = call(connection, metadata=metadata, deadline=trio.current_time() + 3)
     assert await stream.receive() is None and stream.status == OK
     path, received, authority, timeout, left = seen

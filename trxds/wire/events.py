@@ -103,7 +103,10 @@ class StreamBroken:
 
 @dataclass(slots=True)
 class WindowOpened:
-    """More may be sent on this stream; on the connection if `stream_id` is 0."""
+    """More may be sent on this stream; on the connection if `stream_id` is 0.
+
+    Of a window that was open already, for which nobody waits, an engine need not say it.
+    """
 
     stream_id: int
 

@@ -289,18 +289,20 @@ class LeanEngine:
         if not size:
             raise Violation(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
         if not stream_id:
+            was_open = self.connection_window > 0
             self.connection_window += size
             if self.connection_window > MAX_WINDOW:
                 raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens the connection's window too far")
-            return WindowOpened(0)
+            return None if was_open else WindowOpened(0)
         stream = self._streams.get(stream_id)
         if stream is None:
             self._check_opened(stream_id)
             return None
+        was_open = stream.send_window > 0
         stream.send_window += size
         if stream.send_window > MAX_WINDOW:
             return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
-        return WindowOpened(stream_id)
+        return None if was_open else WindowOpened(stream_id)
 
     _READ: ClassVar[dict[int, Callable[[LeanEngine, int, int, bytes], Event | None]]] = {
         frames.DATA: _read_data,
