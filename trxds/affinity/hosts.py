@@ -100,7 +100,7 @@ class HostTable:
 
     def _release(self, entry: Entry) -> None:
         if entry.host is not None:
-            entry.host = None
+            entry.host = entry.picked = None
             self._let_go(entry.address)
 
 

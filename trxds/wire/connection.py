@@ -186,7 +186,7 @@ class Connection(Link[ClientStream]):
 
     def _taken(self) -> None:
         self.last_taken = self._last_opened
-        if self._line:
+        if self._line:  # as at any link, but `super()` costs more than all of this, once for each call
             self.serve()
         if self._waiting:
             self._open_waiting()
