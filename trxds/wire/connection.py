@@ -13,7 +13,7 @@ from trxds.ground.status import Status, StatusCode, unavailable
 
 from .disconnects import UNKNOWN
 from .engine import Engine
-from .events import Answered, GoAwayReceived, HeadersReceived, code_name
+from .events import Answered, DataReceived, GoAwayReceived, HeadersReceived, code_name
 from .header_blocks import list_size
 from .http2 import H2Engine
 from .keepalive import Keepalive
@@ -61,6 +61,7 @@ class Connection(Link[ClientStream]):
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self._moderation = ReadModeration(options.read_pause)
+        self._spoken_to: set[int] = set()  # streams with data in this read, where many are open
         self._last_opened = 0
         self._opened_at = -math.inf
         self._calls_failed = 0
@@ -197,7 +198,7 @@ class Connection(Link[ClientStream]):
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             if event.end and len(self.streams) >= MANY:
-                self._moderation.answered(self.last_read - stream.opened_at)
+                self._moderation.answered(self.last_read - stream.opened_at, self.last_read)
             stream.accept_headers(event)
 
     def _answered(self, event: Answered) -> None:
@@ -205,10 +206,23 @@ class Connection(Link[ClientStream]):
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             if len(self.streams) >= MANY:
-                self._moderation.answered(self.last_read - stream.opened_at)
+                self._moderation.answered(self.last_read - stream.opened_at, self.last_read)
             stream.accept_answer(event)
 
+    def _data(self, event: DataReceived) -> None:
+        super()._data(event)
+        if len(self.streams) >= MANY:
+            self._spoken_to.add(event.stream_id)
+
+    def _window_opened(self, stream_id: int) -> None:
+        super()._window_opened(stream_id)
+        self._moderation.disturbed(self.last_read)
+
     def _pause(self) -> float:
+        if self._spoken_to:
+            if not self._spoken_to.isdisjoint(self.streams):
+                self._moderation.disturbed(self.last_read)
+            self._spoken_to.clear()
         return self._moderation.pause(len(self.streams), self.last_read)
 
     def _settings(self) -> None:

@@ -182,9 +182,13 @@ class ClientStream(MessageStream):
         if self._reply is not None:
             self._link.messages_received += 1
             self._finish(*self._link.answers.trailers(event.trailers))
-        elif (problem := self._arriving().feed(event.data)) is not None:
-            self.refuse(problem)
-        else:
+            return
+        problem = self._arriving().feed(event.data)
+        if problem is not None:
+            return self.refuse(problem)
+        if self._single and self._arrived.messages:
+            self._check_single()
+        if self.status is None:
             self._end(event.trailers)
 
     def _accept_initial(self, headers: Headers) -> None:
@@ -224,6 +228,7 @@ class ClientStream(MessageStream):
         """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
         if self.status is None:
             self._abort(Status(StatusCode.CANCELLED, "cancelled by the client"), code)
+        self._reply = None
         while self._arrived.messages:
             self._arrived.take()
 
