@@ -557,28 +557,3 @@ async def test_a_flood_beyond_the_limit_ends_the_connection(autojump_clock, nurs
     await theirs.send_all(b"\0\0\0\4\0\0\0\0\0" + (b"\0\0\x08\6\0\0\0\0\0" + bytes(8)) * 500)
     await wait_all_tasks_blocked()
     assert connection.over is not None and "control frames" in connection.over.message
-
-
-@pytest.mark.parametrize("code", ["0", "5"])
-@pytest.mark.parametrize("more", [b"\0\0\0\0\1b", b"\0\0"])
-async def test_a_second_message_is_a_mistake_also_in_an_answer_that_comes_whole(
-    wire, request_, nursery, autojump_clock, more, code
-) -> None:
-    connection, server = await wire()
-
-    async def serve() -> None:
-        for _ in range(4):
-            await server.answer(await server.request(), b"a")  # from the second time on its headers are known
-        stream_id = await server.request()
-        server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
-        server.h2.send_data(stream_id, b"\0\0\0\0\1a" + more)
-        server.h2.send_headers(stream_id, [("grpc-status", code)], end_stream=True)
-        await server.flush()
-
-    nursery.start_soon(serve)
-    for _ in range(4):
-        await connection.open_stream(request_(message=b"x")).receive_only()
-    stream = connection.open_stream(request_(message=b"x"))
-    assert await stream.receive_only() is None
-    assert stream.status == Status(StatusCode.INTERNAL, "the server sent a second message where the method has one")
-    assert connection.calls.failed == 1 and connection.streams_broken == 1

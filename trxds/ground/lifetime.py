@@ -43,6 +43,7 @@ class Lifetime:
         self._holds += 1
 
     def let_go(self) -> None:
+        """End what one `keep` began; the last one ends the scope. Plain."""
         self._holds -= 1
         if not self._holds:
             self._end()

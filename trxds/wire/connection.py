@@ -61,7 +61,8 @@ class Connection(Link[ClientStream]):
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self._moderation = ReadModeration(options.read_pause)
-        self._spoken_to: set[int] = set()  # streams with data in this read, where many are open
+        self._spoken_to: set[int] = set()  # streams with data in one read, where many are open
+        self._spoken_at = -math.inf
         self._last_opened = 0
         self._opened_at = -math.inf
         self._calls_failed = 0
@@ -212,6 +213,9 @@ class Connection(Link[ClientStream]):
     def _data(self, event: DataReceived) -> None:
         super()._data(event)
         if len(self.streams) >= MANY:
+            if self._spoken_at != self.last_read:  # nobody asked after that read, for then they were fewer
+                self._spoken_to.clear()
+                self._spoken_at = self.last_read
             self._spoken_to.add(event.stream_id)
 
     def _window_opened(self, stream_id: int) -> None:
@@ -219,10 +223,8 @@ class Connection(Link[ClientStream]):
         self._moderation.disturbed(self.last_read)
 
     def _pause(self) -> float:
-        if self._spoken_to:
-            if not self._spoken_to.isdisjoint(self.streams):
-                self._moderation.disturbed(self.last_read)
-            self._spoken_to.clear()
+        if self._spoken_at == self.last_read and not self._spoken_to.isdisjoint(self.streams):
+            self._moderation.disturbed(self.last_read)
         return self._moderation.pause(len(self.streams), self.last_read)
 
     def _settings(self) -> None:
