@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ import h2.settings
 import pytest
 import trio
 
-from trxds.testing.network import MemoryStream, memory_stream_pair
+from trxds.testing.network import memory_stream_pair
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.request import Request
@@ -27,7 +28,7 @@ OK_TRAILERS = [("grpc-status", "0")]
 class ScriptedServer:
     """Nothing happens here by itself: no credit is given, nothing is answered."""
 
-    def __init__(self, transport: MemoryStream, settings: dict[Any, int]) -> None:
+    def __init__(self, transport: trio.abc.Stream, settings: dict[Any, int]) -> None:
         self.transport = transport
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="ascii"))
         if settings:
@@ -76,21 +77,39 @@ def framed(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4) + message
 
 
+def socket_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
+    """Two ends within this process: what one has sent the other has at once, so Trio's MockClock does for them."""
+    ours, theirs = (trio.socket.from_stdlib_socket(end) for end in socket.socketpair())
+    return trio.SocketStream(ours), trio.SocketStream(theirs)
+
+
+async def closed_at_the_end(end: trio.socket.SocketType) -> None:
+    with end:
+        await trio.sleep_forever()
+
+
 Wire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
 
 
 @pytest.fixture(params=["lean", "h2"])
 def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
-    """`await wire(settings, options=..., capacity=...)`: a running connection, on each engine, and its server."""
+    """`await wire(settings, options=...)`: a connection that runs, on each engine, and its server."""
 
     async def make(
-        settings: dict[Any, int] | None = None, *, options: WireOptions | None = None, capacity: int = 1 << 16
+        settings: dict[Any, int] | None = None,
+        *,
+        options: WireOptions | None = None,
+        capacity: int = 1 << 16,
+        sockets: bool = False,
+        within: trio.Nursery = nursery,
     ) -> tuple[Connection, ScriptedServer]:
-        ours, theirs = memory_stream_pair(capacity)
+        ours, theirs = socket_pair() if sockets else memory_stream_pair(capacity)
         chosen = replace(options or WireOptions(), lean=request.param == "lean")
         connection = Connection(ours, peer="10.0.0.1:443", options=chosen)
         server = ScriptedServer(theirs, settings or {})
-        nursery.start_soon(connection.run)
+        within.start_soon(connection.run)
+        if isinstance(theirs, trio.SocketStream):
+            nursery.start_soon(closed_at_the_end, theirs.socket)
         await server.greet()
         assert await connection.wait_ready()
         return connection, server

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
@@ -25,6 +26,7 @@ from .options import WireOptions
 from .request import FixedFields, Request
 from .response import Answers
 from .stream import ClientStream
+from .turns import Turns
 
 # What headers have beside the metadata is not more, unless path or authority are very long.
 _FIXED_AND_MORE = 4096
@@ -60,6 +62,7 @@ class Connection(Link[ClientStream]):
         self._fixed = FixedFields(self._scheme)
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
+        self.turns = Turns(self._transport, self.streams, self._take, self._lost)
         self._moderation = ReadModeration(options.read_pause)
         self._spoken_to: set[int] = set()  # streams with data in one read, where many are open
         self._spoken_at = -math.inf
@@ -116,6 +119,8 @@ class Connection(Link[ClientStream]):
         queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
         the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
+        if self.turns.lent and self.error is None:
+            self.turns.catch_up(self._now() - self.last_read, alone=request.message is not None)
         if self.error is not None:
             return None
         stream = ClientStream(self, request) if request.observer is None else ObservedStream(self, request)
@@ -172,6 +177,8 @@ class Connection(Link[ClientStream]):
 
     def forget(self, stream: ClientStream) -> None:
         """The stream is over: its place goes to the next in the queue."""
+        if stream is self.turns.guest:
+            self.turns.ended()
         if stream.id:
             self.streams.pop(stream.id, None)
             if stream.status is not None and not stream.status.ok:
@@ -221,6 +228,15 @@ class Connection(Link[ClientStream]):
     def _window_opened(self, stream_id: int) -> None:
         super()._window_opened(stream_id)
         self._moderation.disturbed(self.last_read)
+
+    def _first(self) -> Callable[[], Awaitable[None]] | None:
+        """Let answers gather, or lone callers read."""
+        if len(self.streams) >= MANY:
+            pause = self._pause()
+            return partial(trio.sleep, pause) if pause else None
+        if not self.streams and self.turns.may_lend(self._last_opened, self.last_read):
+            return self.turns.stand_aside
+        return None
 
     def _pause(self) -> float:
         if self._spoken_at == self.last_read and not self._spoken_to.isdisjoint(self.streams):

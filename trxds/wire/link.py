@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextvars
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Generic, TypeVar, assert_never
 
@@ -44,7 +44,6 @@ from .events import (
     code_name,
 )
 from .message_stream import MessageStream
-from .moderation import MANY
 from .options import WireOptions
 from .seat import Seat
 from .tls import tls_cause
@@ -84,8 +83,7 @@ class Link(ABC, Generic[S]):
         self._context = contextvars.Context()
         self._now = trio.lowlevel.current_clock().current_time
         self._has_writer = False
-        self._writer = Seat()
-        self._reader = Seat()
+        self._writer, self._reader = Seat(), Seat()
         self.messages_sent = self.messages_received = self.pings_sent = 0
         self.last_read = 0.0
         """When a byte last came, on Trio's clock."""
@@ -176,25 +174,29 @@ class Link(ABC, Generic[S]):
                 data = await self._transport.receive()
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 return self._lost(error)
-            if not data:
-                return self._lost(None)
-            self.last_read = self._now()
-            self._handle(self.engine.receive(data))
-            if self.engine.unsent:
-                self._wrote()
-            if self._afterwards is not None:
-                afterwards, self._afterwards = self._afterwards, None
-                afterwards()
+            self._take(data)
             if self.engine.control_unsent > self.options.control_bound:
                 if self.engine.control_unsent > self.options.control_limit:
                     return self._flooded()
                 await self._reader.wait(self._control_taken)
-            if len(self.streams) >= MANY and (pause := self._pause()):
-                await trio.sleep(pause)
+            if (first := self._first()) is not None:
+                await first()
 
-    def _pause(self) -> float:
-        """How long to let answers gather before the next read."""
-        return 0.0
+    def _take(self, data: bytes) -> None:
+        """What a read has brought; nothing at the end."""
+        if not data:
+            return self._lost(None)
+        self.last_read = self._now()
+        self._handle(self.engine.receive(data))
+        if self.engine.unsent:
+            self._wrote()
+        if self._afterwards is not None:
+            afterwards, self._afterwards = self._afterwards, None
+            afterwards()
+
+    def _first(self) -> Callable[[], Awaitable[None]] | None:
+        """What the reader does before it reads on."""
+        return None
 
     def _something_to_write(self) -> bool:
         return self.engine.unsent > 0 or len(self._unwritten) > 0
@@ -376,10 +378,8 @@ class Link(ABC, Generic[S]):
 
     def _ended(self, status: Status) -> None:
         """No stream can go on."""
-        streams = tuple(self.streams.values())
-        self.streams.clear()
-        for stream in streams:
-            stream.fail(status)
+        while self.streams:
+            self.streams.popitem()[1].fail(status)
 
     def _lost(self, error: BaseException | None) -> None:
         self.disconnect = lost_by(error)

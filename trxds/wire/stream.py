@@ -117,6 +117,7 @@ class ClientStream(MessageStream):
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
+            self._link.turns.call()
             await self._headers_lot.park()
         else:
             await trio.lowlevel.checkpoint()
@@ -132,7 +133,13 @@ class ClientStream(MessageStream):
             self._check_single()
         if self._held:
             self._give_back()
-        await self._receiver.wait(self._is_over)
+        turns = self._link.turns
+        if turns.lent and turns.guest is None and self.status is None:
+            await turns.read_for(self)
+            if self.status is None:
+                await self._receiver.wait(self._is_over)
+        else:
+            await self._receiver.wait(self._is_over)
         message = self.receive_nowait() if self._reply is None else self._reply
         if self.status is None or not self.status.ok:
             return None

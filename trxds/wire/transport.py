@@ -21,7 +21,7 @@ class Transport:
     __slots__ = ("stream",)
 
     at_once = False
-    """Whether `send_nowait` has a chance."""
+    """Whether `send_nowait` and `receive_nowait` have a chance."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
@@ -29,6 +29,17 @@ class Transport:
     async def receive(self) -> bytes:
         """What has come; nothing at the end."""
         return bytes(await self.stream.receive_some(READ_SIZE))
+
+    async def readable(self) -> None:
+        """Wait until `receive_nowait` has a chance. Only where there is `at_once`."""
+        raise NotImplementedError
+
+    def receive_nowait(self) -> bytes | None:
+        """What has come, if anything has; nothing at the end."""
+        return None
+
+    def interrupt(self) -> None:
+        """Whoever waits in `readable` gets a `trio.ClosedResourceError`; nothing is closed."""
 
     async def send_all(self, data: bytes | memoryview) -> None:
         await self.stream.send_all(data)
@@ -55,15 +66,26 @@ class SocketTransport(Transport):
 
     async def receive(self) -> bytes:
         while True:
-            await trio.lowlevel.wait_readable(self._fd)
-            try:
-                data = os.read(self._fd, self._read_size)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
-            self._read_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
-            return data
+            await self.readable()
+            data = self.receive_nowait()
+            if data is not None:
+                return data
+
+    async def readable(self) -> None:
+        await trio.lowlevel.wait_readable(self._fd)
+
+    def receive_nowait(self) -> bytes | None:
+        try:
+            data = os.read(self._fd, self._read_size)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
+        self._read_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
+        return data
+
+    def interrupt(self) -> None:
+        trio.lowlevel.notify_closing(self._fd)
 
     def send_nowait(self, data: bytes) -> int:
         try:

@@ -1,0 +1,324 @@
+"""Callers that are alone read their own answers, and nobody waits for it: not other callers, not the server's news."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.ground.status import OK, StatusCode, unavailable
+from trxds.wire.connection import Connection
+from trxds.wire.link import Link
+from trxds.wire.options import WireOptions
+from trxds.wire.stream import ClientStream
+
+LOOK = 0.021  # seconds in which the reader has looked twice
+
+
+async def asked(connection: Connection, server: Any, request: Any) -> None:
+    """One lone call that is answered."""
+    stream = connection.open_stream(request)
+    assert stream is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answered, stream)
+        await server.answer(await server.request(), b"echo")
+
+
+async def answered(stream: ClientStream) -> None:
+    assert await stream.receive_only() == b"echo" and stream.status == OK
+
+
+@pytest.fixture
+def lent(wire, request_):
+    """A connection after so many lone calls that its callers read for themselves, and its server."""
+
+    async def make(options: WireOptions | None = None) -> tuple[Connection, Any]:
+        connection, server = await wire(options=options, sockets=True)
+        for _ in range(20):
+            await asked(connection, server, request_(message=b"x"))
+        assert connection.turns.lent
+        return connection, server
+
+    return make
+
+
+class Steps(trio.abc.Instrument):
+    """How often each task runs."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.of[task.name] = self.of.get(task.name, 0) + 1
+
+
+async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    for _ in range(10):
+        await asked(connection, server, request_(message=b"x"))
+    trio.lowlevel.remove_instrument(steps)
+    assert not [name for name in steps.of if "Link.run" in name]
+
+
+async def test_memory_and_tls_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    for _ in range(20):
+        await asked(connection, server, request_(message=b"x"))
+    assert not connection.turns.lent
+
+
+async def test_calls_that_are_far_apart_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    for _ in range(20):
+        await asked(connection, server, request_(message=b"x"))
+        await trio.sleep(LOOK)
+    assert not connection.turns.lent
+
+
+async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    for _ in range(20):
+        streams = [connection.open_stream(request_(message=b"x")) for _ in range(2)]
+        for _ in streams:
+            await server.answer(await server.request(), b"echo")
+        for stream in streams:
+            await answered(stream)
+    assert not connection.turns.lent
+
+
+# -- between calls
+
+
+async def test_news_are_heard_when_no_call_follows(lent, autojump_clock) -> None:
+    connection, server = await lent()
+    server.h2.close_connection()
+    await server.flush()
+    await trio.sleep(LOOK)
+    assert connection.error is not None
+
+
+async def test_news_are_heard_before_the_next_call(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    server.h2.close_connection()
+    await server.flush()
+    assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
+
+
+async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    await server.transport.aclose()
+    assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
+    assert connection.over is not None
+
+
+async def test_a_connection_that_is_over_is_not_read(lent, request_, autojump_clock) -> None:
+    connection, _ = await lent()
+    connection.close(unavailable("closed"))
+    await wait_all_tasks_blocked()
+    assert connection.open_stream(request_(message=b"x")) is None and not connection.turns.lent
+
+
+# -- other calls
+
+
+async def test_a_call_that_streams_is_read_at_once(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    stream = connection.open_stream(request_())
+    stream.send_nowait(b"x", end=True)
+    await server.answer(await server.request(), b"echo")
+    assert await stream.receive() == b"echo" and trio.current_time() == began
+
+
+async def test_who_waits_for_headers_gets_them_at_once(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    stream = connection.open_stream(request_(message=b"x"))
+    await server.answer(await server.request(), b"echo")
+    await stream.wait_headers()
+    assert stream.initial_metadata is not None and trio.current_time() == began
+
+
+async def test_a_second_caller_is_read_for_by_the_first(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    first = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, first)
+    await server.request()
+    second = connection.open_stream(request_(message=b"x"))
+    await server.answer(await server.request(), b"echo")
+    await answered(second)
+    assert first.status is None and trio.current_time() == began
+    await server.answer(first.id, b"echo")
+
+
+async def test_a_second_caller_is_read_for_when_the_first_has_its_answer(
+    lent, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    first = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, first)
+    await server.request()
+    second = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, second)
+    await server.request()
+    for stream in (first, second):
+        await server.answer(stream.id, b"echo")
+        await wait_all_tasks_blocked()
+        assert stream.status == OK
+    assert trio.current_time() == began
+
+
+async def test_a_second_caller_is_read_for_when_the_first_is_cancelled(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    first = connection.open_stream(request_(message=b"x"))
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as callers:
+            callers.start_soon(first.receive_only)
+            await server.request()
+            second = connection.open_stream(request_(message=b"x"))
+            nursery.start_soon(answered, second)
+            await server.request()
+            scope.cancel()
+    first.cancel()
+    await server.answer(second.id, b"echo")
+    await wait_all_tasks_blocked()
+    assert second.status == OK and trio.current_time() == began
+
+
+async def test_after_a_call_that_takes_long_the_reader_reads(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    slow = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, slow)
+    await server.request()
+    await trio.sleep(100)
+    await server.answer(slow.id, b"echo")
+    await wait_all_tasks_blocked()
+    assert slow.status == OK and not connection.turns.lent
+    server.h2.close_connection()
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert connection.error is not None
+
+
+async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_only)
+    await server.request()
+    await trio.sleep(1)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(100)
+    trio.lowlevel.remove_instrument(steps)
+    assert not [name for name in steps.of if "Link.run" in name]
+    nursery.cancel_scope.cancel()
+
+
+# -- other ends
+
+
+async def test_a_caller_that_reads_learns_that_its_call_was_ended(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    stream = connection.open_stream(request_(message=b"x"))
+    async with trio.open_nursery() as callers:
+        callers.start_soon(stream.receive_only)
+        await server.request()
+        stream.cancel()
+    assert stream.status.code is StatusCode.CANCELLED
+    await asked(connection, server, request_(message=b"x"))
+
+
+async def test_a_caller_that_reads_learns_that_the_connection_was_closed(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    stream = connection.open_stream(request_(message=b"x"))
+    async with trio.open_nursery() as callers:
+        callers.start_soon(stream.receive_only)
+        await server.request()
+        connection.close(unavailable("closed"))
+    assert stream.status == unavailable("closed")
+
+
+async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    stream = connection.open_stream(request_(message=b"x"))
+    async with trio.open_nursery() as callers:
+        callers.start_soon(stream.receive_only)
+        await server.request()
+        await server.transport.aclose()
+    assert stream.status.code is StatusCode.UNAVAILABLE and "closed by the peer" in stream.status.message
+
+
+async def test_an_answer_in_many_pieces_is_whole(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    stream = connection.open_stream(request_(message=b"x"))
+    reply: list[bytes | None] = []
+
+    async def receive() -> None:
+        reply.append(await stream.receive_only())
+
+    async with trio.open_nursery() as callers:
+        callers.start_soon(receive)
+        stream_id = await server.request()
+        transport, server.transport = server.transport, Piecewise(server.transport)
+        await server.answer(stream_id, b"0123456789")
+        server.transport = transport
+    assert reply == [b"0123456789"] and stream.status == OK
+
+
+class Piecewise:
+    """Sends a byte at a time."""
+
+    def __init__(self, transport: trio.abc.Stream) -> None:
+        self.transport = transport
+
+    async def send_all(self, data: bytes) -> None:
+        for byte in data:
+            await self.transport.send_all(bytes((byte,)))
+            await wait_all_tasks_blocked()
+
+
+async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent(WireOptions(control_bound=1000))
+    stream = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(stream.receive_only)
+    await server.request()
+    while connection._transport.send_nowait(bytes(100_000)):  # the server reads nothing, so nothing leaves us
+        pass
+    for _ in range(300):
+        server.h2.ping(b"12345678")
+        await server.flush()
+        await wait_all_tasks_blocked()
+    assert 1000 < connection.engine.control_unsent < 1100  # of 5,100 that all of them would have provoked
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_fault_of_ours_ends_the_connection_as_ever(wire, request_, monkeypatch, autojump_clock) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    streams: list[ClientStream] = []
+
+    async def call(connection: Connection) -> None:
+        streams.append(connection.open_stream(request_(message=b"x")))
+        assert await streams[0].receive_only() is None
+
+    with pytest.RaisesGroup(pytest.RaisesGroup(ZeroDivisionError)):
+        async with trio.open_nursery() as nursery:
+            connection, server = await wire(sockets=True, within=nursery)
+            for _ in range(20):
+                await asked(connection, server, request_(message=b"x"))
+            async with trio.open_nursery() as callers:
+                callers.start_soon(call, connection)
+                stream_id = await server.request()
+                monkeypatch.setattr(Link, "_handle", fail)
+                await server.answer(stream_id)
+                await trio.sleep(1)
+    assert streams[0].status is not None and connection.over is not None
