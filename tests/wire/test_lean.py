@@ -352,9 +352,10 @@ def test_data_is_cut_into_what_the_peer_takes(engine: LeanEngine) -> None:
     engine.receive(frames.settings({5: 20_000}))
     engine.take_outgoing()
     assert engine.write(1, memoryview(bytes(40_001)), end=True, limit=10**6) == 40_001
-    found: list[frames.Frame] = []
-    frames.FrameReader(2**20).read(_greeted(engine), found)
-    sizes = [(len(payload), flags) for _, flags, _, payload in found]
+    sizes: list[tuple[int, int]] = []
+    frames.FrameReader(2**20).read(
+        _greeted(engine), lambda _, flags, __, payload: sizes.append((len(payload), flags)), lambda *_: False
+    )
     assert sizes[1:] == [(20_000, 0), (20_000, 0), (1, frames.END_STREAM)]
 
 

@@ -7,7 +7,7 @@ A frame's length is checked as soon as its header has come. A peer that does not
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from .events import ErrorCode
@@ -31,7 +31,7 @@ ACK: Final = 0x01
 END_HEADERS: Final = 0x04
 PADDED: Final = 0x08
 WITH_PRIORITY: Final = 0x20
-_END_HEADERS_AND_STREAM: Final = END_HEADERS | END_STREAM
+_END_BOTH: Final = END_HEADERS | END_STREAM
 
 ENABLE_PUSH: Final = 2
 MAX_CONCURRENT_STREAMS: Final = 3
@@ -42,10 +42,13 @@ MAX_HEADER_LIST_SIZE: Final = 6
 MAX_WINDOW: Final = 2**31 - 1
 MAX_STREAM_ID: Final = 2**31 - 1
 
-Frame: TypeAlias = tuple[int, int, int, bytes]
-"""Kind, flags, stream, payload."""
+TakeFrame: TypeAlias = Callable[[int, int, int, bytes], None]
+"""Is given kind, flags, stream and payload."""
 
-_HEAD = struct.Struct(">HBBBL")  # the length is 24 bits
+TakeAnswer: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]
+"""Is given a stream and three payloads; false if the frames are to be taken one by one."""
+
+_HEAD = struct.Struct(">LBL")  # length and kind share the first four bytes
 _SETTING = struct.Struct(">HL")
 _LONG = struct.Struct(">L")
 _GOAWAY = struct.Struct(">LL")
@@ -65,7 +68,7 @@ class Violation(Exception):
 
 def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
     """The nine bytes before a payload of that size."""
-    return _HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
+    return _HEAD.pack(size << 8 | kind, flags, stream_id)
 
 
 def settings(values: Mapping[int, int]) -> bytes:
@@ -94,18 +97,6 @@ def headers(stream_id: int, block: bytes, largest: int) -> bytes:
 
 
 # -- in
-
-
-def is_answer(first: Frame, second: Frame, third: Frame) -> bool:
-    """Whether they are headers, one frame of data, and trailers on one stream: most unary calls are answered so."""
-    kind, flags, stream_id, _ = first
-    if kind != HEADERS or flags != END_HEADERS:
-        return False
-    kind, flags, whose, _ = second
-    if kind != DATA or flags or whose != stream_id:
-        return False
-    kind, flags, whose, _ = third
-    return kind == HEADERS and flags == _END_HEADERS_AND_STREAM and whose == stream_id
 
 
 def long_value(payload: bytes, kind: str) -> int:
@@ -156,8 +147,11 @@ class FrameReader:
         self._missing = 0  # bytes of that still to come; 0 between frames
         self._first = True
 
-    def read(self, data: bytes, found: list[Frame]) -> None:
-        """Append the frames that are complete now to `found`; `Violation` if after them there can be none."""
+    def read(self, data: bytes, take: TakeFrame, take_answer: TakeAnswer) -> None:
+        """Have the frames taken that are complete now, in their order; `Violation` if after them there can be none.
+
+        Headers, one frame of data and trailers, which most unary calls are answered with, are one answer.
+        """
         position, size, largest = 0, len(data), self._largest
         if self._missing:
             position = min(self._missing, size)
@@ -165,28 +159,53 @@ class FrameReader:
             self._missing -= position
             if self._missing:
                 return
-            found.append((*self._head, self._pieces.join()))
+            take(*self._head, self._pieces.join())
         elif self._rest:
             data, self._rest = self._rest + data, b""
             size = len(data)
         while position + _HEAD_SIZE <= size:
-            high, low, kind, flags, stream_id = _HEAD.unpack_from(data, position)
-            length = high << 8 | low
+            word, flags, stream_id = _HEAD.unpack_from(data, position)
+            stream_id &= MAX_STREAM_ID
             start = position + _HEAD_SIZE
+            position = start + (word >> 8)
             if self._first:
-                self._check_first(kind, data[position:start])
-            if length > largest:
-                text = f"frame of {length} bytes, where {largest} were agreed on"
+                self._check_first(word & 0xFF, data[:start])
+            if position - start > largest:
+                text = f"frame of {position - start} bytes, where {largest} were agreed on"
                 raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
-            end = start + length
-            if end > size:
-                self._head, self._missing = (kind, flags, stream_id & MAX_STREAM_ID), end - size
+            if position > size:
+                self._head, self._missing = (word & 0xFF, flags, stream_id), position - size
                 self._pieces.add(data[start:])
                 return
-            found.append((kind, flags, stream_id & MAX_STREAM_ID, data[start:end]))
-            position = end
+            if word & 0xFF == HEADERS and flags == END_HEADERS:
+                end = self._answer(data, start, position, stream_id, take_answer)
+                if end:
+                    position = end
+                    continue
+            take(word & 0xFF, flags, stream_id, data[start:position])
         if position < size:
             self._rest = data[position:]
+
+    def _answer(self, data: bytes, start: int, position: int, stream_id: int, take: TakeAnswer) -> int:
+        """Where the answer ends whose headers lie from `start` to `position`; 0 if there is none or nobody takes it."""
+        size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # the kind is less than a byte of length
+        if position > size:
+            return 0
+        word, flags, whose = _HEAD.unpack_from(data, position)
+        trailers = position + _HEAD_SIZE + (word >> 8)
+        if word & 0xFF != DATA or flags or whose != stream_id or trailers > size or word > most:
+            return 0
+        word, flags, whose = _HEAD.unpack_from(data, trailers)
+        end = trailers + _HEAD_SIZE + (word >> 8)
+        if word & 0xFF != HEADERS or flags != _END_BOTH or whose != stream_id or end > len(data) or word > most:
+            return 0
+        taken = take(
+            stream_id,
+            data[start:position],
+            data[position + _HEAD_SIZE : trailers],
+            data[trailers + _HEAD_SIZE : end],
+        )
+        return end if taken else 0
 
     def _check_first(self, kind: int, header: bytes) -> None:
         self._first = False

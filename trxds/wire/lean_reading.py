@@ -30,7 +30,7 @@ from .events import (
     StreamReset,
     WindowOpened,
 )
-from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Frame, FrameReader, Violation
+from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
 from .header_blocks import BlockDecoder
 from .open_stream import BODY, HEADERS, NOTHING, OpenStream, Unfinished
 from .options import WireOptions
@@ -53,6 +53,7 @@ class Reading(ABC):
         self._decoder = BlockDecoder(options.header_list_bound, options.max_header_list)
         self._usual = self._decoder.usual
         self._streams: dict[int, OpenStream] = {}
+        self._events: list[Event] = []  # of the read that is under way
         self._next_id = 1
         self._unfinished: Unfinished | None = None
         self._receive_window = max(options.connection_window, FIRST_WINDOW)
@@ -61,38 +62,24 @@ class Reading(ABC):
         self._peer_max_frame = _FIRST_MAX_FRAME
 
     def receive(self, data: bytes) -> list[Event]:
-        events: list[Event] = []
-        found: list[Frame] = []
-        last: Violation | None = None
+        events = self._events
         try:
-            self._frames.read(data, found)
-        except Violation as violation:
-            last = violation
-        position, size = 0, len(found)
-        try:
-            while position < size:
-                frame = kind, flags, stream_id, payload = found[position]
-                position += 1
-                if self._unfinished is not None:
-                    self._check_continued(kind, stream_id)
-                elif position + 1 < size and frames.is_answer(frame, found[position], found[position + 1]):
-                    answer = self._read_answer(stream_id, payload, found[position][3], found[position + 1][3])
-                    if answer is not None:
-                        events.append(answer)
-                        position += 2
-                        continue
-                read = self._READ.get(kind)
-                event = read(self, flags, stream_id, payload) if read is not None else None
-                if event is not None:
-                    events.append(event)
-            if last is not None:
-                raise last
+            self._frames.read(data, self._take, self._take_answer)
         except Violation as violation:
             self.goaway(violation.code, str(violation).encode())
             events.append(Broken(violation.code, str(violation)))
+        self._events = []
         return events
 
-    def _read_answer(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> Answered | None:
+    def _take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        if self._unfinished is not None:
+            self._check_continued(kind, stream_id)
+        read = self._READ.get(kind)
+        event = read(self, flags, stream_id, payload) if read is not None else None
+        if event is not None:
+            self._events.append(event)
+
+    def _take_answer(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
         """Three frames as one event, if nothing in them is new or out of place; otherwise they are read one by one."""
         stream, headers, trailers = self._streams.get(stream_id), self._usual.get(first), self._usual.get(last)
         size = len(data)
@@ -103,12 +90,14 @@ class Reading(ABC):
             or stream.awaits is not HEADERS
             or size > stream.receive_window
             or size > self._receive_window
+            or self._unfinished is not None
         ):
-            return None
+            return False
         self._receive_window -= size
         stream.receive_window -= size
         self._peer_ended(stream_id, stream)
-        return Answered(stream_id, headers, data, trailers)
+        self._events.append(Answered(stream_id, headers, data, trailers))
+        return True
 
     def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         size = len(payload)
