@@ -36,6 +36,8 @@ _log = logging.getLogger("trxds.channel")
 
 T = TypeVar("T")
 
+_NO_HEADERS: md.Headers = []
+
 
 class Attempt(ABC):
     """`stream` is where the attempt is under way; `initial` and `trailing` are what the caller is shown of it."""
@@ -213,9 +215,20 @@ class Attempt(ABC):
 
         Nor if the caller's scope is cancelled: nothing is sent, and the next thing to wait for says so.
         """
-        request = self._request()
-        if request.deadline == -math.inf:
+        deadline = trio.current_effective_deadline()
+        if deadline > self._deadline:
+            deadline = self._deadline
+        if deadline == -math.inf:
             return None
+        request = Request(
+            self.path,
+            self._state.authority,
+            self._headers(),
+            deadline,
+            self._on_headers,
+            self._max_receive_size,
+            self._only,
+        )
         if self._seen is not None:
             request.observer = self._seen.observers
         stream: ClientStream | None = host.open_stream(request)
@@ -225,28 +238,16 @@ class Attempt(ABC):
         self._waiting_for = "one of the streams that the host allows"
         return await self.on_stream(stream.wait_open)
 
-    def _request(self) -> Request:
-        deadline = trio.current_effective_deadline()
-        return Request(
-            self.path,
-            self._state.authority,
-            self._headers(),
-            deadline if deadline < self._deadline else self._deadline,
-            self._on_headers,
-            self._max_receive_size,
-            self._only,
-        )
-
     def _headers(self) -> md.Headers:
-        headers = md.encode(self.metadata) if self.metadata else []
+        headers = md.encode(self.metadata) if self.metadata else _NO_HEADERS
         if self._encoding:
-            headers.append((b"grpc-encoding", self._encoding.encode()))
+            headers = [*headers, (b"grpc-encoding", self._encoding.encode())]
         if self._authorization:
-            headers += self._authorization
+            headers = headers + self._authorization
         if self._previous:
-            headers.append((b"grpc-previous-rpc-attempts", b"%d" % self._previous))
+            headers = [*headers, (b"grpc-previous-rpc-attempts", b"%d" % self._previous)]
         if self._seen is not None:
-            headers += self._seen.headers
+            headers = headers + self._seen.headers
         return headers
 
     async def _other_plane(self, plane: DataPlane | None) -> DataPlane:

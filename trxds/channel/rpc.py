@@ -107,7 +107,12 @@ class Rpc(Attempt):
                 return problem
             stream = self.stream
             assert stream is not None
-            reply = await self.on_stream(stream.receive_only)
+            if self._deadline < math.inf:  # as `on_stream`, without a coroutine around it
+                reply = await self.within(stream.receive_only)
+            else:
+                reply = await stream.receive_only()
+                if self._abandoned:
+                    raise self._state.ending()
             if reply is None and await self.another_attempt():
                 continue
             status = self.settle()
@@ -265,7 +270,9 @@ class Rpc(Attempt):
         self._committed = True
         if self._kept is not None:
             self._release()
-        self.initial = self._respond(self.stream.initial_metadata or EMPTY)
+        metadata = self.stream.initial_metadata or EMPTY
+        concerned = self._responds or self._watch is not None or self._session is not None
+        self.initial = self._respond(metadata) if concerned else metadata
 
     def _respond(self, metadata: Metadata) -> Metadata:
         for respond in self._responds:

@@ -91,10 +91,10 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
 
 
 def encode(metadata: Metadata) -> Headers:
-    """Header fields for the wire, in a list of the caller's own; binary values in base64 without padding."""
+    """Header fields for the wire, in a list that nobody changes; binary values in base64 without padding."""
     if metadata._encoded is None:
         metadata._encoded = _encode(metadata)
-    return metadata._encoded.copy()
+    return metadata._encoded
 
 
 def _encode(metadata: Metadata) -> Headers:

@@ -173,7 +173,7 @@ class Call(MessageStream):
 
     def peer_ended(self) -> None:
         self.receiving = False
-        self._receiver.look()
+        self._look_to_receive()
 
     def refuse(self, problem: Status) -> None:
         self._send_status(problem)

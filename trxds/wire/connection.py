@@ -10,6 +10,7 @@ from functools import partial
 import trio
 
 from trxds.ground.calls import Calls
+from trxds.ground.metadata import Headers
 from trxds.ground.status import Status, StatusCode, unavailable
 
 from .disconnects import UNKNOWN
@@ -26,10 +27,11 @@ from .options import WireOptions
 from .request import FixedFields, Request
 from .response import Answers
 from .stream import ClientStream
-from .turns import Turns
+from .turns import MOMENT, Turns
 
 # What headers have beside the metadata is not more, unless path or authority are very long.
 _FIXED_AND_MORE = 4096
+_NOTHING: Headers = []
 
 
 class Connection(Link[ClientStream]):
@@ -60,6 +62,7 @@ class Connection(Link[ClientStream]):
         self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
         self._keepalive = keepalive
         self._fixed = FixedFields(self._scheme)
+        self._fits = _NOTHING  # metadata that was last found to be no more than the server takes
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self.turns = Turns(self._transport, self.streams, self._take, self._lost)
@@ -119,19 +122,24 @@ class Connection(Link[ClientStream]):
         queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
         the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
-        if self.turns.lent and self.error is None:
-            self.turns.catch_up(self._now() - self.last_read, alone=request.message is not None)
+        now = self._now()
+        if self.turns.lent and (request.message is None or now > self.last_read + MOMENT) and self.error is None:
+            self.turns.catch_up(alone=request.message is not None)
         if self.error is not None:
             return None
         stream = ClientStream(self, request) if request.observer is None else ObservedStream(self, request)
-        if request.metadata and (problem := self._oversized(request)) is not None:
+        if (
+            request.metadata is not self._fits
+            and request.metadata
+            and (problem := self._oversized(request)) is not None
+        ):
             stream.fail(problem)
             return stream
         if self._waiting or not self._may_open():
             self._waiting[stream] = None
             self._open_waiting()
         else:
-            self._open(stream)
+            self._open(stream, now)
         if stream.sending:
             self._write_soon()  # the next thing that the caller says goes along
         else:
@@ -141,6 +149,7 @@ class Connection(Link[ClientStream]):
     def _oversized(self, request: Request) -> Status | None:
         size, limit = list_size(request.metadata), self.engine.peer_max_header_list
         if size <= limit - _FIXED_AND_MORE:
+            self._fits = request.metadata
             return None
         size += list_size([*self._fixed(request.path, request.authority), *request.timeout(trio.current_time())])
         if size <= limit:
@@ -151,21 +160,21 @@ class Connection(Link[ClientStream]):
     def _open_waiting(self) -> None:
         while self._waiting and self._may_open():
             stream = self._waiting.popitem(last=False)[0]
-            self._open(stream)
+            self._open(stream, self._now())
             stream.left_queue()
 
-    def _open(self, stream: ClientStream) -> None:
+    def _open(self, stream: ClientStream, now: float) -> None:
         request = stream.request
-        now = self._opened_at = self._now()
         fixed = self._fixed(request.path, request.authority)
         # With a message that is the whole request the stream begins and ends in one go: most calls are so.
         whole = stream.whole
         if len(whole) > self.engine.opening_room():
             whole = b""
-        stream_id = self.engine.open_stream(fixed, request.metadata, request.timeout(now), whole)
+        passing = request.timeout(now) if request.deadline < math.inf else _NOTHING
+        stream_id = self.engine.open_stream(fixed, request.metadata, passing, whole)
         self._last_opened = stream_id
         self.streams[stream_id] = stream
-        stream.opened_at = now
+        stream.opened_at = self._opened_at = now
         stream.begin(stream_id, said=bool(whole))
 
     def _may_open(self) -> bool:
@@ -210,7 +219,9 @@ class Connection(Link[ClientStream]):
             stream.accept_headers(event)
 
     def _answered(self, event: Answered) -> None:
-        self._owe(len(event.data))
+        self._owed += len(event.data)
+        if self._owed >= self._connection_credit:
+            self._give_back()
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             if len(self.streams) >= MANY:
@@ -248,6 +259,7 @@ class Connection(Link[ClientStream]):
             self._ready = True
             self._settle()
             self._afterwards = self._tell_ready
+        self._fits = _NOTHING
         super()._settings()
         self._open_waiting()
 

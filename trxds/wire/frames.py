@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from .engine import Octets
 from .events import ErrorCode
 from .pieces import Pieces
 
@@ -94,6 +95,14 @@ def headers(stream_id: int, block: bytes, largest: int) -> bytes:
     for part in middle:
         made += (head(len(part), CONTINUATION, 0, stream_id), part)
     return b"".join((*made, head(len(last), CONTINUATION, END_HEADERS, stream_id), last))
+
+
+def request(stream_id: int, block: bytes, data: Octets, largest: int) -> bytes:
+    """A header block, and all the data of its stream in one frame."""
+    ends = _HEAD.pack(len(data) << 8 | DATA, END_STREAM, stream_id)
+    if len(block) > largest:
+        return b"".join((headers(stream_id, block, largest), ends, data))
+    return b"".join((_HEAD.pack(len(block) << 8 | HEADERS, END_HEADERS, stream_id), block, ends, data))
 
 
 # -- in

@@ -66,15 +66,17 @@ class LeanEngine(Reading):
         self._next_id += 2
         self.exhausted = self._next_id > frames.MAX_STREAM_ID
         stream = self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
-        headers = frames.headers(stream_id, self._encoder.encode(fixed, metadata, passing), self._peer_max_frame)
-        self._outgoing.append(headers)
-        self.unsent += len(headers)
+        block = self._encoder.encode(fixed, metadata, passing)
         if whole:
             size = len(whole)
             stream.send_window -= size
             stream.sending = False
             self.connection_window -= size
-            self._append_frame(stream_id, whole, END_STREAM)
+            said = frames.request(stream_id, block, whole, self._peer_max_frame)
+        else:
+            said = frames.headers(stream_id, block, self._peer_max_frame)
+        self._outgoing.append(said)
+        self.unsent += len(said)
         return stream_id
 
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:

@@ -263,18 +263,18 @@ class Link(ABC, Generic[S]):
     def _goaway(self, event: GoAwayReceived) -> None: ...
 
     def _data(self, event: DataReceived) -> None:
-        self._owe(event.flow_length)
+        self._owed += event.flow_length
+        if self._owed >= self._connection_credit:
+            self._give_back()
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             stream.accept(event)
 
-    def _owe(self, size: int) -> None:
-        """So much of the connection's window was used; it is given back when that is worth a frame."""
-        self._owed += size
-        if self._owed >= self._connection_credit:
-            self.engine.credit(0, self._owed)
-            self._given_back += self._owed
-            self._owed = 0
+    def _give_back(self) -> None:
+        """So much of the connection's window was used that it is worth a frame."""
+        self.engine.credit(0, self._owed)
+        self._given_back += self._owed
+        self._owed = 0
 
     def _settings(self) -> None:
         for stream in self.streams.values():

@@ -63,12 +63,12 @@ class MessageStream(ABC):
         self._later: Octets = _NOTHING  # what of a large one comes after that
         self._ending = False  # our half ends after the rest, or has so ended
         self._sender: Seat | None = None  # made for the first that waits; most calls say at once all they have to say
+        self._receiver: Seat | None = None
         self._max_receive_size = max_receive_size
         self._arrived = NOTHING_ARRIVED
         self._held = 0  # bytes of window to give back when messages are taken
         self._owed = 0  # bytes of window to give back as soon as they are worth a frame
         self._hungry = False  # the application waits for a message
-        self._receiver = Seat()
 
     @property
     def peer(self) -> str:
@@ -183,6 +183,8 @@ class MessageStream(ABC):
         self._hungry = True
         if self._held:
             self._give_back()
+        if self._receiver is None:
+            self._receiver = Seat()
         try:
             await self._receiver.wait(until)
         finally:
@@ -211,7 +213,11 @@ class MessageStream(ABC):
             self._owed += event.flow_length - size  # padding
             if self._held + self._owed >= self._link.stream_credit:  # otherwise nothing would come of it
                 self._give_back()
-        self._receiver.look()
+        self._look_to_receive()
+
+    def _look_to_receive(self) -> None:
+        if self._receiver is not None:
+            self._receiver.look()
 
     def _arriving(self) -> Deframer:
         """Takes in what arrives; made for the first bytes."""
@@ -232,8 +238,10 @@ class MessageStream(ABC):
         """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
         self.sending = self.receiving = self._ending = False
         self._rest = self._later = _NOTHING
-        self._look_to_send()
-        self._receiver.look()
+        if self._sender is not None:
+            self._sender.look()
+        if self._receiver is not None:
+            self._receiver.look()
 
     @abstractmethod
     def peer_ended(self) -> None:

@@ -15,6 +15,7 @@ from .framing import LARGE, PREFIX_SIZE, frame, frame_large, only_message
 from .message_stream import MessageStream
 from .request import Request
 from .response import reset_status
+from .seat import Seat
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -38,6 +39,7 @@ class ClientStream(MessageStream):
         "status",
         "trailers_only",
         "trailing_metadata",
+        "whole",
     )
 
     _link: Connection
@@ -45,9 +47,11 @@ class ClientStream(MessageStream):
     def __init__(self, connection: Connection, request: Request) -> None:
         super().__init__(connection, request.max_receive_size)
         message = request.message
+        self.whole: Octets = b""
+        """All that the call has to say, if that is known and not large: it may leave with the headers."""
         if message is not None:
             if len(message) <= LARGE:
-                self._rest = frame(message)
+                self.whole = self._rest = frame(message)
             else:
                 self._rest, self._later = frame_large(message)
             self._ending = True
@@ -91,16 +95,12 @@ class ClientStream(MessageStream):
     def _opened_or_over(self) -> bool:
         return self.id != 0 or self.status is not None
 
-    @property
-    def whole(self) -> Octets:
-        """All that the call has to say, if that is known and not large: it may leave with the headers."""
-        return self._rest if self._ending and not self._later else b""
-
     def begin(self, stream_id: int, *, said: bool) -> None:
         """The connection sent the headers, and if `said` the whole request with them."""
         self.id = stream_id
         if self._rest:
             self._link.messages_sent += 1
+        self.whole = b""
         if said:
             self._rest, self.sending = b"", False
         elif self._rest or self._ending:
@@ -134,11 +134,9 @@ class ClientStream(MessageStream):
         if self._held:
             self._give_back()
         turns = self._link.turns
-        if turns.lent and turns.guest is None and self.status is None:
-            await turns.read_for(self)
-            if self.status is None:
-                await self._receiver.wait(self._is_over)
-        else:
+        if not (turns.lent and turns.guest is None and self.status is None and await turns.read_for(self)):
+            if self._receiver is None:
+                self._receiver = Seat()
             await self._receiver.wait(self._is_over)
         message = self.receive_nowait() if self._reply is None else self._reply
         if self.status is None or not self.status.ok:

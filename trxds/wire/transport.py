@@ -8,6 +8,8 @@ socket does not take is left to the writer. No task can be cancelled in the midd
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
@@ -18,7 +20,10 @@ LARGE_READ_SIZE = 256 * 1024  # when the last read was full: somebody sends a lo
 class Transport:
     """A stream of any kind. It is owned by its connection, which closes it."""
 
-    __slots__ = ("stream",)
+    __slots__ = ("readable", "stream")
+
+    readable: Callable[[], Awaitable[None]]
+    """Waits until `receive_nowait` has a chance; only where there is `at_once`."""
 
     at_once = False
     """Whether `send_nowait` and `receive_nowait` have a chance."""
@@ -29,10 +34,6 @@ class Transport:
     async def receive(self) -> bytes:
         """What has come; nothing at the end."""
         return bytes(await self.stream.receive_some(READ_SIZE))
-
-    async def readable(self) -> None:
-        """Wait until `receive_nowait` has a chance. Only where there is `at_once`."""
-        raise NotImplementedError
 
     def receive_nowait(self) -> bytes | None:
         """What has come, if anything has; nothing at the end."""
@@ -62,6 +63,7 @@ class SocketTransport(Transport):
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
         self._fd = stream.socket.fileno()
+        self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # no coroutine of ours around it
         self._read_size = READ_SIZE
 
     async def receive(self) -> bytes:
@@ -70,9 +72,6 @@ class SocketTransport(Transport):
             data = self.receive_nowait()
             if data is not None:
                 return data
-
-    async def readable(self) -> None:
-        await trio.lowlevel.wait_readable(self._fd)
 
     def receive_nowait(self) -> bytes | None:
         try:

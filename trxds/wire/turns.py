@@ -22,9 +22,11 @@ from .transport import Transport
 if TYPE_CHECKING:
     from .stream import ClientStream
 
+MOMENT = 0.0005
+"""Seconds: who has read so lately need not look again before a call."""
+
 _IN_A_ROW = 8  # lone calls
 _SOON = 0.01  # seconds from one's answer to the next one's, at most
-_MOMENT = 0.0005  # seconds
 _READS = 4  # by one caller: an answer of more pieces is the reader's
 
 
@@ -108,16 +110,15 @@ class Turns:
 
     # -- callers
 
-    def catch_up(self, idle: float, *, alone: bool) -> None:
-        """A call is about to begin, `idle` seconds after the last read; `alone` if its caller will read."""
+    def catch_up(self, *, alone: bool) -> None:
+        """A call is about to begin, `alone` if its caller will read: take in what has come while nobody read."""
         if self.guest is None:
-            if idle > _MOMENT:
-                self._read()
+            self._read()
             if not alone:
                 self.call()
 
-    async def read_for(self, stream: ClientStream) -> None:
-        """Read until that stream is over; not for ever, for then the reader does. Nobody else may read."""
+    async def read_for(self, stream: ClientStream) -> bool:
+        """Read until that stream is over; false if it is the reader's after all. Only `lent`, and without a `guest`."""
         self._guests += 1
         try:
             for _ in range(_READS):
@@ -126,7 +127,9 @@ class Turns:
                 self.guest = None
                 if stream.status is None:  # otherwise the transport may be closed, too
                     self._read()
-                if stream.status is not None or self._fault is not None:
+                if stream.status is not None:
+                    return True
+                if self._fault is not None:
                     break
         except trio.ClosedResourceError:
             pass  # somebody else has ended the stream
@@ -134,6 +137,7 @@ class Turns:
             self.guest = None
             if self._streams or not self.lent:
                 self.call()
+        return stream.status is not None
 
     def _read(self) -> None:
         """Take in what has come, if anything has."""
