@@ -62,6 +62,7 @@ SHELLS = frozenset(
         "wire/subchannel.py",
         "wire/tls.py",
         "wire/transport.py",
+        "wire/turns.py",
     }
 )
 WHOLE_ROOMS_OF_SHELLS = frozenset({"channel", "feed", "serving", "testing", "admin", "cli", "interop", "live", "otel"})

@@ -101,6 +101,13 @@ async def test_a_failed_attempt_is_made_again_after_its_backoff(autojump_clock):
         assert [number for number, _ in handler.attempts] == [None, "1", "2"]
 
 
+async def test_what_one_attempt_says_beside_its_metadata_is_not_said_by_the_next_call(autojump_clock):
+    async with failing(2) as (_, channel, handler):
+        for _ in range(2):
+            await method(channel, PATH)(b"x", metadata=[("user", "7")], compression="gzip")
+        assert [number for number, _ in handler.attempts] == [None, "1", "2", None]
+
+
 async def test_after_the_last_attempt_its_status_is_the_calls(autojump_clock):
     async with failing(9) as (_, channel, handler):
         with pytest.raises(RpcError, match="UNAVAILABLE: told to"):
