@@ -29,7 +29,7 @@ class Entry:
     health: HealthStatus
     last_used: float = -math.inf
     host: Host | None = None  # while leased for sessions
-    picked: Complete | None = None  # the last answer that named the host
+    picked: Complete | None = None  # the answer that names the host
 
 
 class HostTable:
@@ -75,9 +75,9 @@ class HostTable:
 
     def pick(self, entry: Entry, now: float) -> Complete:
         """The same, as an answer to the RPC."""
-        host = self.use(entry, now)
-        if entry.picked is None or entry.picked.host is not host:
-            entry.picked = Complete(host)
+        entry.last_used = now
+        if entry.picked is None:
+            entry.picked = Complete(self.use(entry, now))
         return entry.picked
 
     @property

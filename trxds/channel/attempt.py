@@ -89,7 +89,7 @@ class Attempt(ABC):
         self._max_receive_size = defaults.max_receive_size
         self._waiting_for = state.first_awaited
         self._abandoned = False  # the channel closed before the call was over
-        self._scopes: set[trio.CancelScope] = set()
+        self._scopes: tuple[trio.CancelScope, ...] = ()  # a call has one or two at a time; most have none
         self._args: PickArgs | None = None
         self._only: bytes | None = None
         self._previous = 0  # attempts that the server may have seen
@@ -117,11 +117,11 @@ class Attempt(ABC):
         if self._state.closed:
             raise self._state.ending()
         with trio.CancelScope(deadline=self._deadline) as scope:
-            self._scopes.add(scope)
+            self._scopes += (scope,)
             try:
                 return await step()
             finally:
-                self._scopes.discard(scope)
+                self._scopes = tuple([other for other in self._scopes if other is not scope])
         if self._state.closed:
             raise self._state.ending()
         raise self._error(self._too_late())

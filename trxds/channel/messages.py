@@ -20,7 +20,7 @@ _BYTES = (bytes, bytearray, memoryview)
 def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
     """From a request to bytes: of a protobuf class, by a function, or bytes as they are (None)."""
     if kind is None:
-        return _checked(_BYTES, "bytes", path, bytes)
+        return _checked(_BYTES, "bytes", path, _own)
     if is_message(kind):
         return _checked(kind, kind.DESCRIPTOR.full_name, path, cast(Serialize, kind.SerializeToString))
     return cast(Serialize, kind)
@@ -29,10 +29,15 @@ def serializer(kind: type[Message] | Serialize | None, path: str) -> Serialize:
 def deserializer(kind: type[Message] | Deserialize | None) -> Deserialize:
     """From the bytes of a reply to what the caller gets; see `serializer`."""
     if kind is None:
-        return bytes
+        return _own
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(Deserialize, kind.FromString)
     return cast(Deserialize, kind)
+
+
+def _own(message: bytes | bytearray | memoryview) -> bytes:
+    """Bytes that nobody else can change."""
+    return message if message.__class__ is bytes else bytes(message)
 
 
 def is_message(kind: object) -> TypeGuard[type[Message]]:

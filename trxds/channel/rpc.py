@@ -74,7 +74,7 @@ class Rpc(Attempt):
         if self._deadline <= self._started:
             self._waiting_for = "nothing: its time was over when it began"
         self._kept: Lifetime | None = None  # the route table's, then the cluster's, until commit
-        self._responds: list[Respond] = []
+        self._responds: tuple[Respond, ...] = ()
         self._committed = False
         self._config = NO_METHOD_CONFIG
         self.hedges: Hedges | None = None
@@ -236,7 +236,7 @@ class Rpc(Attempt):
             if isinstance(respond, Status):
                 return selection.route.of_filter(respond)
             if respond is not None:
-                self._responds.append(respond)
+                self._responds += (respond,)
         if self._state.closed:
             raise self._state.ending()
         return None
