@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import h2.events
 import pytest
 import trio
+from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.status import OK, StatusCode, unavailable
@@ -13,6 +15,9 @@ from trxds.wire.connection import Connection
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 from trxds.wire.stream import ClientStream
+
+INITIAL_WINDOW_SIZE = SettingCodes.INITIAL_WINDOW_SIZE
+MAX_CONCURRENT_STREAMS = SettingCodes.MAX_CONCURRENT_STREAMS
 
 LOOK = 0.021  # seconds in which the reader has looked twice
 
@@ -34,8 +39,8 @@ async def answered(stream: ClientStream) -> None:
 def lent(wire, request_):
     """A connection after so many lone calls that its callers read for themselves, and its server."""
 
-    async def make(options: WireOptions | None = None) -> tuple[Connection, Any]:
-        connection, server = await wire(options=options, sockets=True)
+    async def make(options: WireOptions | None = None, settings: Any = None) -> tuple[Connection, Any]:
+        connection, server = await wire(settings, options=options, sockets=True)
         for _ in range(20):
             await asked(connection, server, request_(message=b"x"))
         assert connection.turns.lent
@@ -222,6 +227,19 @@ async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, reque
     nursery.cancel_scope.cancel()
 
 
+async def test_a_call_that_has_to_queue_is_read_for(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    server.h2.update_settings({MAX_CONCURRENT_STREAMS: 0})
+    await server.flush()
+    began = trio.current_time()
+    stream = connection.open_stream(request_(message=b"x"))
+    assert not stream.opened
+    server.h2.update_settings({MAX_CONCURRENT_STREAMS: 1})
+    await server.flush()
+    assert await stream.wait_open() and trio.current_time() == began
+
+
 # -- other ends
 
 
@@ -244,6 +262,40 @@ async def test_a_caller_that_reads_learns_that_the_connection_was_closed(lent, r
         await server.request()
         connection.close(unavailable("closed"))
     assert stream.status == unavailable("closed")
+
+
+@pytest.fixture
+def stuck(lent, request_, nursery):
+    """A connection whose writer waits for the socket, the call that reads for itself, and the server."""
+
+    async def make() -> tuple[Connection, ClientStream, Any]:
+        connection, server = await lent(settings={INITIAL_WINDOW_SIZE: 2**30})
+        server.h2.increment_flow_control_window(2**30)
+        await server.flush()
+        for _ in range(20):
+            await asked(connection, server, request_(message=b"x"))
+        large = connection.open_stream(request_(message=bytes(2_000_000)))
+        nursery.start_soon(large.receive_only)
+        await wait_all_tasks_blocked()
+        assert connection.turns.guest is large
+        return connection, large, server
+
+    return make
+
+
+async def test_the_writer_goes_on_when_a_caller_that_reads_is_told_to_stop(stuck, request_, autojump_clock) -> None:
+    connection, large, server = await stuck()
+    large.cancel()
+    await wait_all_tasks_blocked()
+    assert connection.over is None
+    await server.next(h2.events.StreamReset)
+    await asked(connection, server, request_(message=b"x"))
+
+
+async def test_a_connection_that_is_closed_says_goodbye_although_a_caller_reads(stuck, autojump_clock) -> None:
+    connection, _, server = await stuck()
+    connection.close(unavailable("closed"))
+    await server.next(h2.events.ConnectionTerminated)
 
 
 async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, autojump_clock) -> None:

@@ -138,6 +138,7 @@ class Connection(Link[ClientStream]):
         if self._waiting or not self._may_open():
             self._waiting[stream] = None
             self._open_waiting()
+            self.turns.call()
         else:
             self._open(stream, now)
         if stream.sending:
@@ -149,7 +150,8 @@ class Connection(Link[ClientStream]):
     def _oversized(self, request: Request) -> Status | None:
         size, limit = list_size(request.metadata), self.engine.peer_max_header_list
         if size <= limit - _FIXED_AND_MORE:
-            self._fits = request.metadata
+            if size <= _FIXED_AND_MORE:  # what is large need not live longer for that
+                self._fits = request.metadata
             return None
         size += list_size([*self._fixed(request.path, request.authority), *request.timeout(trio.current_time())])
         if size <= limit:

@@ -22,7 +22,7 @@ from .transport import Transport
 if TYPE_CHECKING:
     from .stream import ClientStream
 
-MOMENT = 0.0005
+MOMENT = 0.0002
 """Seconds: who has read so lately need not look again before a call."""
 
 _IN_A_ROW = 8  # lone calls
