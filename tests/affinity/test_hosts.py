@@ -61,6 +61,14 @@ class TestUpdates:
         table.update([endpoint("b")], 60.0)
         assert (table.held, table.get("a")) == ({}, None)
 
+    def test_what_is_let_go_is_picked_no_more(self):
+        table = Table(endpoint("a"))
+        entry = table.get("a")
+        first = table.pick(entry, 0.0)
+        assert table.pick(entry, 1.0) is first and entry.last_used == 1.0
+        table.sweep(1000.0)
+        assert table.pick(entry, 1000.0).host is table.held["a"] is not first.host
+
     def test_what_returns_starts_anew(self):
         table = Table(endpoint("a"))
         table.used("a", 0.0)

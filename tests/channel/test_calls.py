@@ -7,6 +7,7 @@ from google.protobuf.message_factory import GetMessageClass
 from support.mesh import Mesh, bidi, method
 
 from trxds import RpcError, StatusCode
+from trxds.channel.messages import serializer
 from trxds.testing import bidi_streaming, client_streaming, server_streaming, unary
 
 
@@ -238,6 +239,13 @@ async def test_a_call_outside_any_session_has_no_cookie(autojump_clock):
         await method(channel)(b"")
         await method(channel)(b"")
         assert [call.metadata.all("cookie") for call in mesh.servers[mesh.hosts[0]].calls] == [[], []]
+
+
+def test_a_request_is_the_callers_no_more_when_the_call_has_begun():
+    request = bytearray(b"now")
+    sent = serializer(None, "/shop.Cart/Add")(request)
+    request[:] = b"new"
+    assert sent == b"now"
 
 
 async def test_large_messages_pass_both_ways(autojump_clock):

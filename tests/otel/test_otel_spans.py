@@ -92,6 +92,20 @@ async def test_the_server_is_told_the_context_of_the_attempt(autojump_clock):
         assert said == [f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"]
 
 
+async def test_each_call_says_its_own_context_whatever_metadata_they_share(autojump_clock):
+    said = []
+
+    async def note(call):
+        said.append(call.metadata.all("traceparent"))
+        await call.send(b"")
+
+    async with metered(spans=True) as (mesh, channel, _):
+        put(mesh, note)
+        for _ in range(2):
+            await method(channel, FAIL)(b"", metadata=[("user", "7")])
+    assert [len(one) for one in said] == [1, 1] and said[0] != said[1]
+
+
 async def test_another_propagator_may_say_it(autojump_clock):
     said = []
 

@@ -99,6 +99,17 @@ async def test_headers_that_are_more_than_the_server_takes_are_not_sent(wire, re
     assert connection.stream_count == 1
 
 
+async def test_headers_that_were_sent_are_refused_when_the_server_takes_less(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    metadata = [(b"user", b"7" * 1000)]
+    assert connection.open_stream(request_(metadata=metadata)).opened
+    server.h2.update_settings({SettingCodes.MAX_HEADER_LIST_SIZE: 1000})
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert connection.open_stream(request_(metadata=metadata)).refused is False
+    assert connection.stream_count == 1
+
+
 async def test_one_task_sends_while_another_receives(wire, request_, autojump_clock, nursery) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())

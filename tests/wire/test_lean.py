@@ -319,6 +319,8 @@ def test_so_are_several_in_one_read(usual: LeanEngine) -> None:
         plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 4, 5),  # the stream does not end
         plain(RESPONSE, 4, 5) + frame(0, 8, 5, b"\0") + plain(TRAILERS, 5, 5),  # padded
         plain(RESPONSE, 4, 5) + frame(6, 0, 0, bytes(8)) + plain(TRAILERS, 5, 5),
+        plain(RESPONSE, 4, 5) + frame(0, 0, 7) + plain(TRAILERS, 5, 5),  # data of another stream
+        frame(1, 1, 7, b"x") + answer(5),  # in the middle of a header block
         answer(1),  # which has been answered in part below
     ],
 )
@@ -330,6 +332,30 @@ def test_anything_else_is_read_frame_by_frame(usual: LeanEngine, data: bytes) ->
 def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual: LeanEngine) -> None:
     events = usual.receive(answer(5, bytes(OPTIONS.stream_window + 1)))
     assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_a_usual_answer_of_more_than_the_connections_window_ends_it(usual: LeanEngine) -> None:
+    usual._receive_window = 3
+    events = usual.receive(answer(5))
+    assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_a_usual_answer_with_a_frame_that_is_too_long_ends_the_connection() -> None:
+    engine = LeanEngine(WireOptions(stream_window=100_000, connection_window=100_000))
+    engine.receive(frames.settings({}))
+    for _ in range(2):
+        engine.open_stream(FIXED, [], [], b"all")
+    engine.receive(answer(1))
+    events = engine.receive(answer(3, bytes(WireOptions().max_frame + 1)))
+    assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FRAME_SIZE_ERROR
+
+
+@pytest.mark.parametrize("position", [5, 5 + len(plain(RESPONSE, 4, 5)), -4 - len(plain(TRAILERS, 5, 5)) + 9])
+def test_a_reserved_bit_changes_nothing_about_an_answer(usual: LeanEngine, position: int) -> None:
+    data = bytearray(answer(5))
+    data[position] |= 0x80
+    parts = [part for event in usual.receive(bytes(data)) for part in getattr(event, "parts", (event,))]
+    assert parts == list(Answered(5, RESPONSE, b"data", TRAILERS).parts)
 
 
 def test_a_usual_answer_is_charged_to_the_connections_window(usual: LeanEngine) -> None:
@@ -346,6 +372,14 @@ def test_large_headers_are_cut_into_what_the_peer_takes() -> None:
     metadata = [(b"x", b"y" * 50_000)]
     engine.open_stream(FIXED, metadata, [])
     assert server.receive(engine.take_outgoing())[-1] == HeadersReceived(1, [*FIXED, *metadata], False)
+
+
+def test_large_headers_of_a_small_request_are_cut_as_well(engine: LeanEngine) -> None:
+    engine.open_stream(FIXED, [(b"x", b"y" * 20_000)], [], b"all")
+    kinds: list[int] = []
+    reader = frames.FrameReader(16_384)  # which takes no more
+    reader.read(_greeted(engine), lambda kind, *_: kinds.append(kind), lambda *_: False)
+    assert kinds[1:] == [frames.HEADERS, frames.CONTINUATION, frames.DATA]
 
 
 def test_data_is_cut_into_what_the_peer_takes(engine: LeanEngine) -> None:

@@ -12,9 +12,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.wire.connection import Connection
+from trxds.wire.framing import frame
 from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 from trxds.wire.stream import ClientStream
+from trxds.wire.transport import READ_SIZE
 
 INITIAL_WINDOW_SIZE = SettingCodes.INITIAL_WINDOW_SIZE
 MAX_CONCURRENT_STREAMS = SettingCodes.MAX_CONCURRENT_STREAMS
@@ -35,8 +37,14 @@ async def answered(stream: ClientStream) -> None:
     assert await stream.receive_only() == b"echo" and stream.status == OK
 
 
+async def fail_in_the_end() -> None:
+    """When nothing else happens any more; it would be waited for in vain."""
+    await trio.sleep(1000)
+    raise TimeoutError
+
+
 @pytest.fixture
-def lent(wire, request_):
+def lent(wire, request_, nursery):
     """A connection after so many lone calls that its callers read for themselves, and its server."""
 
     async def make(options: WireOptions | None = None, settings: Any = None) -> tuple[Connection, Any]:
@@ -44,6 +52,7 @@ def lent(wire, request_):
         for _ in range(20):
             await asked(connection, server, request_(message=b"x"))
         assert connection.turns.lent
+        nursery.start_soon(fail_in_the_end)
         return connection, server
 
     return make
@@ -80,8 +89,17 @@ async def test_calls_that_are_far_apart_are_left_to_the_reader(wire, request_, a
     connection, server = await wire(sockets=True)
     for _ in range(20):
         await asked(connection, server, request_(message=b"x"))
+        assert not connection.turns.lent
         await trio.sleep(LOOK)
-    assert not connection.turns.lent
+
+
+async def test_calls_beside_one_that_takes_long_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    connection.open_stream(request_(message=b"x"))
+    await server.request()
+    for _ in range(20):
+        await asked(connection, server, request_(message=b"x"))
+        assert not connection.turns.lent
 
 
 async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
@@ -122,11 +140,13 @@ async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_
     assert connection.over is not None
 
 
-async def test_a_connection_that_is_over_is_not_read(lent, request_, autojump_clock) -> None:
+async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autojump_clock) -> None:
     connection, _ = await lent()
+    await trio.sleep(0.001)
     connection.close(unavailable("closed"))
+    assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
     await wait_all_tasks_blocked()
-    assert connection.open_stream(request_(message=b"x")) is None and not connection.turns.lent
+    assert not connection.turns.lent  # its socket may be somebody else's by now
 
 
 # -- other calls
@@ -148,6 +168,16 @@ async def test_who_waits_for_headers_gets_them_at_once(lent, request_, autojump_
     await server.answer(await server.request(), b"echo")
     await stream.wait_headers()
     assert stream.initial_metadata is not None and trio.current_time() == began
+
+
+async def test_when_the_reader_was_called_lone_calls_count_anew(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    while not connection.turns.lent:
+        await asked(connection, server, request_(message=b"x"))
+    stream = connection.open_stream(request_(message=b"x"))
+    await server.answer(await server.request(), b"echo")
+    await stream.wait_headers()
+    assert not connection.turns.lent
 
 
 async def test_a_second_caller_is_read_for_by_the_first(lent, request_, nursery, autojump_clock) -> None:
@@ -349,6 +379,37 @@ async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, 
         await server.flush()
         await wait_all_tasks_blocked()
     assert 1000 < connection.engine.control_unsent < 1100  # of 5,100 that all of them would have provoked
+    nursery.cancel_scope.cancel()
+
+
+async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent(WireOptions(control_bound=1000))
+    while connection._transport.send_nowait(bytes(100_000)):
+        pass
+
+    async def flood() -> None:
+        while True:
+            for _ in range(50):
+                server.h2.ping(b"12345678")
+            await server.flush()
+
+    nursery.start_soon(flood)
+    for _ in range(100):
+        connection.open_stream(request_(message=b"x")).cancel()
+        await trio.sleep(0.001)
+    assert 1000 < connection.engine.control_unsent < 1000 + READ_SIZE  # the first read's
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent(WireOptions(stream_window=65_535))
+    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_only)
+    stream_id = await server.request()
+    server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+    server.h2.send_data(stream_id, frame(bytes(60_000))[:50_000])
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert connection.turns.guest is None and not connection.turns.lent
     nursery.cancel_scope.cancel()
 
 

@@ -42,8 +42,6 @@ class StatefulSession:
             override = call.override
             if override is None or not override.actual:
                 return metadata
-            if override.actual == held.addresses and call.cluster == held.cluster:
-                return metadata  # as most do; the rest is for a session that moves, or cannot say so much
             now = self._carrier.tells(override.actual, call.cluster)
             return metadata if now == (held.addresses, held.cluster) else self._carrier.write(metadata, *now)
 

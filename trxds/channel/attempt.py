@@ -259,7 +259,7 @@ class Attempt(ABC):
 
     @abstractmethod
     def _on_headers(self) -> None:
-        """The connection's reader: the response has begun."""
+        """Whoever reads the connection: the response has begun."""
 
     # -- the end
 

@@ -26,7 +26,7 @@ class Filter(Protocol):
     `start` runs before the pick and may switch the cluster or set the override; a filter that has to wait
     returns a `Wait`. A Status ends the RPC. A function that it returns is given the response's initial
     metadata (the trailing one of a trailers-only response), and is plain, because the
-    connection's reader calls it.
+    connection's reader calls it, or the caller that reads in its place.
     """
 
     def start(self, call: PickArgs) -> Respond | Status | Wait | None: ...

@@ -196,7 +196,7 @@ class Hedges:
         self._changed.unpark_all()
 
     def heard(self, hedge: Hedge) -> None:
-        """The connection's reader: its headers have come."""
+        """Whoever reads its connection: its headers have come."""
         if not self.decided.is_set():
             self._choose(hedge)
         if hedge is self._chosen:

@@ -107,12 +107,7 @@ class Rpc(Attempt):
                 return problem
             stream = self.stream
             assert stream is not None
-            if self._deadline < math.inf:  # as `on_stream`, without a coroutine around it
-                reply = await self.within(stream.receive_only)
-            else:
-                reply = await stream.receive_only()
-                if self._abandoned:
-                    raise self._state.ending()
+            reply = await self.on_stream(stream.receive_only)
             if reply is None and await self.another_attempt():
                 continue
             status = self.settle()
@@ -265,14 +260,12 @@ class Rpc(Attempt):
     # -- the response
 
     def _on_headers(self) -> None:
-        """The connection's reader: the response has begun, so no other attempt will be made."""
+        """Whoever reads the connection: the response has begun, so no other attempt will be made."""
         assert self.stream is not None
         self._committed = True
         if self._kept is not None:
             self._release()
-        metadata = self.stream.initial_metadata or EMPTY
-        concerned = self._responds or self._watch is not None or self._session is not None
-        self.initial = self._respond(metadata) if concerned else metadata
+        self.initial = self._respond(self.stream.initial_metadata or EMPTY)
 
     def _respond(self, metadata: Metadata) -> Metadata:
         for respond in self._responds:

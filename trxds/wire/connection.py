@@ -65,7 +65,7 @@ class Connection(Link[ClientStream]):
         self._fits = _NOTHING  # metadata that was last found to be no more than the server takes
         # In order, and any of them may leave at any time: a list would have to be searched for it.
         self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
-        self.turns = Turns(self._transport, self.streams, self._take, self._lost)
+        self.turns = Turns(self, self._transport)
         self._moderation = ReadModeration(options.read_pause)
         self._spoken_to: set[int] = set()  # streams with data in one read, where many are open
         self._spoken_at = -math.inf
@@ -123,8 +123,11 @@ class Connection(Link[ClientStream]):
         the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
         now = self._now()
-        if self.turns.lent and (request.message is None or now > self.last_read + MOMENT) and self.error is None:
-            self.turns.catch_up(alone=request.message is not None)
+        if self.turns.lent:
+            if now > self.last_read + MOMENT:
+                self.turns.catch_up()
+            if request.message is None:
+                self.turns.call_reader()  # a stream's caller does not read
         if self.error is not None:
             return None
         stream = ClientStream(self, request) if request.observer is None else ObservedStream(self, request)
@@ -138,7 +141,7 @@ class Connection(Link[ClientStream]):
         if self._waiting or not self._may_open():
             self._waiting[stream] = None
             self._open_waiting()
-            self.turns.call()
+            self.turns.call_reader()
         else:
             self._open(stream, now)
         if stream.sending:
@@ -189,7 +192,7 @@ class Connection(Link[ClientStream]):
     def forget(self, stream: ClientStream) -> None:
         """The stream is over: its place goes to the next in the queue."""
         if stream is self.turns.guest:
-            self.turns.ended()
+            self.turns.interrupt()
         if stream.id:
             self.streams.pop(stream.id, None)
             if stream.status is not None and not stream.status.ok:
@@ -242,7 +245,7 @@ class Connection(Link[ClientStream]):
         super()._window_opened(stream_id)
         self._moderation.disturbed(self.last_read)
 
-    def _first(self) -> Callable[[], Awaitable[None]] | None:
+    def _meanwhile(self) -> Callable[[], Awaitable[None]] | None:
         """Let answers gather, or lone callers read."""
         if len(self.streams) >= MANY:
             pause = self._pause()
@@ -255,6 +258,10 @@ class Connection(Link[ClientStream]):
         if self._spoken_at == self.last_read and not self._spoken_to.isdisjoint(self.streams):
             self._moderation.disturbed(self.last_read)
         return self._moderation.pause(len(self.streams), self.last_read)
+
+    def credit(self, stream_id: int, size: int) -> None:
+        super().credit(stream_id, size)
+        self.turns.call_reader()  # this takes longer, and the answer to a PING may be waited for
 
     def _settings(self) -> None:
         if not self._ready:

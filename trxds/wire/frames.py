@@ -197,7 +197,7 @@ class FrameReader:
 
     def _answer(self, data: bytes, start: int, position: int, stream_id: int, take: TakeAnswer) -> int:
         """Where the answer ends whose headers lie from `start` to `position`; 0 if there is none or nobody takes it."""
-        size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # the kind is less than a byte of length
+        size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # lengths are compared with their kinds
         if position > size:
             return 0
         word, flags, whose = _HEAD.unpack_from(data, position)

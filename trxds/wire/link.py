@@ -123,7 +123,7 @@ class Link(ABC, Generic[S]):
                 try:
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._lost(error)
+                    return self.lost(error)
                 self._unwritten = b""
             else:
                 await self._writer.wait(self._writer_is_due)
@@ -173,19 +173,19 @@ class Link(ABC, Generic[S]):
             try:
                 data = await self._transport.receive()
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                return self._lost(error)
-            self._take(data)
+                return self.lost(error)
+            self.take(data)
+            if (meanwhile := self._meanwhile()) is not None:
+                await meanwhile()
             if self.engine.control_unsent > self.options.control_bound:
                 if self.engine.control_unsent > self.options.control_limit:
                     return self._flooded()
                 await self._reader.wait(self._control_taken)
-            if (first := self._first()) is not None:
-                await first()
 
-    def _take(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         """What a read has brought; nothing at the end."""
         if not data:
-            return self._lost(None)
+            return self.lost(None)
         self.last_read = self._now()
         self._handle(self.engine.receive(data))
         if self.engine.unsent:
@@ -194,7 +194,7 @@ class Link(ABC, Generic[S]):
             afterwards, self._afterwards = self._afterwards, None
             afterwards()
 
-    def _first(self) -> Callable[[], Awaitable[None]] | None:
+    def _meanwhile(self) -> Callable[[], Awaitable[None]] | None:
         """What the reader does before it reads on."""
         return None
 
@@ -381,7 +381,7 @@ class Link(ABC, Generic[S]):
         while self.streams:
             self.streams.popitem()[1].fail(status)
 
-    def _lost(self, error: BaseException | None) -> None:
+    def lost(self, error: BaseException | None) -> None:
         self.disconnect = lost_by(error)
         self._end(unavailable(f"{self.peer}: {self._loss(error)}"))
 

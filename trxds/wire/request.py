@@ -23,7 +23,7 @@ class Request:
     """One attempt of a call, before it has a stream.
 
     `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by
-    the connection's reader when the server's headers commit the call, which a trailers-only answer
+    whoever reads the connection when the server's headers commit the call, which a trailers-only answer
     does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
     the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
     known: it leaves with the headers. `observer`, if any, is told of the messages.

@@ -117,7 +117,7 @@ class ClientStream(MessageStream):
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
-            self._link.turns.call()
+            self._link.turns.call_reader()
             await self._headers_lot.park()
         else:
             await trio.lowlevel.checkpoint()
@@ -125,8 +125,8 @@ class ClientStream(MessageStream):
     async def receive_only(self) -> bytes | None:
         """The one message of a call whose server sends one, when its status came too.
 
-        Wakes its caller once. None if the call failed; a second message, or OK without one, is
-        the server's mistake and makes the status INTERNAL.
+        Its caller is woken when all of it is there, or reads it by itself (`turns.py`). None if the call failed;
+        a second message, or OK without one, is the server's mistake and makes the status INTERNAL.
         """
         self._single = self._hungry = True  # for good: of this stream nobody wants anything else
         if self._arrived.messages:

@@ -1,8 +1,8 @@
 """Bytes to a peer and back: any of Trio's streams, and a socket's own way past Trio's.
 
-A lone RPC costs two steps of the scheduler, its caller's and the reader's, if its bytes go out in its
-caller's step. A plain function can do that for a socket: it offers the bytes once, and what the
-socket does not take is left to the writer. No task can be cancelled in the middle of it.
+A lone RPC needs no step of the scheduler but its caller's, if its bytes go out in that one and its answer is
+read there (`turns.py`). Plain functions can do that for a socket: they offer the bytes once, and take what there
+is. What the socket does not take is left to the writer. No task can be cancelled in the middle of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Transport:
         return None
 
     def interrupt(self) -> None:
-        """Whoever waits in `readable` gets a `trio.ClosedResourceError`; nothing is closed."""
+        """Whoever waits in `readable` gets a `trio.ClosedResourceError`; nothing is closed, and nobody else minds."""
 
     async def send_all(self, data: bytes | memoryview) -> None:
         await self.stream.send_all(data)

@@ -1,17 +1,20 @@
 """Whose turn it is to read: the reader's, or in its place a lone caller's.
 
 A call that is alone on its connection costs two steps of the scheduler: the reader's, which finds the answer, and
-then its caller's. Where such calls follow each other closely the reader stands aside, and each caller reads its own
-answer; among threads that is known as Leader/Followers.
+then its caller's. Where such calls follow each other closely the reader stands aside (`lent`), and a caller that
+waits for its answer reads it by itself, as the `guest`; among threads that is known as Leader/Followers.
 
-Between two such calls nobody reads. So the next one first takes in what has come, unless somebody read a moment ago:
-the server may take no more calls. And the reader looks every 10 ms whether they still follow each other.
+A guest reads for everybody. The lending ends when its call is over and others still wait, when one call takes long, or
+when anything comes up that is not for guests (`call_reader`): then no guest begins any more, and the reader reads on
+as soon as the present one has left.
+
+Between two guests nobody reads. So a call first takes in what has come, unless somebody read a moment ago: the server
+may take no more calls. Who calls within that moment takes the risk of every call that is under way when a server ends.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,50 +23,40 @@ from .seat import Seat
 from .transport import Transport
 
 if TYPE_CHECKING:
+    from .connection import Connection
     from .stream import ClientStream
 
 MOMENT = 0.0002
 """Seconds: who has read so lately need not look again before a call."""
 
-_IN_A_ROW = 8  # lone calls
-_SOON = 0.01  # seconds from one's answer to the next one's, at most
-_READS = 4  # by one caller: an answer of more pieces is the reader's
+_IN_A_ROW = 8  # lone calls, before their callers read
+_SOON = 0.01  # seconds from one's answer to the next one's, at most; and then, how often the reader looks for guests
 
 
 class Turns:
-    """`streams` are those that wait for something; `take` is given what was read; `lost` is told why nothing can be."""
+    """The turns at one connection; `transport` is its."""
 
     __slots__ = (
         "_answered_at",
+        "_connection",
         "_fault",
         "_guests",
         "_in_a_row",
         "_last_opened",
-        "_lost",
-        "_reader",
-        "_streams",
-        "_take",
+        "_seat",
         "_transport",
         "guest",
         "lent",
     )
 
-    def __init__(
-        self,
-        transport: Transport,
-        streams: Mapping[int, ClientStream],
-        take: Callable[[bytes], None],
-        lost: Callable[[BaseException], None],
-    ) -> None:
+    def __init__(self, connection: Connection, transport: Transport) -> None:
         self.lent = False
         """The reader stands aside, and a caller may read."""
         self.guest: ClientStream | None = None
         """Whose caller waits for something to read."""
+        self._connection = connection
         self._transport = transport
-        self._streams = streams
-        self._take = take
-        self._lost = lost
-        self._reader = Seat()
+        self._seat = Seat()  # the reader's, where it stands aside
         self._guests = 0  # all in all
         self._in_a_row = 0
         self._last_opened = 0
@@ -80,77 +73,70 @@ class Turns:
         return self._in_a_row >= _IN_A_ROW and self._transport.at_once
 
     async def stand_aside(self) -> None:
-        """Leave the reading to callers, for as long as they follow each other closely and alone."""
+        """Leave the reading to guests, until none has come for a while or they call."""
         self._in_a_row = 0
         self.lent = True
         try:
-            await self._while_lent()
+            guests = -1
+            while self.lent and self._guests != guests:
+                guests = self._guests
+                with trio.move_on_after(_SOON):
+                    await self._seat.wait(self._is_readers_turn)
         finally:
             self.lent = False
         if self.guest is not None:
-            await self._reader.wait(self._called)
+            await self._seat.wait(self._is_readers_turn)
         if self._fault is not None:
             raise self._fault
 
-    async def _while_lent(self) -> None:
-        guests = -1
-        while self.lent and self._guests != guests:
-            guests = self._guests
-            with trio.move_on_after(_SOON):
-                await self._reader.wait(self._called)
-
-    def _called(self) -> bool:
+    def _is_readers_turn(self) -> bool:
         return not self.lent and self.guest is None
 
-    def call(self) -> None:
-        """Somebody waits who does not read: as soon as nobody reads, the reader does."""
-        if self.guest is None:
-            self.lent = False
-            self._reader.look()
+    def call_reader(self) -> None:
+        """Something has come up that is not for guests: the reader reads on, once the present one has left."""
+        self.lent = False
+        self._seat.look()
 
-    # -- callers
+    # -- guests
 
-    def catch_up(self, *, alone: bool) -> None:
-        """A call is about to begin, `alone` if its caller will read: take in what has come while nobody read."""
+    def catch_up(self) -> None:
+        """Somebody is about to call: take in what has come while nobody read."""
         if self.guest is None:
             self._read()
-            if not alone:
-                self.call()
 
     async def read_for(self, stream: ClientStream) -> bool:
-        """Read until that stream is over; false if it is the reader's after all. Only `lent`, and without a `guest`."""
+        """Read until that stream is over; false if the reader has to. Only while `lent`, and one at a time."""
         self._guests += 1
         try:
-            for _ in range(_READS):
+            while stream.status is None and self.lent:
                 self.guest = stream
                 await self._transport.readable()
                 self.guest = None
                 if stream.status is None:  # otherwise the transport may be closed, too
                     self._read()
-                if stream.status is not None:
-                    return True
-                if self._fault is not None:
-                    break
         except trio.ClosedResourceError:
-            pass  # somebody else has ended the stream
+            pass  # by `interrupt`
         finally:
             self.guest = None
-            if self._streams or not self.lent:
-                self.call()
+            if self._connection.streams or not self.lent:
+                self.call_reader()
         return stream.status is not None
+
+    def interrupt(self) -> None:
+        """Somebody else has ended the guest's stream."""
+        self._transport.interrupt()
 
     def _read(self) -> None:
         """Take in what has come, if anything has."""
+        connection = self._connection
         try:
             data = self._transport.receive_nowait()
             if data is not None:
-                self._take(data)
+                connection.take(data)
         except trio.BrokenResourceError as error:
-            self._lost(error)
+            connection.lost(error)
         except Exception as fault:  # ours: the reader raises it, and the channel ends as by any other
             self._fault = fault
-            self.call()
-
-    def ended(self) -> None:
-        """Somebody else has ended the guest's stream: its caller need not read any longer."""
-        self._transport.interrupt()
+            self.call_reader()
+        if connection.engine.control_unsent > connection.options.control_bound:
+            self.call_reader()  # which stops reading until the server does its part
