@@ -21,7 +21,7 @@ from trxds.wire.transport import READ_SIZE
 INITIAL_WINDOW_SIZE = SettingCodes.INITIAL_WINDOW_SIZE
 MAX_CONCURRENT_STREAMS = SettingCodes.MAX_CONCURRENT_STREAMS
 
-LOOK = 0.021  # seconds in which the reader has looked twice
+LOOK = 0.21  # seconds in which the reader has looked twice
 
 
 async def asked(connection: Connection, server: Any, request: Any) -> None:

@@ -30,7 +30,8 @@ MOMENT = 0.0002
 """Seconds: who has read so lately need not look again before a call."""
 
 _IN_A_ROW = 8  # lone calls, before their callers read
-_SOON = 0.01  # seconds from one's answer to the next one's, at most; and then, how often the reader looks for guests
+_SOON = 0.01  # seconds from one's answer to the next one's, at most
+_LOOK = 0.1  # seconds between the reader's looks for guests: a clock that is set more often costs each of them
 
 
 class Turns:
@@ -73,14 +74,14 @@ class Turns:
         return self._in_a_row >= _IN_A_ROW and self._transport.at_once
 
     async def stand_aside(self) -> None:
-        """Leave the reading to guests, until none has come for a while or they call."""
+        """Leave the reading to guests, until none has come between two looks, or somebody calls."""
         self._in_a_row = 0
         self.lent = True
         try:
             guests = -1
             while self.lent and self._guests != guests:
                 guests = self._guests
-                with trio.move_on_after(_SOON):
+                with trio.move_on_after(_LOOK):
                     await self._seat.wait(self._is_readers_turn)
         finally:
             self.lent = False
