@@ -13,6 +13,7 @@ import h2.events
 import h2.settings
 import pytest
 import trio
+from support.lone_calls import asked
 
 from trxds.testing.network import memory_stream_pair
 from trxds.wire.connection import Connection
@@ -121,5 +122,26 @@ def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
 def request_() -> Callable[..., Request]:
     def make(path: str = "/shop.Cart/Add", **fields: Any) -> Request:
         return Request(path, "shop", **fields)
+
+    return make
+
+
+async def fail_in_the_end() -> None:
+    """When nothing else happens any more; it would be waited for in vain."""
+    await trio.sleep(1000)
+    raise TimeoutError
+
+
+@pytest.fixture
+def lent(wire, request_, nursery):
+    """A connection after so many lone calls that its callers read for themselves, and its server."""
+
+    async def make(options: WireOptions | None = None, settings: Any = None) -> tuple[Connection, Any]:
+        connection, server = await wire(settings, options=options, sockets=True)
+        for _ in range(20):
+            await asked(connection, server, request_(message=b"x"))
+        assert connection.turns.lent
+        nursery.start_soon(fail_in_the_end)
+        return connection, server
 
     return make

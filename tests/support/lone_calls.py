@@ -1,0 +1,24 @@
+"""Calls that are alone on their connection, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from trxds.ground.status import OK
+from trxds.wire.connection import Connection
+from trxds.wire.stream import ClientStream
+
+
+async def asked(connection: Connection, server: Any, request: Any) -> None:
+    """One lone call that is answered."""
+    stream = connection.open_stream(request)
+    assert stream is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answered, stream)
+        await server.answer(await server.request(), b"echo")
+
+
+async def answered(stream: ClientStream) -> None:
+    assert await stream.receive_only() == b"echo" and stream.status == OK
