@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from trxds.affinity.cookie import encode
+from trxds.affinity.cookie import base64_of, encode
 from trxds.affinity.filter import StatefulSession
 from trxds.config.routes import BoundCluster, BoundRoute
 from trxds.ground.metadata import Metadata
@@ -13,6 +13,7 @@ from trxds.lb.pick import PickArgs
 from trxds.resources.filters import CookieConfig
 from trxds.resources.matchers import Prefix
 from trxds.resources.route import Route, RouteAction, RouteMatch, WeightedCluster
+from trxds.resources.stateful_session import HeaderConfig
 
 
 def call(cookie=None, cluster="a", routed=("a", "b"), path="/shop.Cart/Add"):
@@ -88,6 +89,14 @@ def test_outside_its_path_it_does_nothing(path):
 
 def test_garbage_counts_as_no_cookie():
     assert cookie_for("1.1.1.1:1", "a") in start(call("!!!"))
+
+
+def test_a_header_that_says_more_than_we_write_is_replaced_although_it_names_the_host():
+    said = encode("1.1.1.1:1,2.2.2.2:2", "a")
+    args = PickArgs("/shop.Cart/Add", Metadata([("session", said)]), cluster="a")
+    respond = StatefulSession(HeaderConfig("session")).start(args)
+    args.override.actual = "1.1.1.1:1,2.2.2.2:2"
+    assert respond(Metadata([("session", "the server's")])) == (("session", base64_of("1.1.1.1:1")),)
 
 
 def test_a_host_that_is_in_no_table_is_not_set():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 
 import h2.events
 import pytest
@@ -97,6 +99,19 @@ async def test_headers_that_are_more_than_the_server_takes_are_not_sent(wire, re
     assert (refused.opened, refused.refused, refused.status.code) == (False, False, StatusCode.RESOURCE_EXHAUSTED)
     assert "more than the 1000 that it takes; send less metadata" in refused.status.message
     assert connection.stream_count == 1
+
+
+async def test_large_metadata_does_not_outlive_its_call(wire, request_, autojump_clock) -> None:
+    class Tokens(list):  # of which a weak reference can be had
+        pass
+
+    connection, _ = await wire()
+    metadata = Tokens([(b"user", b"7" * 100_000)])
+    gone = weakref.ref(metadata)
+    connection.open_stream(request_(metadata=metadata)).cancel()
+    del metadata
+    gc.collect()
+    assert gone() is None
 
 
 async def test_headers_that_were_sent_are_refused_when_the_server_takes_less(wire, request_, autojump_clock) -> None:
