@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import trio
 from h2.settings import SettingCodes
 from support.lone_calls import answered, asked
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.status import OK, unavailable
+from trxds.wire.connection import Connection
 
 LOOK = 0.21  # seconds in which the reader has looked twice
 
@@ -32,28 +35,27 @@ async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clo
     assert not [name for name in steps.of if "Link.run" in name]
 
 
-async def test_what_is_no_plain_socket_is_left_to_the_reader(wire, request_, autojump_clock) -> None:
-    connection, server = await wire()
+async def never_lent(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
+    """As many lone calls as otherwise do, so many seconds apart, and its reader reads for them all."""
     for _ in range(20):
-        await asked(connection, server, request_(message=b"x"))
-    assert not connection.turns.lent
+        await asked(connection, server, request)
+        assert not connection.turns.lent
+        await trio.sleep(apart)
+
+
+async def test_what_is_no_plain_socket_is_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    await never_lent(*await wire(), request_(message=b"x"))
 
 
 async def test_calls_that_are_far_apart_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
-    connection, server = await wire(sockets=True)
-    for _ in range(20):
-        await asked(connection, server, request_(message=b"x"))
-        assert not connection.turns.lent
-        await trio.sleep(LOOK)
+    await never_lent(*await wire(sockets=True), request_(message=b"x"), apart=LOOK)
 
 
 async def test_calls_beside_one_that_takes_long_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
     connection, server = await wire(sockets=True)
     connection.open_stream(request_(message=b"x"))
     await server.request()
-    for _ in range(20):
-        await asked(connection, server, request_(message=b"x"))
-        assert not connection.turns.lent
+    await never_lent(connection, server, request_(message=b"x"))
 
 
 async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
@@ -95,10 +97,14 @@ async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_
 
 
 async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autojump_clock) -> None:
-    connection, _ = await lent()
+    connection, server = await lent()
     await trio.sleep(0.001)
+    server.h2.ping(b"12345678")
+    await server.flush()
     connection.close(unavailable("closed"))
+    read_at = connection.last_read
     assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
+    assert connection.last_read == read_at
     await wait_all_tasks_blocked()
     assert not connection.turns.lent  # its socket may be somebody else's by now
 

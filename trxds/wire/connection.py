@@ -123,7 +123,7 @@ class Connection(Link[ClientStream]):
         the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
         now = self._now()
-        if self.turns.lent:
+        if self.turns.lent and self.error is None:
             if now > self.last_read + MOMENT:
                 self.turns.catch_up()
             if request.message is None:

@@ -176,32 +176,32 @@ class FrameReader:
             word, flags, stream_id = _HEAD.unpack_from(data, position)
             stream_id &= MAX_STREAM_ID
             start = position + _HEAD_SIZE
-            position = start + (word >> 8)
+            end = start + (word >> 8)
             if self._first:
                 self._check_first(word & 0xFF, data[:start])
-            if position - start > largest:
-                text = f"frame of {position - start} bytes, where {largest} were agreed on"
+            if end - start > largest:
+                text = f"frame of {end - start} bytes, where {largest} were agreed on"
                 raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
-            if position > size:
-                self._head, self._missing = (word & 0xFF, flags, stream_id), position - size
+            if end > size:
+                self._head, self._missing = (word & 0xFF, flags, stream_id), end - size
                 self._pieces.add(data[start:])
                 return
             if word & 0xFF == HEADERS and flags == END_HEADERS:
-                end = self._answer(data, start, position, stream_id, take_answer)
-                if end:
-                    position = end
+                position = self._answer(data, start, end, stream_id, take_answer)
+                if position:
                     continue
-            take(word & 0xFF, flags, stream_id, data[start:position])
+            take(word & 0xFF, flags, stream_id, data[start:end])
+            position = end
         if position < size:
             self._rest = data[position:]
 
-    def _answer(self, data: bytes, start: int, position: int, stream_id: int, take: TakeAnswer) -> int:
-        """Where the answer ends whose headers lie from `start` to `position`; 0 if there is none or nobody takes it."""
+    def _answer(self, data: bytes, start: int, body: int, stream_id: int, take: TakeAnswer) -> int:
+        """Where the answer ends whose headers lie from `start` to `body`; 0 if there is none or nobody takes it."""
         size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # lengths are compared with their kinds
-        if position > size:
+        if body > size:
             return 0
-        word, flags, whose = _HEAD.unpack_from(data, position)
-        trailers = position + _HEAD_SIZE + (word >> 8)
+        word, flags, whose = _HEAD.unpack_from(data, body)
+        trailers = body + _HEAD_SIZE + (word >> 8)
         if word & 0xFF != DATA or flags or whose != stream_id or trailers > size or word > most:
             return 0
         word, flags, whose = _HEAD.unpack_from(data, trailers)
@@ -210,8 +210,8 @@ class FrameReader:
             return 0
         taken = take(
             stream_id,
-            data[start:position],
-            data[position + _HEAD_SIZE : trailers],
+            data[start:body],
+            data[body + _HEAD_SIZE : trailers],
             data[trailers + _HEAD_SIZE : end],
         )
         return end if taken else 0
