@@ -9,7 +9,7 @@ DOCS_READY := $(VENV)/.docs
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test lint bench fuzz docs screenshots conformance clean
+.PHONY: demo test lint bench fuzz structure docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
@@ -24,6 +24,10 @@ lint: $(READY)
 
 bench: $(READY)
 	$(VENV)/bin/python tests/bench/run.py
+
+# What docs/architecture.md says of the house in numbers: circles, sizes, lines, and the two walks.
+structure: $(READY)
+	$(VENV)/bin/python tests/structure/report.py
 
 # Every parser for its share of a minute of all cores; setting it up takes a little longer.
 fuzz: $(FUZZ_READY)
