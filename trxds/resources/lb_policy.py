@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import leaf_policy as leaf
-from . import newer_protos, protos
+from . import proto_backports, protos
 from .custom_policy import custom_policy
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
@@ -102,7 +102,7 @@ def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
 
 
 def _random_subsetting(config: Extension, nesting: Nesting) -> RandomSubsetting | None:
-    message = config.parse(newer_protos.RandomSubsetting)
+    message = config.parse(proto_backports.RandomSubsetting)
     if message is None:
         config.problems.add("can't decode RandomSubsetting LB policy config")
         return None
@@ -124,6 +124,6 @@ LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(
         protos.type_name(protos.LeastRequest): _leaf(leaf.least_request),
         protos.type_name(protos.ClientSideWeightedRoundRobin): _leaf(leaf.client_side_weighted_round_robin),
         protos.type_name(protos.WrrLocality): _wrr_locality,
-        protos.type_name(newer_protos.RandomSubsetting): _random_subsetting,
+        protos.type_name(proto_backports.RandomSubsetting): _random_subsetting,
     }
 )

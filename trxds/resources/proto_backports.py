@@ -1,0 +1,32 @@
+"""Messages of the xDS API that the installed xds-protos may not have yet.
+
+As soon as a release has them, its own are taken: the same message cannot be defined twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from google.protobuf import descriptor_pool, message_factory
+
+from .proto_pool import read_descriptor_set
+
+_PACKAGE = "envoy.extensions.load_balancing_policies.random_subsetting.v3"
+
+
+def _random_subsetting() -> Any:
+    """The configuration of A68's policy."""
+    parent, _, _ = _PACKAGE.rpartition(".")
+    if importlib.util.find_spec(parent) is not None:
+        return importlib.import_module(f"{_PACKAGE}.random_subsetting_pb2").RandomSubsetting
+    # In the default pool, because it refers to messages of xds-protos.
+    pool = descriptor_pool.Default()
+    (file,) = read_descriptor_set("trxds.resources", "random_subsetting")
+    file.name = f"{_PACKAGE.replace('.', '/')}/random_subsetting.proto"
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.RandomSubsetting"))
+
+
+RandomSubsetting: Any = _random_subsetting()

@@ -1,0 +1,30 @@
+"""Messages that no dependency has: written as .proto text, compiled by protoc, read from the descriptor set beside it.
+
+`make protos` compiles them anew after a change; a test fails while a descriptor set is older than its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+
+
+def read_descriptor_set(package: str, name: str) -> Iterator[FileDescriptorProto]:
+    """Yield the files of `name`.binpb in the package, each after those that it imports."""
+    data = (files(package) / f"{name}.binpb").read_bytes()
+    yield from FileDescriptorSet.FromString(data).file
+
+
+def load_proto_pool(package: str, name: str) -> DescriptorPool:
+    """Return a pool that has `name`.proto of the package, and what that imports, and nothing else.
+
+    The default pool does not know these messages, so a program may have generated ones of the same names, or of a
+    later version.
+    """
+    pool = DescriptorPool()
+    for file in read_descriptor_set(package, name):
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
