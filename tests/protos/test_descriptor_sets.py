@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
 from protos.build import compiled, sources
 
 
