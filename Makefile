@@ -45,7 +45,7 @@ docs: $(DOCS_READY)
 
 # The live page's views as docs/live.md shows them; needs Chromium, and pngquant makes them smaller if it is there.
 screenshots: $(READY)
-	cd tests && ../$(VENV)/bin/python -m live.screenshots ../docs/images
+	cd tests && ../$(VENV)/bin/python -m admin.page.screenshots ../docs/images
 	! command -v pngquant >/dev/null || pngquant --force --ext .png --speed 1 docs/images/live-*.png
 
 ifneq ($(wildcard $(CONFORMANCE)/run.py),)

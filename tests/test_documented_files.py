@@ -22,7 +22,7 @@ from support.transcript import comparable
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-import trxds.feed
+from trxds.admin import state_stream
 from trxds.cli.check import check
 from trxds.cli.main import main
 from trxds.cli.resource_file import read
@@ -38,7 +38,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)
 RUN = {"python", "proto"}  # by tests/test_docs.py, wherever they are
 READ = {
-    ("feed.md", "console"),
+    ("state-stream.md", "console"),
     ("operating.md", "console"),
     ("quick-start.md", "json"),
     ("quick-start.md", "yaml"),
@@ -129,11 +129,11 @@ def test_the_command_of_the_page_on_stubs_writes_what_it_says(tmp_path: Path, mo
     assert all(f"`{name}`" in text for name in written)
 
 
-async def test_a_snapshot_of_the_feed_looks_as_documented(autojump_clock) -> None:
-    shown = json.loads(blocks("feed.md", "console")[0].splitlines()[1])["snapshot"]
-    async with Mesh.run(1) as mesh, mesh.channel() as channel, trxds.feed.open(channel) as feed:
+async def test_a_snapshot_of_the_state_stream_looks_as_documented(autojump_clock) -> None:
+    shown = json.loads(blocks("state-stream.md", "console")[0].splitlines()[1])["snapshot"]
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, state_stream.open(channel) as states:
         await channel.method("/shop.Cart/Add")(b"")
-        state = await feed.snapshot(["channels"])
+        state = await states.snapshot(["channels"])
     assert shapes(state) == shapes(shown)
     assert state["channels"]["shop"] | {"calls": 7} == shown["channels"]["shop"]
 

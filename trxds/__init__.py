@@ -23,8 +23,9 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Metadata
 from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Observer, Telemetry
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
+from trxds.ground.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 logging.getLogger("trxds").addHandler(logging.NullHandler())
 

@@ -13,8 +13,7 @@ from support.mesh import METHOD, Mesh, ask
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
-import trxds.feed
-import trxds.live
+import trxds.admin
 from trxds import RpcError
 from trxds.cli.main import main
 from trxds.testing import resources as xds
@@ -137,7 +136,7 @@ async def test_all_channels_have_to_be_well(tmp_path):
     address = f"unix:{tmp_path}/x.sock"
     async with Mesh.run(1) as mesh, mesh.channel() as one, mesh.channel("xds:///nothing") as other:
         await ask(one)
-        async with trxds.feed.serve(one, other, address=address):
+        async with trxds.admin.serve(one, other, address=address):
             [good, bad] = await Shell(address).rows("ruok", exit_code=1)
     assert (good["channel"], good["ok"], good["problems"]) == ("shop", True, [])
     assert (bad["channel"], bad["ok"], bad["state"]) == ("nothing", False, "CONNECTING")
@@ -222,7 +221,7 @@ async def test_a_page_is_shown_again_when_something_has_changed_and_ends_with_th
     address = f"unix:{tmp_path}/x.sock"
     command = [sys.executable, "-m", "trxds", "sessions", "--watch", "--json", address]
     async with Mesh.run(1) as mesh:
-        async with mesh.channel() as channel, trxds.feed.serve(channel, address=address), channel.session() as session:
+        async with mesh.channel() as channel, trxds.admin.serve(channel, address=address), channel.session() as session:
             await ask(session)
             beside = await trio.lowlevel.open_process(command, stdout=PIPE, stderr=PIPE)
             said = Lines(beside.stdout)
@@ -274,16 +273,10 @@ def test_a_program_that_is_not_there_exits_3_and_says_what_to_look_at(tmp_path, 
     )
 
 
-async def test_what_is_no_feed_exits_3():
+async def test_what_is_no_admin_surface_exits_3():
     async with trxds.testing.serve() as server:
         done = await Shell(server.address).run("ruok")
     assert (done.exit_code, "speaks no HTTP/1.1" in done.stderr) == (3, True)
-
-
-async def test_who_asks_the_live_page_is_told_that_it_is_the_wrong_address():
-    async with Mesh.run(1) as mesh, mesh.channel() as channel, trxds.live.serve(channel) as page:
-        done = await Shell(page.url.removeprefix("http://").rstrip("/")).run("lb")
-    assert (done.exit_code, done.stderr.rstrip().endswith("(HTTP 404); is it the address of admin=?")) == (3, True)
 
 
 @pytest.mark.parametrize("command", [["ruok"], ["explain", "xds:///shop", METHOD, "--admin"]])
@@ -299,7 +292,7 @@ async def test_a_token_that_is_missing_exits_3_and_one_that_is_right_does_not():
     async with (
         Mesh.run(1) as mesh,
         mesh.channel() as channel,
-        trxds.feed.serve(channel, address="127.0.0.1:0", token=token) as address,
+        trxds.admin.serve(channel, address=trxds.admin.Admin("127.0.0.1:0", token)) as address,
     ):
         await ask(channel)
         done = await Shell(address).run("ruok")
@@ -346,5 +339,5 @@ async def test_a_web_server_that_answers_everything_is_not_taken_for_a_program(b
         address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
         done = await Shell(address).run("lb")
         nursery.cancel_scope.cancel()
-    text = "what listens there answers with something else than the feed; is it the address of admin=?"
+    text = "what listens there answers with something else than the state stream; is it the address of admin=?"
     assert (done.exit_code, done.stderr) == (3, f"{address}: {text}\n")

@@ -19,22 +19,23 @@ import trustme
 from google.protobuf.compiler.plugin_pb2 import CodeGeneratorRequest
 from trio_websocket import CloseReason, ConnectionClosed
 
+from trxds.admin.access import SUBPROTOCOL, AccessPolicy
+from trxds.admin.address import Admin
+from trxds.admin.http import HttpRequest, error_response, new_connection, read_head
+from trxds.admin.http_service import HttpService
+from trxds.admin.page.explain_request import explain
+from trxds.admin.page.viewer import Viewer
+from trxds.admin.server import AdminConnections
+from trxds.admin.state_stream import open as open_state_stream
 from trxds.cli.check import check
 from trxds.cli.resource_file import read as read_resources
 from trxds.cli.running.program import Program, Unreached
-from trxds.feed.address import Admin
-from trxds.feed.feed import open as open_feed
-from trxds.feed.http import Asked, connection, read_head
-from trxds.feed.serve import Guests
 from trxds.generate.plugin import answer
 from trxds.ground.metadata import check as check_metadata
-from trxds.live.access import PROTOCOL, Door
-from trxds.live.ask import ask
-from trxds.live.http import refused
-from trxds.live.viewer import Viewer
 from trxds.resources.matchers import Exact, Prefix
 from trxds.resources.peer_names import wrong_peer
 from trxds.resources.upstream_tls import UpstreamTls
+from trxds.serving.server import Server
 from trxds.testing import resources as xds
 from trxds.testing.network import memory_stream_pair
 from trxds.wire.certificates import CertificateFiles, FreshContext
@@ -49,54 +50,58 @@ def _text(data: bytes) -> str:
 class Closed:
     """A channel that only says what it is."""
 
-    _state = SimpleNamespace(target="xds:///shop")
+    def admin_view(self) -> Any:
+        return SimpleNamespace(target="xds:///shop")
 
     async def explain(self, method: str, metadata: Iterable[Any] = (), timeout: float | None = None) -> Any:
         check_metadata(metadata)
         raise trio.ClosedResourceError("the channel is closed")
 
 
-# -- the feed, the live page, and the commands that read
+# -- the admin surface, and the commands that read
 
 
-def _feed_request(data: bytes) -> None:
-    """Whatever is asked, there is an answer in HTTP/1.1 or none, and the server takes nothing for a bug of its own."""
-    with nothing_logged("trxds.feed"):
+def _admin_connection(data: bytes) -> None:
+    """Whatever is said, there is an answer in HTTP/1.1 or HTTP/2 or none, and no bug of ours."""
+    with nothing_logged("trxds.admin"):
         said = trio.run(_answer, data)
-    assert not said or said.startswith(b"HTTP/1.1 ")
+    assert not said or said.startswith((b"HTTP/1.1 ", b"\x00\x00"))
 
 
 async def _answer(data: bytes) -> bytes:
     ours, theirs = memory_stream_pair()
-    async with open_feed() as feed:
-        guests = Guests(Admin("unix:/run/shop.sock"), feed, {"shop": Closed()})  # type: ignore[dict-item]  # a stand-in
+    admin, channels = Admin("unix:/run/shop.sock"), {"shop": Closed()}
+    async with open_state_stream() as states:
+        http = HttpService(AccessPolicy(admin), states, channels)  # type: ignore[arg-type]  # a stand-in
+        connections = AdminConnections(admin, Server(), http)
         await theirs.send_all(data)
         await theirs.send_eof()
-        await guests.receive(ours)  # type: ignore[arg-type]  # a pipe in place of a socket
+        await connections.serve(ours)
     said = bytearray()
     while piece := await theirs.receive_some():
         said += piece
     return bytes(said)
 
 
-def _live_request(data: bytes) -> None:
-    """Who has no token sees no feed, whatever his request says."""
+def _page_request(data: bytes) -> None:
+    """A client without the token opens no WebSocket, whatever its request says."""
     asked = trio.run(_head, data)
-    if isinstance(asked, Asked):
-        refusals = [door.refuses_feed(asked) for door in (OPEN, LOCKED)]
+    if isinstance(asked, HttpRequest):
+        refusals = [policy.check_web_socket(asked) for policy in (OPEN, LOCKED)]
         assert refusals[1] is not None
-        for refusal in (*refusals, OPEN.refuses_page(asked)):
-            assert refusal is None or refused(refusal).startswith(b"HTTP/1.1 ")
+        for refusal in (*refusals, OPEN.check_page(asked)):
+            assert refusal is None or error_response(refusal).startswith(b"HTTP/1.1 ")
 
 
-OPEN, LOCKED = Door(frozenset({"localhost"})), Door(frozenset({"localhost"}), "a token that nobody has")
+OPEN = AccessPolicy(Admin("127.0.0.1:0"))
+LOCKED = AccessPolicy(Admin("127.0.0.1:0", "a-token-that-nobody-has"))
 
 
 async def _head(data: bytes) -> Any:
     ours, theirs = memory_stream_pair()
     await theirs.send_all(data)
     await theirs.send_eof()
-    return await read_head(connection(), ours)
+    return await read_head(new_connection(), ours)
 
 
 class Page:
@@ -127,10 +132,10 @@ async def _nothing_to_see() -> AsyncIterator[Any]:
     yield messages()
 
 
-def _live_message(data: bytes) -> None:
+def _page_message(data: bytes) -> None:
     page: Any = Page(_text(data))
     channels: Any = {"shop": Closed()}
-    trio.run(Viewer(page, _nothing_to_see, partial(ask, channels), {}).run)
+    trio.run(Viewer(page, _nothing_to_see, partial(explain, channels), {}).run)
 
 
 def _program_answer(data: bytes) -> None:
@@ -249,8 +254,8 @@ def _http(target: str, *headers: str) -> bytes:
 
 def _handshake() -> bytes:
     keys = "sec-websocket-version: 13", "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA=="
-    offered = f"sec-websocket-protocol: {PROTOCOL}, token.abcdefghijklmnop"
-    return _http("/feed", "origin: http://localhost", "connection: Upgrade", "upgrade: websocket", *keys, offered)
+    offered = f"sec-websocket-protocol: {SUBPROTOCOL}, token.abcdefghijklmnop"
+    return _http("/state", "origin: http://localhost", "connection: Upgrade", "upgrade: websocket", *keys, offered)
 
 
 def _told(*lines: bytes) -> bytes:
@@ -272,16 +277,16 @@ _A_QUESTION = {"explain": {"id": 1, "channel": "shop", "method": "/shop.Cart/Add
 
 TARGETS = [
     Target(
-        "feed_request",
-        _feed_request,
+        "admin_connection",
+        _admin_connection,
         [
-            _http("/feed?sections=nodes&events=pick&once=1"),
-            _http("/feed?sections=channels&metadata=1"),
+            _http("/state?sections=nodes&events=pick&once=1"),
+            _http("/state?sections=channels&metadata=1"),
             _http('/explain?method=/shop.Cart/Add&metadata=[["user","7"],["x-bin","AAE="]]'),
         ],
     ),
-    Target("live_request", _live_request, [_handshake(), _http("/")]),
-    Target("live_message", _live_message, [json.dumps(_A_QUESTION).encode(), b'{"shown": 1}']),
+    Target("page_request", _page_request, [_handshake(), _http("/")]),
+    Target("page_message", _page_message, [json.dumps(_A_QUESTION).encode(), b'{"shown": 1}']),
     Target(
         "program_answer",
         _program_answer,

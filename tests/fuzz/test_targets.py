@@ -25,8 +25,8 @@ PARSERS = (
     *(f"affinity/{name}.py" for name in ("cookie", "jar", "carriers")),
     *(f"channel/{name}.py" for name in ("fault", "retry")),
     *(f"ground/{name}.py" for name in ("metadata", "documents")),
-    *(f"feed/{name}.py" for name in ("http", "explained")),
-    *(f"live/{name}.py" for name in ("ask", "viewer", "access")),
+    *(f"admin/{name}.py" for name in ("http", "explain_request", "access")),
+    *(f"admin/page/{name}.py" for name in ("explain_request", "viewer")),
     *(
         f"cli/{name}.py"
         for name in ("resource_file", "proto_form", "check", "json_lines", "unusual", "running/program")

@@ -1,16 +1,16 @@
-"""What operators may ask a running program: how its clients see the control plane's resources (A40), and what
-its channels are connected to and carry (A14).
+"""What operators may ask a running program, at one address: tools, commands and the page in a browser.
 
-    import trxds.admin
-
-    async with trxds.admin.serve(channel, address="127.0.0.1:15000"):
+    async with trxds.open_channel("xds:///shop", admin="127.0.0.1:9901") as channel:
         ...
 
-Standard tools read it, such as `grpcdebug 127.0.0.1:15000 xds status` and `... channelz channels`. It
-tells all that the control plane said, to anybody who can connect: serve it on a loopback address or a
-unix socket.
+    grpcdebug 127.0.0.1:9901 xds status         CSDS (A40), channelz (A14) and health, by gRPC
+    trxds sessions 127.0.0.1:9901               the state stream, as lines of JSON
+    http://127.0.0.1:9901/                      the page
+
+`serve` does the same for several channels, and for xDS clients that channels share. Nobody can change anything by it.
 """
 
-from .server import serve
+from .address import Admin
+from .server import page_url, serve
 
-__all__ = ["serve"]
+__all__ = ["Admin", "page_url", "serve"]

@@ -1,84 +1,165 @@
-"""The admin services of a program (A38): CSDS (A40), channelz (A14), and health for who only asks if it is there."""
+"""The admin surface: one listener for tools that speak gRPC, for commands, and for the page in a browser.
+
+    PRI * HTTP/2.0            gRPC: CSDS (A40), channelz (A14), health
+    GET /                     the page
+    GET /state                the state stream as a WebSocket for the page, as lines of JSON for commands
+    GET /state?once=1         the snapshot alone
+    GET /explain?method=...   where a call would go, see `explain_request`
+
+HTTP/2 is known by its preface (RFC 9113 section 3.4). Nobody can change anything by any of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+import errno
+import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias
 
 import trio
 
-from trxds.ads.client import XdsClient
-from trxds.ads.line import Line
-from trxds.channel.channel import Channel
-from trxds.channel.xds import Xds
-from trxds.ground.clock import Clock
-from trxds.ground.status import StatusCode
-from trxds.serving import server
-from trxds.serving.call import Call, Handler, bidi_streaming, unary
+from trxds.serving.server import Listening, Server
+from trxds.serving.unix import unix_listener
 
-from . import channelz, health
-from .csds import SERVICE, Dump, client_config
-from .protos import ClientStatusRequest, ClientStatusResponse
+from .access import AccessPolicy
+from .address import Admin
+from .channel_source import Source, XdsSource, channel_sources
+from .grpc_services import grpc_handlers
+from .http import HttpError, HttpRequest, error_response, new_connection, read_head
+from .http_service import HttpService
+from .replay_stream import ReplayStream
+from .state_stream.stream import open as open_state_stream
 
-Source: TypeAlias = Channel | Xds
+_log = logging.getLogger("trxds.admin")
 
-_AT_ONCE = 100  # resources between two checkpoints
+MAX_CONNECTIONS = 64  # of all protocols together
+MAX_HEAD_TIME = 10.0  # seconds for TLS, the preface, and the head of an HTTP/1.1 request
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @asynccontextmanager
 async def serve(
-    *sources: Source, address: str = "127.0.0.1:0", network: server.Listening | None = None
+    *sources: Source | XdsSource, address: str | Admin = "127.0.0.1:0", network: Listening | None = None
 ) -> AsyncIterator[str]:
     """Tell about these channels and shared xDS clients while the block lasts; the value is the address.
 
-    `address` is `host:port`, port 0 for a free one, or `unix:/path`. `network` replaces sockets, for tests.
-    There is no security but who can connect. Raises `OSError` if nobody can listen there.
+    `address` is `127.0.0.1:9901`, port 0 for a free one, or `unix:/run/shop.sock`; an `Admin` has more to choose.
+    `network` replaces sockets, for tests. An exception of the block comes out as it is, not in a group. Raises
+    `ValueError` for an address that other machines can reach without a token or client certificates, and `OSError` if
+    nobody can listen there.
     """
-    async with server.serve(_handlers(sources), address=address, network=network, remember_calls=False) as serving:
-        yield serving.address
+    admin = address if isinstance(address, Admin) else Admin(address)
+    if admin.tls is not None:
+        admin.tls.set_alpn_protocols(["h2", "http/1.1"])  # gRPC's clients insist on h2 (PROTOCOL-HTTP2)
+    listener, found = await _listen(admin, network)
+    channels = {each.key: each.source for each in channel_sources(sources)}
+    failure: Exception | None = None
+    async with listener, open_state_stream(*channels.values(), metadata=admin.metadata) as states:
+        access = AccessPolicy(admin)
+        grpc = Server(grpc_handlers(sources, access), remember_calls=False)
+        connections = AdminConnections(admin, grpc, HttpService(access, states, channels))
+        async with trio.open_nursery() as nursery:
+            serving = partial(trio.serve_listeners, connections.serve, [listener])
+            nursery.start_soon(serving, name=f"admin/{found}")
+            try:
+                yield found
+            except Exception as error:
+                failure = error
+            nursery.cancel_scope.cancel(reason="the admin surface is closed")
+    if failure is not None:
+        raise failure
 
 
-def _handlers(sources: tuple[Source, ...]) -> Mapping[str, Handler]:
-    async def fetch(request: Any, call: Call) -> Any:
-        return await _answer(sources, request, call)
+def page_url(address: str, token: str = "") -> str:
+    """Return where a browser finds the page of an admin surface at that address.
 
-    async def stream(requests: AsyncIterator[Any], call: Call) -> AsyncGenerator[Any, None]:
-        # It is no watch: each answer is to a question.
-        async for request in requests:
-            yield await _answer(sources, request, call)
-
-    parse, serialize = ClientStatusRequest.FromString, ClientStatusResponse.SerializeToString
-    return {
-        **health.HANDLERS,
-        **channelz.handlers(partial(_channels, sources)),
-        f"{SERVICE}/FetchClientStatus": unary(fetch, parse, serialize),
-        f"{SERVICE}/StreamClientStatus": bidi_streaming(stream, parse, serialize),
-    }
+    The token stands behind the `#`, which a browser keeps to itself. Raises `ValueError` for a unix socket.
+    """
+    if address.startswith("unix:"):
+        raise ValueError(f"a browser cannot open {address!r}; serve the admin surface at 127.0.0.1:PORT")
+    # A surface that listens everywhere is found on this machine at its loopback address.
+    for everywhere, loopback in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
+        if address.startswith(everywhere):
+            address = loopback + address.removeprefix(everywhere)
+    return f"http://{address}/" + (f"#token={token}" if token else "")
 
 
-def _channels(sources: tuple[Source, ...]) -> Iterator[Channel | Line]:
-    """Those to services, then those to the control planes; of a client that several share, once."""
-    yield from (source for source in sources if isinstance(source, Channel))
-    for client in dict.fromkeys(source._client for source in sources):
-        if client is not None:
-            yield from client.lines
+async def _listen(admin: Admin, network: Listening | None) -> tuple[trio.abc.Listener[trio.abc.Stream], str]:
+    if network is not None:
+        return network.listen(admin.address), admin.address
+    try:
+        if admin.path:
+            return await unix_listener(admin.path, private=True), admin.address
+        [listener] = await trio.open_tcp_listeners(admin.port, host=admin.host)
+    except OSError as error:
+        raise OSError(error.errno, f"admin={admin.address!r}: {_listen_error(error)}") from error
+    host, port = listener.socket.getsockname()[:2]
+    return listener, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def _answer(sources: tuple[Source, ...], request: Any, call: Call) -> Any:
-    if request.node_matchers:
-        call.abort(StatusCode.INVALID_ARGUMENT, "node_matchers are for control planes; leave them out (A40)")
-    dump = Dump(Clock.now(), contents=not request.exclude_resource_contents)
-    clients = ((source, source._client) for source in sources)
-    configs = [await _config(source, client, dump) for source, client in clients if client is not None]
-    return ClientStatusResponse(config=configs)
+def _listen_error(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            "a program that runs listens there already; take another address, or if it is this one, "
+            "serve its channels together by trxds.admin.serve(one, other, address=...)"
+        )
+    return f"cannot listen there: {error.strerror or error}"
 
 
-async def _config(source: Source, client: XdsClient, dump: Dump) -> Any:
-    config = client_config(source.target if isinstance(source, Channel) else "", client.node)
-    for number, resource in enumerate(tuple(client.resources), 1):
-        config.generic_xds_configs.append(dump.config(resource))
-        if number % _AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()
-    return config
+class AdminConnections:
+    """All connections of one admin surface, of every protocol. The bounds hold before the protocol is known."""
+
+    def __init__(self, admin: Admin, grpc: Server, http: HttpService) -> None:
+        self._admin = admin
+        self._grpc = grpc
+        self._http = http
+        self._count = 0
+
+    async def serve(self, transport: trio.abc.Stream) -> None:
+        """Serve one connection to its end. A bug in here costs one client its answer, and never the channels."""
+        self._count += 1
+        try:
+            async with transport:
+                await self._serve(transport)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the client has left
+        except* Exception as errors:
+            _log.error("a bug in trxds ends a connection to the admin surface; the channels go on", exc_info=errors)
+        finally:
+            self._count -= 1
+
+    async def _serve(self, transport: trio.abc.Stream) -> None:
+        if self._count > MAX_CONNECTIONS:
+            refusal = HttpError(503, f"{MAX_CONNECTIONS} connections are open already; close one of them")
+            return await transport.send_all(error_response(refusal))
+        stream = ReplayStream(self._encrypted(transport))
+        http = new_connection()
+        request: HttpRequest | HttpError | None = None
+        with trio.move_on_after(MAX_HEAD_TIME) as waiting:
+            is_http2 = await _starts_with_preface(stream)
+            stream.rewind(keep=not is_http2)
+            if not is_http2:
+                request = await read_head(http, stream)
+        if waiting.cancelled_caught:
+            return
+        if is_http2:
+            await self._grpc.serve_stream(stream)
+        elif request is not None:
+            await self._http.answer(http, stream, request)
+
+    def _encrypted(self, transport: trio.abc.Stream) -> trio.abc.Stream:
+        if self._admin.tls is None:
+            return transport
+        return trio.SSLStream(transport, self._admin.tls, server_side=True, https_compatible=True)
+
+
+async def _starts_with_preface(stream: ReplayStream) -> bool:
+    """Read until it is certain whether the client speaks HTTP/2."""
+    seen = b""
+    while len(seen) < len(_PREFACE) and _PREFACE.startswith(seen):
+        data = await stream.receive_some(len(_PREFACE) - len(seen))
+        if not data:
+            return False
+        seen += data
+    return seen == _PREFACE

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trxds.ads.client import XdsClient
 from trxds.config.explain import Explanation
 from trxds.config.limits import early_limit, final_limit
 from trxds.config.target import canonical, checked_authority, parse_plain
@@ -27,6 +26,8 @@ from trxds.wire.options import MAX_METADATA_SIZE, READ_PAUSE, WireOptions
 from trxds.wire.pool import Pool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
+from .admin_endpoint import admin_endpoint, checked_admin
+from .admin_view import AdminView
 from .beside import beside
 from .call_credentials import CallCredentials
 from .control import IDLE_TIMEOUT, Control, idle_after
@@ -44,11 +45,10 @@ from .rpc import Rpc
 from .secured import make_pool
 from .states import States
 from .stub import Caller
-from .told import checked_admin, told_at
 from .xds import BootstrapSource, Xds, xds_origin
 
 if TYPE_CHECKING:
-    from trxds.feed.address import Admin
+    from trxds.admin.address import Admin
 
 
 class Session(Caller):
@@ -66,10 +66,6 @@ class Channel(Caller):
     def target(self) -> str:
         """What the channel was opened to."""
         return self._state.target
-
-    @property
-    def _client(self) -> XdsClient | None:
-        return self._state.client
 
     # -- its state
 
@@ -129,6 +125,10 @@ class Channel(Caller):
         finally:
             self._state.explaining -= 1
             rpc.finish()
+
+    def admin_view(self) -> AdminView:
+        """Return what the admin surface reads of the channel; not for programs, for it changes with the releases."""
+        return AdminView(self._state, self._pool)
 
     def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
         """Have `observer` told of all that the channel does, as long as the block lasts (`trxds.Observer`)."""
@@ -197,8 +197,9 @@ async def open_channel(
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
     balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
     `telemetry`, one or several, watches all that the channel does: `trxds.otel.telemetry(...)` (`docs/telemetry.md`).
-    `admin`, `unix:/run/shop.sock` or `127.0.0.1:9901`, is where commands such as `trxds lb` ask what the channel does
-    (`docs/operating.md`); a `trxds.feed.Admin` has more to choose. `network` replaces TCP, for tests.
+    `admin`, `127.0.0.1:9901` or `unix:/run/shop.sock`, is where commands such as `trxds lb`, gRPC's own tools and a
+    browser see what the channel does (`docs/operating.md`); a `trxds.admin.Admin` has more to choose. `network`
+    replaces TCP, for tests.
 
     Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken, a bad
     service config or an `admin` that would be open to other machines, and `BootstrapError` for a bad bootstrap, all
@@ -231,7 +232,7 @@ async def open_channel(
     with observers.to_the_end():
         async with beside(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool)
-            async with told_at(served, channel):
+            async with admin_endpoint(served, channel):
                 yield channel
     if state.crash is not None:
         raise state.ending()

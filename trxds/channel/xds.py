@@ -53,6 +53,10 @@ class Xds:
         servers = ", ".join(server.uri for server in self._settings.servers)
         return f"<Xds {servers} {'closed' if self._closed else 'open'}>"
 
+    def admin_client(self) -> XdsClient:
+        """Return what the admin surface reads of the client; not for programs, for it changes with the releases."""
+        return self._client
+
     def _check(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError("the xDS client is closed")

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
 
-from .proto_pool import read_descriptor_set
+from .proto_pool import load_descriptor_files
 
 _PACKAGE = "envoy.extensions.load_balancing_policies.random_subsetting.v3"
 
@@ -23,7 +23,7 @@ def _random_subsetting() -> Any:
         return importlib.import_module(f"{_PACKAGE}.random_subsetting_pb2").RandomSubsetting
     # In the default pool, because it refers to messages of xds-protos.
     pool = descriptor_pool.Default()
-    (file,) = read_descriptor_set("trxds.resources", "random_subsetting")
+    (file,) = load_descriptor_files("trxds.resources", "random_subsetting")
     file.name = f"{_PACKAGE.replace('.', '/')}/random_subsetting.proto"
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.RandomSubsetting"))

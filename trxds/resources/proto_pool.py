@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.descriptor_pool import DescriptorPool
 
 
-def read_descriptor_set(package: str, name: str) -> Iterator[FileDescriptorProto]:
+def load_descriptor_files(package: str, name: str) -> Iterator[FileDescriptorProto]:
     """Yield the files of `name`.binpb in the package, each after those that it imports."""
     data = (files(package) / f"{name}.binpb").read_bytes()
     yield from FileDescriptorSet.FromString(data).file
@@ -25,6 +25,6 @@ def load_proto_pool(package: str, name: str) -> DescriptorPool:
     later version.
     """
     pool = DescriptorPool()
-    for file in read_descriptor_set(package, name):
+    for file in load_descriptor_files(package, name):
         pool.AddSerializedFile(file.SerializeToString())
     return pool

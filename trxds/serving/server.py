@@ -131,7 +131,7 @@ class Server:
             with trio.CancelScope() as self._listening:
                 async with listener:
                     task_status.started()
-                    await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
+                    await trio.serve_listeners(self.serve_stream, [listener], handler_nursery=self._nursery)
         finally:
             self._listening = None
             self._deaf.set()
@@ -146,7 +146,8 @@ class Server:
         self.address = _address(listener.socket.getsockname())
         return listener
 
-    async def _serve(self, transport: trio.abc.Stream) -> None:
+    async def serve_stream(self, transport: trio.abc.Stream) -> None:
+        """Serve one client on a stream that somebody else accepted, to its end."""
         peer = self._client_name(transport)
         if self.tls is not None:
             stream = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)

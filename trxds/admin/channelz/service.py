@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from trxds.ads.line import Line
-from trxds.channel.channel import Channel
 from trxds.ground.clock import Clock
 from trxds.ground.numbers import Numbers
 from trxds.ground.status import StatusCode
@@ -14,6 +13,7 @@ from trxds.serving.call import Call, Handler, unary
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 
+from ..channel_source import Source
 from . import protos
 from .told import Telling
 
@@ -24,7 +24,7 @@ PAGE = 100  # channels in an answer, unless fewer are asked for
 class Channelz:
     """`top` gives the channels that there are now."""
 
-    def __init__(self, top: Callable[[], Iterable[Channel | Line]]) -> None:
+    def __init__(self, top: Callable[[], Iterable[Source | Line]]) -> None:
         self._top = top
         self._numbers = Numbers()
 
@@ -38,7 +38,7 @@ class Channelz:
 
     async def get_channel(self, request: Any, call: Call) -> Any:
         channel = self._numbers.find(request.channel_id)
-        if not isinstance(channel, Channel | Line):
+        if not isinstance(channel, Source | Line):
             _unknown("channel", request.channel_id, call)
         return _reply("GetChannel", channel=await self._telling.channel(channel))
 
@@ -66,7 +66,7 @@ class Channelz:
         return Telling(self._numbers, Clock.now())
 
 
-def handlers(top: Callable[[], Iterable[Channel | Line]]) -> Mapping[str, Handler]:
+def handlers(top: Callable[[], Iterable[Source | Line]]) -> Mapping[str, Handler]:
     """The service; its numbers are good for as long as it is served."""
     channelz = Channelz(top)
     return {

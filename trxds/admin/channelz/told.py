@@ -9,7 +9,6 @@ from typing import Any
 import trio
 
 from trxds.ads.line import Line
-from trxds.channel.channel import Channel
 from trxds.ground.calls import Calls
 from trxds.ground.clock import Clock
 from trxds.ground.connectivity import Connectivity
@@ -18,6 +17,7 @@ from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 from trxds.wire.traffic import Traffic
 
+from ..channel_source import Source
 from . import protos
 from .sockets import fill_socket
 
@@ -39,19 +39,19 @@ class Telling:
     numbers: Numbers
     clock: Clock
 
-    async def channel(self, channel: Channel | Line) -> Any:
+    async def channel(self, channel: Source | Line) -> Any:
         message = protos.message("Channel")()
-        if isinstance(channel, Channel):
+        if isinstance(channel, Source):
             await self._fill_channel(message, channel)
         else:
             self._fill_line(message, channel)
         return message
 
-    async def _fill_channel(self, message: Any, channel: Channel) -> None:
-        state = channel._state
-        message.ref.channel_id, message.ref.name = self.numbers.of(channel), channel.target
-        self._fill(message.data, channel.target, state.connectivity, state.calls)
-        for number, subchannel in enumerate(tuple(channel._pool.subchannels.values()), 1):
+    async def _fill_channel(self, message: Any, channel: Source) -> None:
+        view = channel.admin_view()
+        message.ref.channel_id, message.ref.name = self.numbers.of(channel), view.target
+        self._fill(message.data, view.target, view.connectivity, view.calls)
+        for number, subchannel in enumerate(tuple(view.pool.subchannels.values()), 1):
             self._refer(message.subchannel_ref.add(), subchannel)
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()

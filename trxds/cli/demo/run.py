@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 
 import trxds
-import trxds.live
+from trxds import admin
 from trxds.testing.resources import bootstrap
 
 from .mesh import METHOD, SERVICE, Mesh
@@ -38,8 +38,8 @@ async def run_live(
 
     Without `seconds` it ends only with a promise that was broken.
     """
-    async with _opened(sticky) as (shop, channel), trxds.live.serve(channel, port=port) as page:
-        served(page.url)
+    async with _opened(sticky) as (shop, channel), admin.serve(channel, address=f"127.0.0.1:{port}") as address:
+        served(admin.page_url(address))
         whole = shop.mesh
         while True:
             verdict = await _play(channel, shop, seconds or ROUND, screen)

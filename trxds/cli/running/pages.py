@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trxds.feed.messages import Row, State
+from trxds.admin.state_stream.messages import Row, State
 
 from .words import age, coloured, columns, counted
 

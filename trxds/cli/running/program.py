@@ -1,4 +1,4 @@
-"""A running program's feed, as a client of it: HTTP/1.1 over a unix socket or a port, a line for each message."""
+"""The state stream of a running program, read by HTTP/1.1 over a unix socket or a port: a line for each message."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import h11
 import trio
 
-from trxds.feed.changes import apply
-from trxds.feed.messages import State
+from trxds.admin.state_stream.changes import apply
+from trxds.admin.state_stream.messages import State
 from trxds.ground.documents import parse_json
 from trxds.wire.connect import TcpNetwork, connect_error
 
@@ -46,9 +46,9 @@ class Program:
 
     @asynccontextmanager
     async def ask(self, sections: Sequence[str] = (), events: Sequence[str] = (), **more: str) -> AsyncIterator[Answer]:
-        """The feed's messages with these, as long as the block lasts. Raises `Unreached`."""
+        """The state stream's messages with these, as long as the block lasts. Raises `Unreached`."""
         query = urlencode({"sections": ",".join(sections), "events": ",".join(events), **more}, safe=",")
-        async with self._answer(f"/feed?{query}") as answer:
+        async with self._answer(f"/state?{query}") as answer:
             yield answer
 
     async def explain(self, channel: str, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Answer:
             raise StopAsyncIteration
         message = _message(line)
         if message is None:
-            text = "what listens there answers with something else than the feed; is it the address of admin=?"
+            text = "what listens there answers with something else than the state stream; is it the address of admin=?"
             raise Unreached(f"{self._address}: {text}")
         return message
 

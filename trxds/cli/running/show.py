@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from trxds.feed.messages import State
+from trxds.admin.state_stream.messages import State
 from trxds.ground.channels import Mailbox
 
 from ..exits import BAD_NEWS, GOOD, UNREACHED

@@ -1,0 +1,200 @@
+// The page's pure parts: what it makes of messages, and where it draws things. `tests/admin/page/test_page_parts.py` runs this.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parts, plain } from "./page_parts.mjs";
+
+const page = parts();
+
+const session = (more = {}) => ({ channel: "shop", host: "10.0.0.1:1", cluster: "blue", since: 0, calls: 1, moves: 0, last_move: null, ...more });
+const endpoint = (more = {}) => ({ channel: "shop", address: "10.0.0.1:1", cluster: "blue", priority: 0, locality: "a", health: "HEALTHY", state: "READY", weight: 1, ejected: false, sessions: 2, ...more });
+const node = (path, parent, children, more = {}) => ({ channel: "shop", path, policy: `p_${path}`, parent, state: "READY", picks: 0, children, says: "", warm: false, ...more });
+
+function modelWith(sections, now = 0) {
+  const model = page.newModel();
+  page.take(model, { number: 1, snapshot: sections }, now);
+  return model;
+}
+
+const told = (model, changes = [], events = [], now = 1) => page.take(model, { number: 2, changes, events }, now);
+const change = (section, key, value) => ({ section, key, value });
+const keys = (model, section) => [...model.sections[section].keys()];
+
+test("a snapshot replaces everything that was known", () => {
+  const model = modelWith({ sessions: { "shop/1": session() } });
+  page.take(model, { number: 9, snapshot: { sessions: { "shop/2": session() } } }, 1);
+  assert.deepEqual(keys(model, "sessions"), ["shop/2"]);
+});
+
+test("a change replaces a row, and null takes it away", () => {
+  const model = modelWith({ sessions: { "shop/1": session(), "shop/2": session() } });
+  told(model, [change("sessions", "shop/1", session({ calls: 7 })), change("sessions", "shop/2", null)]);
+  assert.deepEqual(plain([...model.sections.sessions]), [["shop/1", plain(session({ calls: 7 }))]]);
+});
+
+test("a section of a later version is not known and does no harm", () => {
+  const model = modelWith({});
+  told(model, [change("weather", "x", { sun: true })]);
+  assert.equal(model.sections.weather, undefined);
+});
+
+test("a key called __proto__ is a key like any other", () => {
+  const model = modelWith(JSON.parse('{"sessions": {"__proto__": {"moves": 0}}}'));
+  assert.deepEqual(keys(model, "sessions"), ["__proto__"]);
+});
+
+test("a session that moved is news, once", () => {
+  const model = modelWith({ sessions: { "shop/1": session() } });
+  const last_move = { time: 1, from: "10.0.0.1:1", to: "10.0.0.2:1", reason: "unknown_host" };
+  const moved = change("sessions", "shop/1", session({ moves: 1, host: "10.0.0.2:1", last_move }));
+  told(model, [moved]);
+  told(model, [moved]);
+  assert.deepEqual(plain(model.news).map(({ text }) => text), ["session shop/1 moved from 10.0.0.1:1 to 10.0.0.2:1: the host was removed"]);
+});
+
+test("three moves are announced as one sentence", () => {
+  const news = [1, 2, 3].map((number) => ({ about: "session", text: `session ${number} moved` }));
+  assert.equal(page.announcement(news), "3 sessions moved");
+});
+
+test("a draining host stands on the board with the most sessions it had", () => {
+  const model = modelWith({ endpoints: { e: endpoint({ sessions: 5 }) } });
+  told(model, [change("endpoints", "e", endpoint({ health: "DRAINING", sessions: 4 }))], [], 10);
+  told(model, [change("endpoints", "e", endpoint({ health: "DRAINING", sessions: 1 }))], [], 20);
+  const drain = model.drains.get("e");
+  assert.deepEqual([drain.since, drain.most, drain.row.sessions, drain.gone], [10, 5, 1, null]);
+});
+
+test("a drained host that was removed stays on the board for two minutes", () => {
+  const model = modelWith({ endpoints: { e: endpoint({ health: "DRAINING" }) } });
+  told(model, [change("endpoints", "e", null)], [], 10);
+  page.beat(model, 130);
+  assert.equal(model.drains.get("e").gone, 10);
+  page.beat(model, 131);
+  assert.equal(model.drains.size, 0);
+});
+
+test("a host that is fit again leaves the board", () => {
+  const model = modelWith({ endpoints: { e: endpoint({ health: "DRAINING" }) } });
+  told(model, [change("endpoints", "e", endpoint())]);
+  assert.equal(model.drains.size, 0);
+});
+
+test("the end of a call finds the last of its picks", () => {
+  const model = modelWith({});
+  const pick = (host) => ({ kind: "pick", channel: "shop", call: 4, host });
+  told(model, [], [pick("a"), pick("b"), { kind: "done", channel: "shop", call: 4, status: "OK", message: "", seconds: 0.5 }]);
+  assert.deepEqual(plain(model.picks.map(({ host, status }) => [host, status])), [["a", ""], ["b", "OK"]]);
+});
+
+test("a call that fails without a pick stands among the picks, and one that was let go of is not told twice", () => {
+  const model = modelWith({});
+  const done = (call, status) => ({ kind: "done", channel: "shop", call, method: "/nobody.X/Get", session: null, status, message: "", seconds: 0 });
+  told(model, [], [done(1, "UNAVAILABLE"), done(2, "OK")]);
+  assert.deepEqual(plain(model.picks.map(({ call, status, why }) => [call, status, why])), [[1, "UNAVAILABLE", ""]]);
+});
+
+test("no more picks are kept than can be looked at", () => {
+  const model = modelWith({});
+  for (let call = 0; call < 700; call += 1) told(model, [], [{ kind: "pick", channel: "shop", call }]);
+  assert.deepEqual([model.picks.length, model.picks[0].call, model.pickOf.size], [500, 200, 500]);
+});
+
+test("a rate is what was counted in a second, and falls to nothing when nothing is", () => {
+  const model = modelWith({ connections: { c: { channel: "shop", calls: 0 } } });
+  page.beat(model, 1);
+  told(model, [change("connections", "c", { channel: "shop", calls: 40 })]);
+  page.beat(model, 2);
+  assert.equal(page.rateOf(model, "connections", "c"), 40);
+  page.beat(model, 3);
+  assert.equal(page.rateOf(model, "connections", "c"), 0);
+});
+
+test("seconds of two channels add up, and of their latencies the worse one counts", () => {
+  const second = (channel, requests, p99) => ({ channel, time: 7.2, requests, errors: { UNAVAILABLE: 1 }, p50: 0.001, p99 });
+  const sum = page.secondsByTime([second("a", 10, 0.02), second("b", 5, 0.03)], "").get(7);
+  assert.deepEqual([sum.requests, sum.failed, sum.p99, plain(sum.errors)], [15, 2, 0.03, { UNAVAILABLE: 2 }]);
+});
+
+test("the vital signs show the worst state of the channels, and a refused resource", () => {
+  const channel = (state) => ({ target: "", state, calls: 1, failed: 0, open: 2, error: "" });
+  const model = modelWith({
+    channels: { a: channel("READY"), b: channel("TRANSIENT_FAILURE") },
+    resources: { r: { channel: "a", type: "CDS", name: "x", state: "nacked" } },
+  });
+  const { state, open, troubled } = page.vitals(model, "", 0);
+  assert.deepEqual([state, open, troubled], ["TRANSIENT_FAILURE", 4, 1]);
+});
+
+const tree = new Map([
+  ["r", node("root", null, ["b", "g"])],
+  ["b", node("root/blue", "r", ["bp"])],
+  ["bp", node("root/blue/x", "b", ["b1", "b2"])],
+  ["b1", node("root/blue/x/1", "bp", [])],
+  ["b2", node("root/blue/x/2", "bp", [])],
+  ["g", node("root/green", "r", [])],
+]);
+
+test("policies with one child each stand in one box", () => {
+  const { boxes } = page.layoutTree(tree, () => 0);
+  assert.deepEqual(plain(boxes.map(({ lines }) => lines)), [["r"], ["b", "bp"], ["b1"], ["b2"], ["g"]]);
+});
+
+test("no two boxes of the tree overlap", () => {
+  const { boxes } = page.layoutTree(tree, () => 0);
+  for (const a of boxes)
+    for (const b of boxes)
+      if (a !== b && a.x === b.x) assert.ok(a.y + a.height <= b.y || b.y + b.height <= a.y, `${a.key} and ${b.key}`);
+});
+
+test("of a thousand children the busiest are drawn, and the others counted", () => {
+  const children = Array.from({ length: 1000 }, (_, number) => `c${number}`);
+  const many = new Map([["r", node("root", null, children)], ...children.map((key) => [key, node(`root/${key}`, "r", [])])]);
+  const { boxes } = page.layoutTree(many, (key) => (key === "c900" ? 5 : 0));
+  assert.deepEqual([boxes[0].more, boxes.length, boxes.some(({ key }) => key === "c900")], [988, 13, true]);
+});
+
+test("children that are not there any more are not drawn", () => {
+  const { boxes } = page.layoutTree(new Map([["r", node("root", null, ["gone"])]]), () => 0);
+  assert.equal(boxes.length, 1);
+});
+
+test("a filter keeps what it finds, all below it and the way to it", () => {
+  assert.deepEqual([...page.branchesWith(tree, "blue/x")].sort(), ["b", "b1", "b2", "bp", "r"]);
+});
+
+test("scales end at a round number", () => {
+  assert.deepEqual([0, 0.0012, 1, 3, 7, 101, 0.2].map(page.niceTop), [1, 0.002, 1, 5, 10, 200, 0.2]);
+});
+
+test("a mark stands where its configuration came into force, and one outside is left out", () => {
+  const marks = [{ time: 5, number: 1, text: "a" }, { time: 75, number: 2, text: "b" }];
+  const chart = page.layoutChart(new Map(), marks, { from: 60, to: 120, width: 600, height: 100 });
+  assert.deepEqual(plain(chart.flags), [{ x: 150, label: "2", text: "b" }]);
+});
+
+test("marks that would cover each other share a flag", () => {
+  const marks = [75, 76, 77, 90].map((time, index) => ({ time, number: index + 1, text: `t${time}` }));
+  const chart = page.layoutChart(new Map(), marks, { from: 60, to: 120, width: 600, height: 100 });
+  assert.deepEqual(plain(chart.flags.map(({ label, text }) => [label, text])), [["1–3", "t75; t76; t77"], ["4", "t90"]]);
+});
+
+test("a line breaks where no call ended", () => {
+  const second = (time) => [time, { time, requests: 1, failed: 0, p50: 0.001, p99: 0.001, errors: {} }];
+  const { p99 } = page.layoutChart(new Map([second(1), second(2), second(8)]), [], { from: 0, to: 10, width: 100, height: 10 });
+  assert.equal(p99.split("M").length - 1, 2);
+});
+
+test("errors stand on top of what went well", () => {
+  const second = { time: 0, requests: 10, failed: 5, p50: 0, p99: 0, errors: {} };
+  const [bar] = page.layoutChart(new Map([[0, second]]), [], { from: 0, to: 1, width: 10, height: 100 }).bars;
+  assert.deepEqual([bar.top, bar.errorBottom], [0, 50]);
+});
+
+test("metadata is read line by line, and a value may have colons", () => {
+  assert.deepEqual(plain(page.metadataFrom("user: 7\n cookie : a=b:c \nnothing\n")), [["user", "7"], ["cookie", "a=b:c"]]);
+});
+
+test("durations are said with two figures at most", () => {
+  assert.deepEqual([0.3, 4.9, 61, 3700, 90000].map(page.age), ["now", "4 s", "1 min", "1 h 1 min", "1 d 1 h"]);
+});

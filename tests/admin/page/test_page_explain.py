@@ -1,0 +1,71 @@
+"""The page's question to a channel: where would this call go? In memory, on a clock that jumps."""
+
+import json
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh
+
+from trxds.admin.page.explain_request import explain
+from trxds.testing import resources as xds
+
+
+def question(method=METHOD, metadata=(), channel="shop"):
+    return {"id": 1, "channel": channel, "method": method, "metadata": list(metadata)}
+
+
+async def test_the_answer_goes_from_the_virtual_host_down_to_the_host(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        await channel.method(METHOD, None, None)(b"")
+        told = await explain({"shop": channel}, question())
+        assert (told["verdict"], told["host"]) == ("goes", mesh.hosts[0])
+        about = [line["about"] for line in told["lines"]]
+        assert about[:4] == ["virtual host", "route", "cluster", "time"]
+        assert [line["policy"] for line in told["lines"] if line["about"] == "policy"][-1] == "round_robin"
+        assert json.loads(json.dumps(told)) == told
+
+
+async def test_a_cookie_is_read_as_the_call_would_have_it(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        told = await explain({"shop": channel}, question(metadata=[["Cookie", "session=rubbish"]]))
+        [session] = [line["text"] for line in told["lines"] if line["about"] == "session"]
+        assert "rubbish" not in session and "session" in session
+
+
+async def test_routes_that_do_not_match_say_why_and_the_call_fails(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        mesh.plane.put(xds.routes("routes", *[xds.route("cart", prefix=f"/other.{number}/") for number in range(30)]))
+        await trio.sleep(1)
+        told = await explain({"shop": channel}, question())
+        passed = [line["text"] for line in told["lines"] if line["about"] == "passed"]
+        assert passed[0].startswith("route 0 does not match: the path is not") and "/other.0/" in passed[0]
+        assert (len(passed), passed[-1]) == (21, "10 more routes do not match")
+        assert told["verdict"] == "fails"
+
+
+async def test_without_a_configuration_it_is_said_what_is_missing(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel("xds:///nobody") as channel:
+        told = await explain({"nobody": channel}, question(channel="nobody"))
+        assert "nobody" in told["error"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (question(method="Add"), "Add"),
+        (question(channel="other"), "there is no channel 'other'; there are shop"),
+        (question(metadata=[["a"]]), "a question has a channel, a method and metadata, a list of pairs of texts"),
+        (question(metadata=[["a b", "c"]]), "a b"),
+        ({"id": 1}, "a question has a channel"),
+    ],
+)
+async def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(asked, error, autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        assert error in (await explain({"shop": channel}, asked))["error"]
+
+
+async def test_a_channel_that_is_closed_says_so(autojump_clock):
+    async with Mesh.run(1) as mesh:
+        async with mesh.channel() as channel:
+            pass
+        assert "closed" in (await explain({"shop": channel}, question()))["error"]

@@ -1,0 +1,282 @@
+"""What a viewer is told as it happens: picks, ends of calls, the talk with the control plane, marks, seconds."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+from trxds import RpcError
+from trxds.admin import state_stream
+from trxds.admin.state_stream.config_applied import marks
+from trxds.admin.state_stream.events import MOST, Events
+from trxds.admin.state_stream.subscription import MOST_EVENTS, MOST_UNREAD, Interest, Subscription
+from trxds.testing import resources as xds
+
+
+class Ears:
+    """One viewer who keeps the events."""
+
+    def __init__(self, view):
+        self.view = view
+        self.heard = []
+
+    async def hear(self, kind, times=1, **fields):
+        """Wait for so many events like that; the last of them."""
+
+        def like():
+            return [event for event in self.heard if event["kind"] == kind and fields.items() <= event.items()]
+
+        with trio.fail_after(60):
+            while len(like()) < times:
+                self.heard += (await anext(self.view)).get("events", [])
+        return like()[-1]
+
+
+@asynccontextmanager
+async def listening(hosts=2, opened_with=None, **view):
+    """A mesh, a channel that has called, and ears that have had the snapshot."""
+    async with Mesh.run(hosts) as mesh, mesh.channel() as channel:
+        await ask(channel)
+        await wait_all_tasks_blocked()
+        async with state_stream.open(channel, **(opened_with or {})) as opened, opened.subscribe(**view) as viewed:
+            await anext(viewed)
+            yield mesh, channel, Ears(viewed)
+
+
+async def test_a_pick_with_method_cluster_and_host(autojump_clock):
+    async with listening() as (_, channel, ears):
+        host = await ask(channel)
+        pick = await ears.hear("pick")
+        assert (pick["channel"], pick["method"], pick["cluster"], pick["host"]) == ("shop", METHOD, "cart", host)
+        assert pick["session"] is None
+        assert pick["time"] > 1_700_000_000
+
+
+async def test_a_session_s_pick_names_it_and_says_how_it_came_about(autojump_clock):
+    async with listening() as (mesh, channel, ears), channel.session() as session:
+        old = await ask(session)
+        assert (await ears.hear("pick", session="shop/1"))["why"] == "balanced: no_cookie"
+        await ask(session)
+        assert (await ears.hear("pick", 2, session="shop/1"))["why"] == "session"
+        mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
+        await wait_all_tasks_blocked()
+        await ask(session)
+        assert (await ears.hear("pick", 3, session="shop/1"))["why"] == "balanced: unknown_host"
+
+
+async def test_the_end_of_a_call_refers_to_its_pick(autojump_clock):
+    async with listening() as (mesh, channel, ears):
+        host = await ask(channel)
+        pick, done = await ears.hear("pick"), await ears.hear("done")
+        assert (done["call"], done["host"], done["status"]) == (pick["call"], host, "OK")
+        mesh.servers[host].fallback = None
+        for server in mesh.servers.values():
+            server.fallback = None
+        with pytest.raises(RpcError):
+            await ask(channel)
+        done = await ears.hear("done", status="UNIMPLEMENTED")
+        assert METHOD in done["message"]
+
+
+async def test_a_call_that_takes_long_says_how_long(autojump_clock):
+    async with listening() as (_, channel, ears):
+        async with bidi(channel).open() as call:
+            await call.send(b"")
+            await trio.sleep(3)
+            call.done_sending()
+            async for _ in call:
+                pass
+        assert (await ears.hear("done"))["seconds"] == pytest.approx(3, abs=0.1)
+
+
+async def test_a_pick_without_a_host_says_why(autojump_clock):
+    async with listening(hosts=1) as (mesh, channel, ears):
+        mesh.servers[mesh.hosts[0]].stop()
+        await trio.sleep(5)
+        with pytest.raises(RpcError):
+            await ask(channel)
+        pick = await ears.hear("pick", host="")
+        assert pick["why"].startswith("no host: ")
+        assert "cannot connect" in pick["why"]
+
+
+async def test_a_pick_that_waits_says_for_what(autojump_clock):
+    async with listening() as (mesh, channel, ears):
+        new = await mesh.add_host()
+        mesh.network.black_hole(new)
+        mesh.endpoints("cart", [new])
+        await wait_all_tasks_blocked()
+        with pytest.raises(RpcError):
+            await ask(channel, timeout=1)
+        assert (await ears.hear("pick", host=""))["why"].startswith("waits: no host of cluster cart is connected")
+
+
+# -- metadata
+
+
+async def test_the_values_of_metadata_are_hidden(autojump_clock):
+    async with listening(opened_with={"metadata": True}) as (_, channel, ears):
+        await ask(channel, metadata=[("tenant", "secret")])
+        assert (await ears.hear("pick"))["metadata"] == {"tenant": "…"}
+
+
+async def test_they_are_shown_to_who_asks_if_the_opener_allows_it(autojump_clock):
+    async with listening(opened_with={"metadata": True}, metadata=True) as (_, channel, ears):
+        await ask(channel, metadata=[("tenant", "secret"), ("trace-bin", b"\x01")])
+        assert (await ears.hear("pick"))["metadata"] == {"tenant": "secret", "trace-bin": "01"}
+
+
+async def test_to_ask_is_not_enough(autojump_clock):
+    async with listening(metadata=True) as (_, channel, ears):
+        await ask(channel, metadata=[("tenant", "secret")])
+        assert (await ears.hear("pick"))["metadata"] == {"tenant": "…"}
+
+
+# -- the control plane
+
+
+async def test_a_change_is_heard_acknowledged_and_marked(autojump_clock):
+    async with listening() as (mesh, _, ears):
+        mesh.endpoints("cart", mesh.hosts[:1])
+        heard = await ears.hear("ads", type="EDS", direction="received")
+        assert (heard["resources"], heard["error"]) == (["cart"], "")
+        acked = await ears.hear("ads", type="EDS", answer="ACK", nonce=heard["nonce"])
+        assert acked["version"] == heard["version"]
+        assert (await ears.hear("mark", text=f"EDS cart {heard['version']}"))["channel"] == "shop"
+
+
+async def test_a_refusal_is_a_nack_with_its_error_and_no_mark(autojump_clock):
+    async with listening() as (mesh, channel, ears):
+        mesh.plane.put(xds.cluster("cart") | {"lb_policy": "MAGLEV"})
+        nack = await ears.hear("ads", answer="NACK")
+        assert "LB policy is not supported" in nack["error"]
+        await ask(channel)
+        await ears.hear("done")
+        assert not [event for event in ears.heard if event["kind"] == "mark"]
+
+
+async def test_a_client_that_channels_share_is_heard_once(autojump_clock):
+    async with (
+        Mesh.run(1) as mesh,
+        trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
+        trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as one,
+        trxds.open_channel("xds:///shop", xds=client, network=mesh.network) as other,
+        state_stream.open(one, other) as opened,
+        opened.subscribe(events=["ads"]) as view,
+    ):
+        await anext(view)
+        await ask(one)
+        await ask(other)
+        ears = Ears(view)
+        await ears.hear("ads", type="EDS", answer="ACK")
+        received = [e["type"] for e in ears.heard if e["kind"] == "ads" and e["direction"] == "received"]
+        assert sorted(received) == ["CDS", "EDS", "LDS", "RDS"]
+
+
+def resource(state="acked", version="1", since=1.0, name="cart"):
+    return {"channel": "shop", "type": "CDS", "name": name, "state": state, "version": version, "since": since}
+
+
+def marked(before, *rows):
+    told = [{"section": "resources", "key": f"shop/CDS/{row['name']}", "value": row} for row in rows]
+    known = {f"shop/CDS/{row['name']}": row for row in before}
+    return [mark["text"] for mark in marks({"resources": known}, told, 5.0)]
+
+
+def test_a_mark_names_what_came_and_what_went():
+    assert marked([resource()], resource(version="2", since=2.0)) == ["CDS cart 2"]
+    assert marked([resource()], resource("does_not_exist", "")) == ["CDS cart is gone"]
+    assert marked([resource()], resource("nacked")) == []
+
+
+def test_a_mark_of_many_is_short():
+    assert marked([], *(resource(name=f"c{number}") for number in range(8))) == [
+        "CDS c0 1, CDS c1 1, CDS c2 1, CDS c3 1, CDS c4 1 and 3 more"
+    ]
+
+
+# -- seconds
+
+
+async def test_a_second_counts_calls_and_errors(autojump_clock):
+    async with listening() as (mesh, channel, ears):
+        for _ in range(3):
+            await ask(channel)
+        for server in mesh.servers.values():
+            server.fallback = None
+        with pytest.raises(RpcError):
+            await ask(channel)
+        second = await ears.hear("second")
+        assert (second["channel"], second["requests"], second["errors"]) == ("shop", 4, {"UNIMPLEMENTED": 1})
+
+
+def test_percentiles_are_of_that_second_and_of_that_channel():
+    now = 10.0
+    events = Events(lambda: now)
+    for number in range(100):
+        events.ended("shop", "OK", number / 100)
+    events.ended("cart", "UNAVAILABLE", 9.0)
+    assert events.take() == []
+    now = 11.2
+    told = {event["channel"]: (event["time"], event["requests"], event["p50"], event["p99"]) for event in events.take()}
+    assert told == {"shop": (10.0, 100, 0.5, 0.99), "cart": (10.0, 1, 9.0, 9.0)}
+    assert events.take() == []
+
+
+# -- who listens, and who does not
+
+
+def test_more_events_than_fit_are_counted():
+    events = Events(lambda: 1.0)
+    for _ in range(MOST + 7):
+        events.note({"kind": "pick"})
+    assert events.take()[MOST:] == [{"kind": "missed", "count": 7}]
+    assert events.take() == []
+
+
+async def test_events_of_a_busy_program_fill_a_queue_before_its_messages_do(autojump_clock):
+    view = Subscription(Interest(sections=()), dict)
+    for _ in range(MOST_UNREAD - 1):
+        view.tell([], [{"kind": "pick"}] * MOST)
+    kept = sum(len(events) for _, events in view._unread)
+    assert MOST <= kept <= MOST_EVENTS + MOST
+    snapshot, first = await anext(view), await anext(view)
+    assert "snapshot" in snapshot
+    assert first["events"][0] == {"kind": "missed", "count": (MOST_UNREAD - 1) * MOST - kept}
+
+
+async def test_a_viewer_that_was_too_slow_is_told_how_much_it_missed(autojump_clock):
+    calls = 3 * MOST_UNREAD
+    async with listening(events=["pick", "missed"]) as (_, channel, ears):
+        for _ in range(calls):
+            await ask(channel)
+            await trio.sleep(0.2)
+        assert "snapshot" in await anext(ears.view)
+        missed = (await ears.hear("missed"))["count"]
+        await ears.hear("pick", calls - missed)
+        assert missed > 0
+
+
+async def test_nobody_is_hooked_to_a_channel_whose_viewers_want_no_events(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, state_stream.open(channel) as opened:
+        assert not channel._state.observers.present
+        async with opened.subscribe(events=["mark"]):
+            assert not channel._state.observers.present
+            async with opened.subscribe(sections=[], events=["pick"]):
+                assert channel._state.observers.present
+            assert not channel._state.observers.present
+
+
+async def test_who_listens_to_events_alone_has_an_empty_snapshot(autojump_clock):
+    async with (
+        Mesh.run(1) as mesh,
+        mesh.channel() as channel,
+        state_stream.open(channel) as opened,
+        opened.subscribe(sections=[], events=["pick"]) as view,
+    ):
+        assert (await anext(view))["snapshot"] == {}
+        await ask(channel)
+        assert (await anext(view))["events"]

@@ -1,0 +1,167 @@
+"""One address for gRPC's tools, commands and the browser: which protocol a client speaks, and who may speak at all."""
+
+import ssl
+
+import pytest
+import trio
+import trio.testing
+import trustme
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+from support.mesh import Mesh
+from support.mesh import ask as call
+
+import trxds
+from trxds.admin import Admin
+from trxds.admin.access import AccessPolicy
+from trxds.admin.health import SERVICE
+from trxds.admin.http_service import HttpService
+from trxds.admin.server import MAX_CONNECTIONS, MAX_HEAD_TIME, AdminConnections
+from trxds.serving.server import Server
+
+TOKEN = "0123456789abcdef"
+
+
+async def http_get(address, target, *headers):
+    """What HTTP/1.1 answers: the whole response."""
+    host, _, port = address.rpartition(":")
+    async with await trio.open_tcp_stream(host, int(port)) as stream:
+        request = "\r\n".join((f"GET {target} HTTP/1.1", f"host: {address}", *headers, "", ""))
+        await stream.send_all(request.encode())
+        return b"".join([data async for data in stream]).decode()
+
+
+async def check_health(address, credentials=None, metadata=()):
+    """What grpc.health.v1 answers: 1 is SERVING."""
+    options = {"credentials": credentials} if credentials else {}
+    async with trxds.open_channel(f"ipv4:{address}", **options) as channel:
+        check = channel.method(f"{SERVICE}/Check", StringValue, Int32Value)
+        return (await check(StringValue(), metadata=metadata, timeout=5)).value
+
+
+@pytest.fixture
+async def address():
+    """The admin surface of a channel that has made one call."""
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, trxds.admin.serve(channel) as address:
+        await call(channel)
+        yield address
+
+
+# -- one port, three kinds of clients
+
+
+async def test_a_grpc_tool_is_answered(address):
+    assert await check_health(address) == 1
+
+
+async def test_a_command_is_answered_at_the_same_address(address):
+    body = (await http_get(address, "/state?once=1&sections=channels")).partition("\r\n\r\n")[2]
+    assert '"calls":1' in body
+
+
+async def test_a_browser_gets_the_page_at_the_same_address(address):
+    assert "<title>" in await http_get(address, "/")
+
+
+async def test_a_channel_opens_all_of_it_by_its_admin_option():
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listener.socket.getsockname()[1]
+        await listener.aclose()
+        async with Mesh.run(1) as mesh, mesh.channel(admin=f"127.0.0.1:{port}"):
+            assert await check_health(f"127.0.0.1:{port}") == 1
+            assert "<title>" in await http_get(f"127.0.0.1:{port}", "/")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_shared_xds_client_needs_no_channel():
+    async with (
+        Mesh.run(1) as mesh,
+        trxds.open_xds_client(bootstrap=mesh.bootstrap, network=mesh.network) as client,
+        trxds.admin.serve(client) as address,
+    ):
+        assert await check_health(address) == 1
+        assert "<title>" in await http_get(address, "/")
+
+
+# -- who may ask
+
+
+async def test_where_there_is_a_token_grpc_has_to_show_it():
+    async with trxds.admin.serve(address=Admin("127.0.0.1:0", TOKEN)) as address:
+        with pytest.raises(trxds.RpcError) as refused:
+            await check_health(address)
+        assert refused.value.status.code is trxds.StatusCode.UNAUTHENTICATED
+        assert await check_health(address, metadata=[("authorization", f"Bearer {TOKEN}")]) == 1
+
+
+async def test_a_wrong_token_is_not_said_back():
+    async with trxds.admin.serve(address=Admin("127.0.0.1:0", TOKEN)) as address:
+        with pytest.raises(trxds.RpcError) as refused:
+            await check_health(address, metadata=[("authorization", "Bearer fedcba9876543210")])
+    assert "fedcba9876543210" not in str(refused.value)
+    assert TOKEN not in str(refused.value)
+
+
+def test_elsewhere_than_on_loopback_there_must_be_a_token_or_client_certificates():
+    any_client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    for admin in ({}, {"tls": any_client}):
+        with pytest.raises(ValueError, match="can be reached from other machines"):
+            Admin("0.0.0.0:9901", **admin)
+    any_client.verify_mode = ssl.CERT_REQUIRED
+    assert Admin("0.0.0.0:9901", tls=any_client).has_client_certificates
+
+
+async def test_with_client_certificates_a_client_without_one_is_turned_away():
+    authority = trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(server)
+    stranger, operator = ssl.create_default_context(), ssl.create_default_context()
+    authority.configure_trust(stranger)
+    authority.configure_trust(operator)
+    authority.issue_cert("operator@shop.example").configure_cert(operator)
+    async with trxds.admin.serve(address=Admin("127.0.0.1:0", tls=server)) as address:
+        with pytest.raises(trxds.RpcError):
+            await check_health(address, trxds.tls(stranger))
+        assert await check_health(address, trxds.tls(operator)) == 1
+
+
+# -- bounds that hold before the protocol is known
+
+
+def connections():
+    admin = Admin("127.0.0.1:0")
+    return AdminConnections(admin, Server(), HttpService(AccessPolicy(admin), None, {}))
+
+
+@pytest.mark.parametrize("begun", [b"", b"P", b"PRI * HTTP/2.0\r\n", b"GET /state HTTP/1.1\r\n"])
+async def test_a_client_that_does_not_go_on_is_let_go(autojump_clock, begun):
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connections().serve, theirs)
+        await ours.send_all(begun)
+        started = trio.current_time()
+        assert b"".join([data async for data in ours]) == b""
+    assert trio.current_time() - started == pytest.approx(MAX_HEAD_TIME)
+
+
+async def test_silent_connections_are_bounded_and_one_more_is_told_so(autojump_clock):
+    served = connections()
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_CONNECTIONS):
+            nursery.start_soon(served.serve, trio.testing.memory_stream_pair()[1])
+        await trio.testing.wait_all_tasks_blocked()
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(served.serve, theirs)
+        assert b"503" in b"".join([data async for data in ours])
+
+
+async def test_the_preface_may_come_byte_by_byte():
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connections().serve, theirs)
+        for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)):
+            await ours.send_all(bytes([byte]))
+        assert (await ours.receive_some())[3] == 4  # the server's SETTINGS
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,92 @@
+"""What the admin surface reads of a channel and of an xDS client, and the names that it gives to several."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from trxds.ads.client import XdsClient
+from trxds.affinity.session import SessionCookies
+from trxds.config.explain import Explanation
+from trxds.ground.calls import Calls
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
+from trxds.ground.status import Status
+from trxds.lb.node import Node
+from trxds.wire.pool import Pool
+
+
+class ChannelView(Protocol):
+    """What a channel shows to its operators."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def connectivity(self) -> Connectivity | None: ...
+    @property
+    def problem(self) -> Status | None: ...
+    @property
+    def calls(self) -> Calls: ...
+    @property
+    def tree(self) -> Node | None: ...
+    @property
+    def client(self) -> XdsClient | None: ...
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def observers(self) -> Observers: ...
+    @property
+    def sessions(self) -> Set[SessionCookies]: ...
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A channel, as `open_channel` gives it."""
+
+    def admin_view(self) -> ChannelView: ...
+
+    async def explain(
+        self, method: str, metadata: Iterable[tuple[str, str | bytes]] = (), timeout: float | None = None
+    ) -> Explanation: ...
+
+
+class XdsSource(Protocol):
+    """An xDS client that channels share, as `open_xds_client` gives it."""
+
+    def admin_client(self) -> XdsClient: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChannel:
+    """A channel with the name that it has in every row.
+
+    `is_owner`: its xDS client is told of under this name, for several channels may share one.
+    """
+
+    key: str
+    source: Source
+    view: ChannelView
+    is_owner: bool
+
+
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:/+")
+
+
+def channel_sources(sources: Iterable[Source | XdsSource]) -> tuple[KeyedChannel, ...]:
+    """Return the channels among the sources in order, each with a key of its own: shop, shop#2, ..."""
+    names: Counter[str] = Counter()
+    clients: set[int] = set()
+    found = []
+    for source in sources:
+        if not isinstance(source, Source):
+            continue
+        view = source.admin_view()
+        name = _SCHEME.sub("", view.target) or view.target
+        names[name] += 1
+        key = name if names[name] == 1 else f"{name}#{names[name]}"
+        found.append(KeyedChannel(key, source, view, id(view.client) not in clients))
+        clients.add(id(view.client))
+    return tuple(found)

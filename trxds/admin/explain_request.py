@@ -1,0 +1,65 @@
+"""Where a call of this program would go, for a command that asks.
+
+    GET /explain?channel=shop&method=/shop.Cart/Add&metadata=[["canary","yes"]]
+
+The answer is one line of JSON: `Explanation.as_data()`, and as `text` the lines that people read. Nothing is sent or
+connected for it, as by `channel.explain`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from trxds.ground.documents import parse_json
+from trxds.ground.status import RpcError
+
+from .channel_source import Source
+from .http import HttpError, error_response, text_response
+
+PARAMETERS = ("channel", "method", "metadata")
+WITHIN = 4.0  # seconds for a configuration; a command that asks has the patience of one second more
+
+
+async def answer_explain(channels: Mapping[str, Source], query: Mapping[str, str]) -> bytes:
+    """Return the response. `channel` is a key or a target, and may be left out where there is only one."""
+    try:
+        channel = _channel(channels, query.get("channel", ""))
+        metadata = _metadata(query.get("metadata", "[]"))
+        explanation = await channel.explain(query.get("method", ""), metadata, WITHIN)
+    except (ValueError, TypeError) as error:
+        return error_response(HttpError(400, str(error)))
+    except (RpcError, trio.ClosedResourceError) as error:
+        return error_response(HttpError(503, str(error)))
+    return text_response(200, json.dumps(explanation.as_data() | {"text": str(explanation)}, ensure_ascii=False))
+
+
+def _channel(channels: Mapping[str, Source], wanted: str) -> Source:
+    targets = {key: channel.admin_view().target for key, channel in channels.items()}
+    for key, channel in channels.items():
+        if wanted in (key, targets[key]) or (not wanted and len(channels) == 1):
+            return channel
+    known = ", ".join(f"{key} ({target})" for key, target in targets.items())
+    raise ValueError(f"this program has no channel {wanted!r}; there are {known}")
+
+
+def _metadata(text: str) -> list[tuple[str, str | bytes]]:
+    """Read a list of pairs; the values of -bin keys are base64, as on the wire."""
+    try:
+        return [(key, _value(key, value)) for key, value in parse_json(text)]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"metadata is a JSON list of pairs of texts, -bin values in base64: {error}") from None
+
+
+def _value(key: str, value: Any) -> str | bytes:
+    if not key.lower().endswith("-bin"):
+        return str(value)
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None

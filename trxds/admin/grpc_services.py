@@ -1,0 +1,89 @@
+"""The admin services that speak gRPC (A38): CSDS (A40), channelz (A14), and health for orchestrators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import trio
+
+from trxds.ads.client import XdsClient
+from trxds.ads.line import Line
+from trxds.ground.clock import Clock
+from trxds.ground.status import StatusCode
+from trxds.serving.call import Call, Handler, bidi_streaming, unary
+
+from . import channelz, health
+from .access import AccessPolicy
+from .channel_source import Source, XdsSource
+from .csds import SERVICE, Dump, client_config
+from .protos import ClientStatusRequest, ClientStatusResponse
+
+_BATCH_SIZE = 100  # resources between two checkpoints
+
+
+def grpc_handlers(sources: Sequence[Source | XdsSource], access: AccessPolicy) -> Mapping[str, Handler]:
+    """Return the handlers by path. Where there is a token, every call has to show it."""
+
+    async def fetch(request: Any, call: Call) -> Any:
+        return await _answer(sources, request, call)
+
+    async def stream(requests: AsyncIterator[Any], call: Call) -> AsyncGenerator[Any, None]:
+        # CSDS has no watch: each response answers one request (A40).
+        async for request in requests:
+            yield await _answer(sources, request, call)
+
+    parse, serialize = ClientStatusRequest.FromString, ClientStatusResponse.SerializeToString
+    handlers = {
+        **health.HANDLERS,
+        **channelz.handlers(partial(_channels, sources)),
+        f"{SERVICE}/FetchClientStatus": unary(fetch, parse, serialize),
+        f"{SERVICE}/StreamClientStatus": bidi_streaming(stream, parse, serialize),
+    }
+    return {path: _guarded(handler, access) for path, handler in handlers.items()}
+
+
+def _guarded(handler: Handler, access: AccessPolicy) -> Handler:
+    async def guarded(call: Call) -> None:
+        if not access.admits(str(call.metadata.first("authorization") or "")):
+            text = "the token is missing or wrong; send it as metadata: authorization: Bearer TOKEN"
+            call.abort(StatusCode.UNAUTHENTICATED, text)
+        await handler(call)
+
+    return guarded
+
+
+def _clients(sources: Sequence[Source | XdsSource]) -> Iterator[tuple[str, XdsClient]]:
+    """The xDS clients, each with its scope: the channel's target, empty for a client that is shared."""
+    for source in sources:
+        if isinstance(source, Source):
+            view = source.admin_view()
+            if view.client is not None:
+                yield view.target, view.client
+        else:
+            yield "", source.admin_client()
+
+
+def _channels(sources: Sequence[Source | XdsSource]) -> Iterator[Source | Line]:
+    """Channels to services, then those to control planes; of a client that several share, once."""
+    yield from (source for source in sources if isinstance(source, Source))
+    for client in dict.fromkeys(client for _, client in _clients(sources)):
+        yield from client.lines
+
+
+async def _answer(sources: Sequence[Source | XdsSource], request: Any, call: Call) -> Any:
+    if request.node_matchers:
+        call.abort(StatusCode.INVALID_ARGUMENT, "node_matchers are for control planes; leave them out (A40)")
+    dump = Dump(Clock.now(), contents=not request.exclude_resource_contents)
+    configs = [await _config(scope, client, dump) for scope, client in _clients(sources)]
+    return ClientStatusResponse(config=configs)
+
+
+async def _config(scope: str, client: XdsClient, dump: Dump) -> Any:
+    config = client_config(scope, client.node)
+    for number, resource in enumerate(tuple(client.resources), 1):
+        config.generic_xds_configs.append(dump.config(resource))
+        if number % _BATCH_SIZE == 0:
+            await trio.lowlevel.checkpoint()
+    return config

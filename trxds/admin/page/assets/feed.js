@@ -1,0 +1,52 @@
+// The WebSocket: messages in, and for each of them a word that it was shown, which is what paces the program's side.
+
+const PROTOCOL = "trxds.admin";
+const AGAIN = [0.5, 1, 2, 5]; // seconds until the next try
+
+class FeedLink {
+  constructor({ token, message, state }) {
+    this.token = token;
+    this.message = message;
+    this.state = state; // told "connecting", "live", "lost"
+    this.tries = 0;
+    this.socket = null;
+  }
+
+  open() {
+    this.state("connecting", "");
+    const url = new URL("state", location.href);
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    url.hash = "";
+    url.search = "";
+    this.socket = new WebSocket(url, this.token ? [PROTOCOL, `token.${this.token}`] : [PROTOCOL]);
+    this.socket.addEventListener("message", (event) => {
+      this.tries = 0;
+      this.message(JSON.parse(event.data));
+    });
+    this.socket.addEventListener("open", () => this.state("live", ""));
+    this.socket.addEventListener("close", (event) => this.closed(event));
+  }
+
+  closed(event) {
+    const wait = AGAIN[Math.min(this.tries, AGAIN.length - 1)];
+    this.tries += 1;
+    this.state("lost", event.reason || "the program has gone, or does not let this page in");
+    setTimeout(() => this.open(), wait * 1000);
+  }
+
+  send(message) {
+    if (this.socket?.readyState !== WebSocket.OPEN) return false;
+    this.socket.send(JSON.stringify(message));
+    return true;
+  }
+}
+
+// The token stands behind the # of the address, which no browser sends anywhere; from there it goes out of sight.
+function takeToken() {
+  const found = location.hash.match(/^#token=([A-Za-z0-9._~-]+)$/);
+  if (found !== null) {
+    sessionStorage.setItem("token", found[1]);
+    history.replaceState(null, "", location.pathname);
+  }
+  return sessionStorage.getItem("token");
+}

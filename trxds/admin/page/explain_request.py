@@ -1,0 +1,88 @@
+"""The page's one question: where would this call go? Answered by `channel.explain`, which sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import trio
+
+from trxds.config.explain import Explanation
+from trxds.config.steps import Drops, Fails, Waits
+from trxds.ground.status import RpcError
+
+from ..channel_source import Source
+
+WITHIN = 5.0  # seconds for a channel to have a configuration
+_SHOWN = 20  # of the routes that were passed
+
+
+class BadQuestion(Exception):
+    """With a line for the page."""
+
+
+async def explain(channels: Mapping[str, Source], question: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"channel", "method", "metadata": [[key, value], ...]}` to what the page shows, or to `{"error"}`."""
+    try:
+        channel, method, metadata = _read(channels, question)
+        return to_json(await channel.explain(method, metadata, WITHIN))
+    except (BadQuestion, ValueError, RpcError, trio.ClosedResourceError) as error:
+        return {"error": str(error)}
+
+
+def _read(channels: Mapping[str, Source], question: Mapping[str, Any]) -> tuple[Source, str, list[tuple[str, str]]]:
+    match question:
+        case {"channel": str(key), "method": str(method), "metadata": list(pairs)} if all(map(_is_pair, pairs)):
+            if key not in channels:
+                raise BadQuestion(f"there is no channel {key!r}; there are {', '.join(channels)}")
+            return channels[key], method, [(name.lower(), value) for name, value in pairs]
+    raise BadQuestion("a question has a channel, a method and metadata, a list of pairs of texts")
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
+
+
+def to_json(explanation: Explanation) -> dict[str, Any]:
+    """Lines for people, each with what it is `about`; those of policies also have its place in the tree."""
+    outcome = explanation.outcome
+    return {
+        "method": explanation.method,
+        "lines": list(_lines(explanation)),
+        "outcome": "" if outcome is None else str(outcome),
+        "host": explanation.host,
+        "verdict": _verdict(explanation),
+    }
+
+
+def _verdict(explanation: Explanation) -> str:
+    match explanation.outcome:
+        case Fails() | Drops():
+            return "fails"
+        case Waits():
+            return "waits"
+    return "goes" if explanation.host else "unknown"
+
+
+def _split(line: str) -> dict[str, str]:
+    """`cluster blue: ...` is about the cluster."""
+    about, _, text = line.partition(" ")
+    return {"about": about.rstrip(":"), "text": text}
+
+
+def _lines(explanation: Explanation) -> Iterator[dict[str, str]]:
+    if explanation.virtual_host:
+        yield {"about": "virtual host", "text": explanation.virtual_host}
+    for passed in explanation.passed[:_SHOWN]:
+        yield {"about": "passed", "text": str(passed)}
+    if len(explanation.passed) > _SHOWN:
+        yield {"about": "passed", "text": f"{len(explanation.passed) - _SHOWN} more routes do not match"}
+    if explanation.chosen is not None:
+        yield from map(_split, explanation.chosen.lines())
+    for fault in explanation.faults:
+        yield {"about": "fault", "text": str(fault)}
+    for session in explanation.sessions:
+        yield {"about": "session", "text": str(session)}
+    for step in explanation.steps:
+        text = f"sees {step.saw}; chooses {step.chose}: {step.why}"
+        yield {"about": "policy", "policy": step.policy.removesuffix("_experimental"), "path": step.path, "text": text}

@@ -1,0 +1,135 @@
+"""One browser: it gets the state stream's messages as fast as it shows them, and may ask where a call would go.
+
+The page says which message it has shown. Only a few are on their way at a time, so what a slow browser misses piles up
+nowhere: the stream keeps a bounded number of them for its viewer, and a snapshot in place of more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+import trio
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
+
+from trxds.ground.documents import parse_json
+from trxds.ground.version import VERSION
+
+from ..access import SUBPROTOCOL
+from ..state_stream.json_lines import pieces
+from ..state_stream.messages import Message
+
+MAX_UNSHOWN = 2  # messages that the page has not shown yet
+SHOW_TIMEOUT = 60.0  # seconds for the page to show one, until we take it for gone
+MAX_QUESTION_SIZE = 64 * 1024  # bytes
+
+_GOING_AWAY = 1001
+_POLICY_VIOLATION = 1008
+
+
+OpenSubscription: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[Message]]]
+"""Opens a subscription to the state stream: a snapshot, then changes, at its viewer's own pace."""
+
+Explain: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers a question of the page."""
+
+
+class Viewer:
+    """`hello` is the first thing that the page is told; `explain` answers one question at a time."""
+
+    def __init__(
+        self, socket: WebSocketConnection, subscribe: OpenSubscription, explain: Explain, hello: Mapping[str, Any]
+    ) -> None:
+        self._socket = socket
+        self._subscribe = subscribe
+        self._explain = explain
+        self._hello = hello
+        self._credit = trio.Semaphore(MAX_UNSHOWN, max_value=MAX_UNSHOWN)
+        self._asking = False
+
+    async def run(self) -> None:
+        """Until the page leaves, or shows nothing any more, or says what no page of ours says."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, nursery.cancel_scope, name="admin/page/write")
+                await self._read(nursery)
+                nursery.cancel_scope.cancel()
+        except* ConnectionClosed:
+            pass
+
+    # -- to the page
+
+    async def _write(self, until: trio.CancelScope) -> None:
+        await self._send({"hello": {**self._hello, "now": time.time()}})
+        async with self._subscribe() as subscription:
+            while True:
+                # First the credit, then the message: what is not taken yet can still become a snapshot.
+                with trio.move_on_after(SHOW_TIMEOUT) as waiting:
+                    await self._credit.acquire()
+                if waiting.cancelled_caught:
+                    await self._socket.aclose(_GOING_AWAY, f"the page has shown nothing for {SHOW_TIMEOUT:g} s")
+                    return until.cancel()
+                message = await anext(subscription, None)
+                if message is None:
+                    await self._socket.aclose(_GOING_AWAY, "there is nothing more to see")
+                    return until.cancel()
+                await self._show(message)
+
+    async def _show(self, message: Message) -> None:
+        """In pieces: ten thousand endpoints are not written in one breath."""
+        written = bytearray()
+        for piece in pieces(message):
+            written += piece
+            await trio.lowlevel.checkpoint()
+        await self._socket.send_message(written.decode())
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        await self._socket.send_message(json.dumps(message, separators=(",", ":"), ensure_ascii=False))
+
+    # -- from the page
+
+    async def _read(self, nursery: trio.Nursery) -> None:
+        while True:
+            match _parsed(await self._socket.get_message()):
+                case {"shown": int()} if self._credit.value < MAX_UNSHOWN:
+                    self._credit.release()
+                case {"explain": {"id": int(number)}} if self._asking:
+                    await self._send({"explained": {"id": number, "error": "one question at a time, please"}})
+                case {"explain": {"id": int(number)} as question}:
+                    self._asking = True
+                    nursery.start_soon(self._answer, number, question, name="admin/page/explain")
+                case _:
+                    return await self._socket.aclose(_POLICY_VIOLATION, "this page may look and ask, no more")
+
+    async def _answer(self, number: int, question: Mapping[str, Any]) -> None:
+        try:
+            told = await self._explain(question)
+        finally:
+            self._asking = False
+        await self._send({"explained": {"id": number, **told}})
+
+
+async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription, explain: Explain) -> None:
+    """Serve one page on a stream from which the WebSocket's handshake is read."""
+    async with trio.open_nursery() as nursery:
+        request = await wrap_server_stream(nursery, stream, max_message_size=MAX_QUESTION_SIZE)
+        socket = await request.accept(subprotocol=SUBPROTOCOL)
+        await Viewer(socket, subscribe, explain, _hello()).run()
+        nursery.cancel_scope.cancel()
+
+
+def _hello() -> Mapping[str, Any]:
+    """Say which program this is, for somebody who has two pages open."""
+    return {"version": VERSION, "program": os.path.basename(sys.argv[0]) or "python", "pid": os.getpid()}
+
+
+def _parsed(message: str | bytes) -> Any:
+    try:
+        return parse_json(message)
+    except ValueError:
+        return None

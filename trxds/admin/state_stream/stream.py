@@ -1,0 +1,172 @@
+"""The state stream of some channels: while anybody watches, it looks at them ten times a second and says what is new.
+
+One task looks for all viewers, from when the first comes until the last has left. What it sees it puts into their
+queues by a plain function, so no viewer can hold up another, and an RPC waits for none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection, Set
+from contextlib import asynccontextmanager
+from time import thread_time
+
+import trio
+
+from trxds.ground.observe import Observer
+from trxds.ground.observers import Observers
+
+from ..channel_source import KeyedChannel, Source, channel_sources
+from .changes import changes
+from .config_applied import marks
+from .events import AdsWatcher, CallWatcher, Events
+from .messages import EVENTS, SECTIONS, State
+from .state_snapshot import Sampler
+from .subscription import Interest, Subscription
+
+_log = logging.getLogger("trxds.admin")
+
+PERIOD = 0.1  # seconds between two looks, at least
+_REST = 20  # times as long as it has looked it does not look: a large mesh is seen less often, and costs no more
+_LONGEST_REST = 2.0  # seconds
+_TOLD = frozenset(EVENTS) - {"mark"}  # by the channels; a mark shows in two snapshots
+
+
+class StateStream:
+    """`metadata`: whoever asks for the values of calls' metadata gets them. Made by `open`."""
+
+    def __init__(self, channels: tuple[KeyedChannel, ...], nursery: trio.Nursery, metadata: bool) -> None:
+        self._channels = channels
+        self._sampler = Sampler(channels)
+        self._nursery = nursery
+        self._metadata = metadata
+        self._subscriptions: set[Subscription] = set()
+        self._state: State | None = None  # what the last message to everybody led to
+        self._watching = trio.CancelScope()
+        self._events = Events(lambda: self._sampler.epoch(trio.current_time()))
+        self._watchers: list[tuple[Observers, Observer]] = []  # while anybody wants events
+
+    def __repr__(self) -> str:
+        keys = ", ".join(channel.key for channel in self._channels)
+        return f"<StateStream of {keys}, {len(self._subscriptions)} subscribers>"
+
+    @asynccontextmanager
+    async def subscribe(
+        self,
+        *,
+        sections: Collection[str] = SECTIONS,
+        events: Collection[str] = EVENTS,
+        metadata: bool = False,
+    ) -> AsyncIterator[Subscription]:
+        """Messages for as long as the block lasts: a snapshot of these sections, then what changes, and these events.
+
+        `metadata` asks for the values of calls' metadata, which only a stream that was opened so gives.
+        """
+        subscription = Subscription(self.interest(sections, events, metadata), lambda: self._state)
+        self._subscriptions.add(subscription)
+        if len(self._subscriptions) == 1:
+            self._begin()
+        self._hook()
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+            self._hook()
+            if not self._subscriptions:
+                self._end()
+
+    async def snapshot(self, sections: Collection[str] = SECTIONS) -> State:
+        """One look, without a viewer."""
+        return await self._sampler.sample(self.interest(sections, (), False).sections)
+
+    def interest(self, sections: Collection[str], events: Collection[str], metadata: bool) -> Interest:
+        """`ValueError` for what there is not; metadata that nobody may see is not an error and stays hidden."""
+        return Interest(tuple(sections), tuple(events), metadata and self._metadata)
+
+    @property
+    def shows_metadata(self) -> bool:
+        """Whether a subscriber may have the values of calls' metadata."""
+        return self._metadata
+
+    # -- looking
+
+    def _begin(self) -> None:
+        self._events.take()  # of calls that were open when the last viewer left
+        self._watching = trio.CancelScope()
+        self._nursery.start_soon(self._watch, self._watching, name="admin/state")
+
+    def _end(self) -> None:
+        self._watching.cancel(reason="nobody watches any more")
+        self._state = None
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                while True:
+                    started = thread_time()
+                    self._tell(await self._sampler.sample(self._wanted(), self._state))
+                    spent = thread_time() - started
+                    await trio.sleep(max(PERIOD, min(_REST * spent, _LONGEST_REST)))
+            except Exception:
+                # Who watches must never end what is watched.
+                _log.exception("a bug in trxds ends the state stream for those who watch it; the channels go on")
+                self.close()
+
+    def _wanted(self) -> frozenset[str]:
+        wanted = frozenset(name for each in self._subscriptions for name in each.interest.sections)
+        return wanted | {"resources"} if self._wants({"mark"}) else wanted
+
+    def _wants(self, kinds: Set[str]) -> bool:
+        return any(not kinds.isdisjoint(each.interest.events) for each in self._subscriptions)
+
+    def _tell(self, state: State) -> None:
+        before, self._state = self._state, state
+        told = changes(before or {}, state)
+        events = self._events.take()
+        if before is not None and "resources" in before:
+            events += marks(before, told, self._events.now())
+        for each in self._subscriptions:
+            each.tell(told, events)
+
+    def _hook(self) -> None:
+        """Have the channels tell us what happens, for as long as anybody wants to know. Plain."""
+        wanted = self._wants(_TOLD)
+        if wanted and not self._watchers:
+            for channel in self._channels:
+                self._watch_by(channel.view.observers, CallWatcher(channel.key, self._events))
+                if channel.is_owner and channel.view.client is not None:
+                    self._watch_by(channel.view.client.observers, AdsWatcher(channel.key, self._events))
+        elif not wanted:
+            for observers, watcher in self._watchers:
+                observers.remove(watcher)
+            self._watchers.clear()
+
+    def _watch_by(self, observers: Observers, watcher: Observer) -> None:
+        observers.add(watcher)
+        self._watchers.append((observers, watcher))
+
+    def close(self) -> None:
+        """All viewers have seen it all. Plain."""
+        for each in self._subscriptions:
+            each.close()
+
+
+@asynccontextmanager
+async def open(*channels: Source, metadata: bool = False) -> AsyncIterator[StateStream]:
+    """The state stream of these channels, while the block lasts. Without a viewer it is no task.
+
+    `metadata` allows viewers to see the values of calls' metadata, and not their keys alone. An exception of the
+    block comes out as it is, not in a group.
+    """
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        stream = StateStream(channel_sources(channels), nursery, metadata)
+        try:
+            yield stream
+        except Exception as error:
+            failure = error
+        finally:
+            stream.close()
+        nursery.cancel_scope.cancel(reason="the state stream is closed")
+    if failure is not None:
+        raise failure

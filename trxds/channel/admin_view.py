@@ -1,0 +1,65 @@
+"""What a channel shows to its operators: the implementation of `trxds.admin.channel_source.ChannelView`."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from trxds.ads.client import XdsClient
+from trxds.affinity.session import SessionCookies
+from trxds.ground.calls import Calls
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.observers import Observers
+from trxds.ground.status import Status
+from trxds.lb.node import Node
+from trxds.wire.pool import Pool
+
+from .dataplane import ChannelState
+
+
+@dataclass(frozen=True, slots=True)
+class AdminView:
+    """Reads the channel's own objects at the moment of each question; nothing is copied or kept."""
+
+    state: ChannelState
+    pool: Pool
+
+    @property
+    def target(self) -> str:
+        """What the channel was opened to."""
+        return self.state.target
+
+    @property
+    def connectivity(self) -> Connectivity | None:
+        """The state as a call would find it; None once the channel is closed."""
+        return self.state.connectivity
+
+    @property
+    def problem(self) -> Status | None:
+        """Why there is no configuration, if there is none."""
+        return self.state.problem
+
+    @property
+    def calls(self) -> Calls:
+        """How the channel's calls went."""
+        return self.state.calls
+
+    @property
+    def tree(self) -> Node | None:
+        """The root of the policy tree; None while the channel is IDLE."""
+        return self.state.tree
+
+    @property
+    def client(self) -> XdsClient | None:
+        """The xDS client; None for a target without a control plane."""
+        return self.state.client
+
+    @property
+    def observers(self) -> Observers:
+        """Where an observer of the channel registers."""
+        return self.state.observers
+
+    @property
+    def sessions(self) -> Set[SessionCookies]:
+        """The sessions that are open."""
+        return self.state.sessions
