@@ -16,6 +16,8 @@ from trxds.config.select import ErrorSelector, Selection
 from trxds.config.snapshot import ClusterConfig, ClusterError
 from trxds.ground.metadata import EMPTY
 from trxds.ground.status import unavailable
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Aggregate
 
 
 class FakeSource:
@@ -157,6 +159,19 @@ def shop(*clusters):
     for name in clusters:
         states |= has(name, "1.1.1.1:1")
     return states
+
+
+NO_SERVICE = {
+    "absent": {("CDS", "a"): failed("no a", absent=True)},
+    "refused": {("CDS", "a"): failed("bad a")},
+    "endpoints in error": {("EDS", "a"): failed("no endpoints of a")},
+    "no endpoints": has("a"),
+    "aggregate without leaves": {
+        ("CDS", "a"): ResourceState(Cluster("a", Aggregate(("c",)))),
+        ("CDS", "c"): failed("c"),
+    },
+    "aggregate of an empty cluster": {("CDS", "a"): ResourceState(Cluster("a", Aggregate(("c",))))} | has("c"),
+}
 
 
 class TestPublishing:
@@ -308,16 +323,39 @@ class TestLifetimes:
         await rig.settle()
         assert rig.clusters == {"c"}
 
-    @pytest.mark.parametrize("absent", [True, False])
-    async def test_a_held_cluster_out_of_the_routes_is_given_up_if_it_is_absent_and_not_if_it_is_in_error(
-        self, rig, absent
-    ):
+    @pytest.mark.parametrize("why", NO_SERVICE.values(), ids=NO_SERVICE)
+    async def test_a_held_cluster_out_of_the_routes_is_given_up_if_it_cannot_serve(self, rig, why):
         await rig.settle(shop("a"))
         rig.chosen().table.keep_cluster("a")
-        await rig.settle({("CDS", "a"): failed("no a", absent=absent)})
+        await rig.settle(why)
         assert rig.given_up == set(), "a route names it"
         await rig.settle(shop("b"))
-        assert rig.given_up == ({"a"} if absent else set())
+        assert rig.given_up == {"a"}
+
+    @pytest.mark.parametrize("why", NO_SERVICE.values(), ids=NO_SERVICE)
+    async def test_a_held_cluster_is_given_up_as_soon_as_it_cannot_serve_any_more(self, rig, why):
+        await rig.settle(shop("a"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle(shop("b"))
+        assert rig.given_up == set(), "it has a host"
+        await rig.settle(why)
+        assert rig.given_up == {"a"}
+
+    async def test_a_held_cluster_that_can_serve_again_is_given_up_no_longer(self, rig):
+        await rig.settle(shop("a"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle(shop("b") | has("a"))
+        assert rig.given_up == {"a"}
+        await rig.settle(has("a", "1.1.1.1:1"))
+        assert rig.given_up == set()
+
+    async def test_no_cluster_is_given_up_while_the_listener_or_the_routes_are_in_error(self, rig):
+        await rig.settle(shop("a"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle(shop("b") | has("a"))
+        for states in ({LDS: failed("gone")}, listens() | {RDS: failed("bad")}):
+            await rig.settle(states)
+            assert rig.given_up == set()
 
     async def test_a_cluster_is_not_given_up_before_the_routes_without_it_are_in_force(self, rig):
         await rig.settle(shop("a"))
@@ -365,7 +403,7 @@ class TestErrors:
         hold = rig.chosen().table.keep_cluster("a")
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
-        assert rig.sent[-1][1].children["a"].cluster == ClusterError("a", unavailable("a is gone too"), True)
+        assert rig.sent[-1][1].children["a"].cluster == ClusterError("a", unavailable("a is gone too"))
         hold.let_go()
 
     async def test_the_service_comes_back_after_an_error(self, rig):

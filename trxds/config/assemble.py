@@ -139,7 +139,7 @@ class _Walk:
         if state is None:
             return None
         if state.error is not None:
-            return ClusterError(name, state.error, state.absent)
+            return ClusterError(name, state.error)
         cluster = state.value
         assert isinstance(cluster, Cluster)
         standing = state.standing
@@ -173,6 +173,10 @@ class _Walk:
             note = blame(standing, state.error.message).message
             return ClusterConfig(cluster, None, note, standing)
         assert isinstance(state.value, tuple)
+        if not state.value:
+            return ClusterConfig(
+                cluster, None, blame(standing, f'DNS name "{name}" has no addresses').message, standing
+            )
         # However many addresses a name has, they are one endpoint (A61).
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
         return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
@@ -210,7 +214,7 @@ def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: 
 
 
 def _unusable(standing: Standing, reason: str) -> ClusterError:
-    return ClusterError(standing.name, blame(standing, reason), absent=False)
+    return ClusterError(standing.name, blame(standing, reason))
 
 
 def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:

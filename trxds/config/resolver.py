@@ -30,7 +30,7 @@ from .pace import Pace
 from .policies import CdsConfig, ClusterManagerConfig, LbConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
-from .snapshot import ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
+from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig, can_serve
 from .watcher import Source, Watcher
 
 _log = logging.getLogger("trxds.config")
@@ -221,7 +221,7 @@ class Resolver:
         routed = self._routed(selector) | (self._routed(self._selector) if self._selector else frozenset())
         clusters = {name: self._cluster(config, name) for name in self._clusters.alive}
         return ClusterManagerConfig(
-            {name: self._child(name, its, _absent(its) and name not in routed) for name, its in clusters.items()}
+            {name: self._child(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()}
         )
 
     def _child(self, name: str, cluster: ClusterOutcome, given_up: bool) -> CdsConfig:
@@ -244,10 +244,6 @@ class Resolver:
 def _release(selector: Selector) -> None:
     if isinstance(selector, ConfigSelector):
         selector.table.lifetime.maker.release()
-
-
-def _absent(cluster: ClusterOutcome) -> bool:
-    return isinstance(cluster, ClusterError) and cluster.absent
 
 
 def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) -> bool:
