@@ -35,6 +35,9 @@ class FakeSource:
             mailbox.put(sender, self.states[key])
         return FakeWatch(self, key)
 
+    def awaited(self, kind, name):
+        return f"{kind.kind} {name} is awaited"
+
     def put(self, states):
         for key, state in states.items():
             self.states[key] = state

@@ -42,6 +42,20 @@ class DataPlane:
     picker: Picker
 
 
+@dataclass(frozen=True, slots=True)
+class NextConfiguration:
+    """What an RPC waits for that waits for ready while there are no routes.
+
+    `str` says what is wrong when it is asked, not when the wait began.
+    """
+
+    state: ChannelState
+
+    def __str__(self) -> str:
+        problem = self.state.problem
+        return "a configuration" + (f"; the present one is in error: {problem.message}" if problem is not None else "")
+
+
 class ChannelState:
     """Shared by a channel and its RPCs, which live in their users' tasks.
 

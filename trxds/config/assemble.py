@@ -33,10 +33,11 @@ NOTHING: Mapping[str, ClusterOutcome] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """`visited` are the resources to watch from now on, no others."""
+    """`visited` are the resources to watch from now on, no others; `awaited` are those that have not come yet."""
 
     outcome: XdsConfig | ConfigError | Missing
     visited: frozenset[Key]
+    awaited: tuple[Key, ...] = ()
 
 
 def assemble(
@@ -59,7 +60,8 @@ def assemble(
     # Sorted, so that resources are asked for in an order that does not change from run to run.
     for name in sorted(names):
         walk.cluster(name)
-    return Assembly(_outcome(routing, walk.outcomes, walk.missing), frozenset(walk.visited))
+    outcome = _outcome(routing, walk.outcomes, walk.missing)
+    return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +192,12 @@ class _Walk:
         if None in found:
             return None
         # A part that is missing or in error must not take the others along (A74).
-        note = "; ".join(part.status.message for part in found if isinstance(part, ClusterError))
+        errors = [part for part in found if isinstance(part, ClusterError)]
+        note = "; ".join(error.status.message for error in errors)
         leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
         if not leaves:
             return _unusable(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
-        return AggregateConfig(root, leaves, note)
+        return AggregateConfig(root, leaves, note, tuple(error.name for error in errors))
 
     def _parts(self, name: str) -> tuple[str, ...] | None:
         """What an aggregate is made of; None for any other cluster, also one not known yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -96,9 +97,19 @@ class ConfigSelector:
 
 @dataclass(frozen=True, slots=True)
 class ErrorSelector:
-    """Stands in while the listener or the routes are in error."""
+    """Stands in while the listener or the routes are in error.
 
-    status: Status
+    `present` tells the error of the moment: what was wrong when this came into force may be over, and the rest of
+    the next configuration be awaited.
+    """
+
+    error: Status
+    present: Callable[[], Status] | None = None
+
+    @property
+    def status(self) -> Status:
+        """Why RPCs fail now."""
+        return self.error if self.present is None else self.present()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         return Refusal(self.status, True)

@@ -40,12 +40,13 @@ class ClusterError:
 class AggregateConfig:
     """An aggregate, flattened: clusters with endpoints, the most preferred first; there is at least one.
 
-    `note` has the errors of those that had to be left out (A74).
+    `left_out` are those in error, and `note` says why (A74).
     """
 
     name: str
     leaves: tuple[ClusterConfig, ...]
     note: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 ClusterOutcome: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
