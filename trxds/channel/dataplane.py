@@ -190,6 +190,11 @@ class ChannelState:
         selector = self.plane.selector if self.plane is not None else None
         return selector.status if isinstance(selector, ErrorSelector) else None
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the configuration in force, though calls can be made by it."""
+        return self.plane.selector.warnings if self.plane is not None else ()
+
     def close(self, crash: BaseException | None = None) -> None:
         """End every call, in whatever nursery it runs. Plain and idempotent."""
         if self.closed:

@@ -242,8 +242,16 @@ class Resolver:
             return ErrorSelector(config.status, self._error_now)
         make_chain, limits = self._downstream.make_chain, self._downstream.limits
         routes = BoundRoutes(config.listener, config.virtual_host, make_chain, limits, config.routes_standing)
+        self._warn_of(routes)
         table = RouteTable(next(self._tables), sorted(routes.clusters), self._clusters, self._nursery)
         return ConfigSelector(routes, table, self._random, self._channel_id)
+
+    def _warn_of(self, routes: BoundRoutes) -> None:
+        """Once per change: what other routes bring along unchanged is no news."""
+        before = self._selector.routes.misplaced if isinstance(self._selector, ConfigSelector) else ()
+        for each, warning in zip(routes.misplaced, routes.warnings, strict=True):
+            if each not in before:
+                _log.warning("%s", warning)
 
     def _root(self, config: XdsConfig | ConfigError, selector: Selector) -> ClusterManagerConfig:
         """A child for every cluster alive: those of the routes, and those still held."""

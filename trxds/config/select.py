@@ -94,6 +94,10 @@ class ConfigSelector:
     def explain(self, path: str, metadata: Metadata) -> Explanation:
         return explain(self.routes, path, metadata, self.random, self.channel_id)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.routes.warnings
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorSelector:
@@ -117,6 +121,10 @@ class ErrorSelector:
     def explain(self, path: str, metadata: Metadata) -> Explanation:
         return Explanation(path, refusal=self.status, may_change=True)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
 
 class Selector(Protocol):
     """What the calls of a channel ask first. There is a third kind, for targets without routes (`methods.py`)."""
@@ -124,3 +132,8 @@ class Selector(Protocol):
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal: ...
 
     def explain(self, path: str, metadata: Metadata) -> Explanation: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the configuration, though calls can be made by it."""
+        ...
