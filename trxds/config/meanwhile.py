@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
+from typing import assert_never
 
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, can_serve
 
@@ -23,17 +25,31 @@ def up_to_date(cluster: ClusterOutcome, present: Mapping[str, ClusterOutcome]) -
 
     `present` has the clusters as they would be if all that is still awaited were in error.
     """
+    if isinstance(cluster, AggregateConfig) and can_serve(cluster):
+        return _without_old_errors(cluster, present)
+    now = present.get(_name(cluster), cluster)
+    if can_serve(now) or not _has_endpoints(cluster):
+        return now
+    # What it has are DRAINING hosts, which sessions use: only the reason why there are no others is another one.
+    reason = now.status.message if isinstance(now, ClusterError) else now.note
+    return replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
+
+
+def _name(cluster: ClusterOutcome) -> str:
+    return cluster.cluster.name if isinstance(cluster, ClusterConfig) else cluster.name
+
+
+def _has_endpoints(cluster: ClusterOutcome) -> bool:
     match cluster:
-        case AggregateConfig() if can_serve(cluster):
-            return _without_old_errors(cluster, present)
-        case ClusterConfig(its, endpoints) if endpoints is not None and any(endpoints.priorities):
-            # It may have DRAINING hosts, which sessions use: all but the reason why there are no others stays.
-            now = present.get(its.name)
-            return replace(cluster, note=now.note) if isinstance(now, ClusterConfig) and now.note else cluster
-        case ClusterConfig(its):
-            return present.get(its.name, cluster)
-        case _:
-            return present.get(cluster.name, cluster)
+        case ClusterError():
+            return False
+        case AggregateConfig(_, leaves):
+            return any(map(_has_endpoints, leaves))
+        case ClusterConfig(_, endpoints):
+            priorities = endpoints.priorities if endpoints is not None else ()
+            return any(locality.endpoints for locality in chain.from_iterable(priorities))
+        case _ as never:
+            assert_never(never)
 
 
 def _without_old_errors(aggregate: AggregateConfig, present: Mapping[str, ClusterOutcome]) -> AggregateConfig:
