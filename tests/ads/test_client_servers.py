@@ -151,6 +151,25 @@ async def test_what_changed_during_an_outage_arrives_after_it(autojump_clock: Mo
         assert world.state("cart").absent
 
 
+async def test_when_the_server_answers_again_who_still_waits_is_not_told_that_nobody_can_be_reached(
+    autojump_clock: MockClock,
+) -> None:
+    world = World()
+    world.plane.put(resources.listener("shop", routes="routes"))
+    world.plane.withhold("CDS")
+    world.network.refuse(PLANE)
+    async with world.run():
+        world.watcher.watch(LDS, "shop")
+        world.watcher.watch(CDS, "cart")
+        await trio.sleep(60)
+        assert "cannot reach the xDS server" in world.error("cart")
+        world.network.restore(PLANE)
+        await world.plane.wait_for_ack("LDS")
+        assert world.error("cart") == (
+            f'CDS resource "cart" {WHERE}: {since("REQUESTED")}: the server has sent nothing of it yet'
+        )
+
+
 # -- what operators read in the log
 
 

@@ -233,6 +233,8 @@ class ConversationMachine(RuleBasedStateMachine):
             expected = self.expected(key)
             if expected is not None:
                 assert self.told.get(key) == expected, key
+            else:  # nothing, or that an earlier failure is over
+                assert self.told.get(key) in (None, "awaited"), key
 
     @invariant()
     def the_clock_is_set_to_the_earliest_wait(self) -> None:
@@ -309,6 +311,8 @@ REASONS = {
     "no answer": "late",
     "deleted by the server": "deleted",
     "does not exist, asked": "unanswered",
+    "has sent nothing of it yet": "awaited",
+    "there is no stream to the server yet": "awaited",
 }
 
 

@@ -54,6 +54,13 @@ def problems(state):
 # -- ruok
 
 
+def test_what_a_channel_warns_of_is_said_and_makes_it_no_less_ok():
+    state = state_of()
+    state["channels"]["shop"]["warnings"] = ["an override is left out"]
+    assert list(RUOK.lines(state, 0.0))[1:] == ["  warning: an override is left out"]
+    assert RUOK.good(state)
+
+
 def test_a_channel_whose_clusters_can_serve_is_ok():
     state = state_of(node("root", children=["cart"]), node("root/cart"))
     assert (problems(state), RUOK.good(state)) == ([], True)

@@ -18,6 +18,8 @@ from trxds import RpcError
 from trxds.cli.main import main
 from trxds.testing import resources as xds
 
+FAULT = "envoy.extensions.filters.http.fault.v3.HTTPFault"
+
 
 class Shell:
     """Somebody at a terminal beside the program."""
@@ -87,6 +89,24 @@ async def test_a_nack(tmp_path):
         assert warning.startswith('  warning: CDS resource "cart" is nacked: ')
         assert warning.endswith("; version 1 stays in use")
         assert await ask(channel)
+
+
+async def test_an_override_of_another_filters_type(tmp_path):
+    async with program(tmp_path) as (mesh, channel, shell):
+        fault = {
+            "@type": f"type.googleapis.com/{FAULT}",
+            "abort": {"grpc_status": 10, "percentage": {"numerator": 100}},
+        }
+        mesh.route(xds.route("cart") | {"typed_per_filter_config": {"stateful_session": fault}})
+        await wait_all_tasks_blocked()
+        assert await ask(channel), "it is left out"
+        [line, warning] = await shell.lines("ruok")
+        assert line == "shop (xds:///shop): ok, READY"
+        assert warning.startswith('  warning: RDS resource "routes" (server ')
+        assert 'route 0 of virtual host "routes": typed_per_filter_config["stateful_session"] has the type ' in warning
+        assert FAULT in warning and "envoy.extensions.filters.http.stateful_session.v3.StatefulSession;" in warning
+        [row] = await shell.rows("ruok")
+        assert (row["ok"], [f"  warning: {each}" for each in row["warnings"]]) == (True, [warning])
 
 
 async def test_a_missing_cluster(tmp_path):

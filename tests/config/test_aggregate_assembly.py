@@ -6,7 +6,7 @@ from trxds.ads.state import ResourceState
 from trxds.config.assemble import assemble
 from trxds.config.plan import PriorityNames, failover, subtree
 from trxds.config.policies import PriorityConfig
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing, can_serve
 from trxds.ground.status import StatusCode
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, LogicalDns
@@ -64,10 +64,10 @@ class TestAggregates:
         known = aggregate("both", "a", "b") | has("a") | has("b") | {("EDS", "a"): failed("no endpoints")}
         assert [leaf.note for leaf in clusters("both", known=known)["both"].leaves] == ["no endpoints", ""]
 
-    def test_without_any_leaf_it_is_an_error_with_the_reasons_and_not_absent(self):
+    def test_without_any_leaf_it_is_an_error_with_the_reasons(self):
         known = aggregate("both", "gone") | {("CDS", "gone"): failed("gone is gone", absent=True)}
         error = clusters("both", known=known)["both"]
-        assert isinstance(error, ClusterError) and not error.absent
+        assert isinstance(error, ClusterError)
         assert error.status.code is StatusCode.UNAVAILABLE
         assert "no leaf clusters" in error.status.message and "gone is gone" in error.status.message
 
@@ -126,6 +126,12 @@ class TestDns:
         found = clusters("dns", known=by_name("dns", "cart.example", "1.1.1.1:443", "[::1]:443"))["dns"]
         endpoint = Endpoint(("1.1.1.1:443", "[::1]:443"), hostname="cart.example:443")
         assert found.endpoints.priorities == ((Locality(LocalityId(), 1, (endpoint,)),),)
+
+    def test_a_name_without_addresses_is_a_cluster_without_endpoints_and_the_reason(self):
+        known = by_name("dns") | {("DNS", "cart.example:443"): ResourceState(())}
+        found = clusters("dns", known=known)["dns"]
+        assert (found.endpoints, can_serve(found)) == (None, False)
+        assert found.note == 'DNS name "cart.example:443" has no addresses'
 
     def test_a_name_that_cannot_be_resolved_is_a_cluster_without_endpoints_and_the_reason(self):
         known = by_name("dns") | {("DNS", "cart.example:443"): failed("no such name")}

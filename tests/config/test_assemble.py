@@ -96,11 +96,7 @@ class TestErrors:
         known = listens() | routed("a", "b") | has("a") | {("CDS", "b"): failed("b is invalid")}
         config = outcome(known)
         assert isinstance(config.clusters["a"], ClusterConfig)
-        assert config.clusters["b"] == ClusterError("b", unavailable("b is invalid"), absent=False)
-
-    def test_a_cluster_that_does_not_exist_is_absent(self):
-        known = listens() | routed("a") | {("CDS", "a"): failed("gone", absent=True)}
-        assert outcome(known).clusters["a"].absent
+        assert config.clusters["b"] == ClusterError("b", unavailable("b is invalid"))
 
     def test_endpoints_in_error_leave_a_cluster_without_any_and_the_reason(self):
         known = listens() | routed("a") | has("a") | {("EDS", "a"): failed("no endpoints")}

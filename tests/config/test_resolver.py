@@ -1,148 +1,15 @@
 """The resolver between a fake control plane and a fake root of the tree: what is published, and when (DESIGN §3)."""
 
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from random import Random
-
 import pytest
-import trio
 from support.picture import LDS, RDS, failed, has, listens, routed
+from support.resolving import Rig, shop
 from support.tasks import task_names
-from trio.testing import wait_all_tasks_blocked
 
 from trxds.ads.state import ResourceState
-from trxds.config.resolver import Downstream, Resolver
-from trxds.config.select import ErrorSelector, Selection
-from trxds.config.snapshot import ClusterConfig, ClusterError
+from trxds.config.snapshot import ClusterError
 from trxds.ground.metadata import EMPTY
-from trxds.ground.status import unavailable
-
-
-class FakeSource:
-    """Resources as the test puts them; a watch is told at once what is known."""
-
-    def __init__(self):
-        self.states = {}
-        self.watching = {}
-
-    def watch(self, kind, name, mailbox, sender):
-        key = (kind.kind, name)
-        assert key not in self.watching, "watched twice"
-        self.watching[key] = (mailbox, sender)
-        if key in self.states:
-            mailbox.put(sender, self.states[key])
-        return FakeWatch(self, key)
-
-    def put(self, states):
-        for key, state in states.items():
-            self.states[key] = state
-            if key in self.watching:
-                mailbox, sender = self.watching[key]
-                mailbox.put(sender, state)
-
-
-@dataclass
-class FakeWatch:
-    source: FakeSource
-    key: tuple
-
-    def leave(self):
-        mailbox, sender = self.source.watching.pop(self.key)
-        mailbox.withdraw(sender)
-
-
-@dataclass(frozen=True)
-class Root:
-    """A root's report; its picker is a text."""
-
-    picker: str
-    generation: int
-
-
-async def nowhere(host, port):
-    raise AssertionError("no name is looked up here")
-
-
-class FakePool:
-    def __init__(self):
-        self.changes = 0
-
-    def begin_change(self):
-        self.changes += 1
-
-    def end_change(self):
-        self.changes -= 1
-
-
-class Rig:
-    """`sent` are the root configurations with their generations, `published` what RPCs came to see."""
-
-    def __init__(self):
-        self.source = FakeSource()
-        self.pool = FakePool()
-        self.sent = []
-        self.answered = 0
-        self.published = []
-        downstream = Downstream(
-            lambda root, generation: self.sent.append((generation, root)),
-            lambda selector, picker: self.published.append((selector, picker)),
-            tuple,
-            self.pool,
-        )
-        self.resolver = Resolver(self.source, nowhere, "shop", "shop", downstream, Random(1))
-
-    @asynccontextmanager
-    async def running(self):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.resolver.run, name="resolver")
-            yield self
-            nursery.cancel_scope.cancel()
-
-    # -- the world moves
-
-    async def put(self, *states):
-        for each in states:
-            self.source.put(each)
-        await wait_all_tasks_blocked()
-
-    async def answer(self, picker="picker"):
-        """The root has decided about the newest configuration it was sent."""
-        await self.report(picker, self.generation)
-
-    async def report(self, picker, generation):
-        self.answered = generation
-        self.resolver.mailbox.put("root", Root(picker, generation))
-        await wait_all_tasks_blocked()
-
-    async def settle(self, *states):
-        """Put and answer, until the resolver wants nothing more."""
-        await self.put(*states)
-        while self.answered < self.generation:
-            await self.answer(f"picker {self.generation}")
-
-    # -- what came of it
-
-    @property
-    def generation(self):
-        return self.sent[-1][0] if self.sent else 0
-
-    @property
-    def clusters(self):
-        """Those of the newest root configuration."""
-        return set(self.sent[-1][1].children)
-
-    @property
-    def given_up(self):
-        """Those of them whose RPCs are dropped."""
-        return {name for name, child in self.sent[-1][1].children.items() if child.given_up}
-
-    def chosen(self):
-        """Where an RPC goes now: its Selection, or the refusal's message."""
-        found = self.published[-1][0].choose("/s/m", EMPTY)
-        return found if isinstance(found, Selection) else found.status.message
-
-    def tables(self):
-        return sorted(name for name in task_names() if name.startswith("route table/"))
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Aggregate
 
 
 @pytest.fixture
@@ -151,12 +18,17 @@ async def rig():
         yield rig
 
 
-def shop(*clusters):
-    """Listener, routes and those clusters, complete."""
-    states = listens() | routed(*clusters)
-    for name in clusters:
-        states |= has(name, "1.1.1.1:1")
-    return states
+NO_SERVICE = {
+    "absent": {("CDS", "a"): failed("no a", absent=True)},
+    "refused": {("CDS", "a"): failed("bad a")},
+    "endpoints in error": {("EDS", "a"): failed("no endpoints of a")},
+    "no endpoints": has("a"),
+    "aggregate without leaves": {
+        ("CDS", "a"): ResourceState(Cluster("a", Aggregate(("c",)))),
+        ("CDS", "c"): failed("c"),
+    },
+    "aggregate of an empty cluster": {("CDS", "a"): ResourceState(Cluster("a", Aggregate(("c",))))} | has("c"),
+}
 
 
 class TestPublishing:
@@ -308,16 +180,39 @@ class TestLifetimes:
         await rig.settle()
         assert rig.clusters == {"c"}
 
-    @pytest.mark.parametrize("absent", [True, False])
-    async def test_a_held_cluster_out_of_the_routes_is_given_up_if_it_is_absent_and_not_if_it_is_in_error(
-        self, rig, absent
-    ):
+    @pytest.mark.parametrize("why", NO_SERVICE.values(), ids=NO_SERVICE)
+    async def test_a_held_cluster_out_of_the_routes_is_given_up_if_it_cannot_serve(self, rig, why):
         await rig.settle(shop("a"))
         rig.chosen().table.keep_cluster("a")
-        await rig.settle({("CDS", "a"): failed("no a", absent=absent)})
+        await rig.settle(why)
         assert rig.given_up == set(), "a route names it"
         await rig.settle(shop("b"))
-        assert rig.given_up == ({"a"} if absent else set())
+        assert rig.given_up == {"a"}
+
+    @pytest.mark.parametrize("why", NO_SERVICE.values(), ids=NO_SERVICE)
+    async def test_a_held_cluster_is_given_up_as_soon_as_it_cannot_serve_any_more(self, rig, why):
+        await rig.settle(shop("a"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle(shop("b"))
+        assert rig.given_up == set(), "it has a host"
+        await rig.settle(why)
+        assert rig.given_up == {"a"}
+
+    async def test_a_held_cluster_that_can_serve_again_is_given_up_no_longer(self, rig):
+        await rig.settle(shop("a"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle(shop("b") | has("a"))
+        assert rig.given_up == {"a"}
+        await rig.settle(has("a", "1.1.1.1:1"))
+        assert rig.given_up == set()
+
+    async def test_no_cluster_is_given_up_while_the_listener_or_the_routes_are_in_error(self, rig):
+        await rig.settle(shop("a"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle(shop("b") | has("a"))
+        for states in ({LDS: failed("gone")}, listens() | {RDS: failed("bad")}):
+            await rig.settle(states)
+            assert rig.given_up == set()
 
     async def test_a_cluster_is_not_given_up_before_the_routes_without_it_are_in_force(self, rig):
         await rig.settle(shop("a"))
@@ -334,56 +229,3 @@ class TestLifetimes:
             rig.chosen().table.keep_cluster("a")
         assert rig.source.watching == {}
         assert [name for name in task_names() if name.startswith(("cluster/", "route table/", "resolver"))] == []
-
-
-class TestErrors:
-    async def test_a_listener_in_error_is_published_with_its_reason(self, rig, caplog):
-        await rig.settle({LDS: failed('LDS resource "shop": does not exist')})
-        selector, _ = rig.published[-1]
-        assert isinstance(selector, ErrorSelector)
-        assert rig.chosen() == 'LDS resource "shop": does not exist'
-        assert 'LDS resource "shop": does not exist' in caplog.text
-
-    async def test_an_error_lets_clusters_go_that_nobody_holds(self, rig):
-        await rig.settle(shop("a"))
-        await rig.settle({LDS: failed("gone")})
-        assert rig.clusters == set()
-        assert rig.tables() == []
-
-    async def test_held_clusters_are_kept_while_the_listener_is_in_error(self, rig):
-        await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
-        await rig.settle({LDS: failed("gone")})
-        assert rig.clusters == {"a"}, "not dropped: its route may come back"
-        assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterConfig)
-        hold.let_go()
-        await rig.settle()
-        assert rig.clusters == set()
-
-    async def test_a_held_cluster_still_follows_its_resources_while_the_listener_is_in_error(self, rig):
-        await rig.settle(shop("a"))
-        hold = rig.chosen().table.keep_cluster("a")
-        await rig.settle({LDS: failed("gone")})
-        await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
-        assert rig.sent[-1][1].children["a"].cluster == ClusterError("a", unavailable("a is gone too"), True)
-        hold.let_go()
-
-    async def test_the_service_comes_back_after_an_error(self, rig):
-        await rig.settle(shop("a"))
-        await rig.settle({LDS: failed("gone")})
-        await rig.settle(shop("a"))
-        assert rig.chosen().cluster.name == "a"
-        assert rig.clusters == {"a"}
-
-    async def test_the_same_error_again_changes_nothing(self, rig):
-        await rig.settle({LDS: failed("gone")})
-        published = len(rig.published)
-        await rig.settle({LDS: failed("gone")})
-        assert len(rig.published) == published
-
-    async def test_an_ambient_error_changes_nothing(self, rig):
-        states = shop("a")
-        await rig.settle(states)
-        published, generation = len(rig.published), rig.generation
-        await rig.settle({LDS: ResourceState(states[LDS].value, ambient=unavailable("cannot reach the server"))})
-        assert (len(rig.published), rig.generation) == (published, generation)

@@ -17,6 +17,7 @@ from trxds.resources.stateful_session import STATEFUL_SESSION
 from trxds.resources.types import LDS, RDS, ParseContext
 from trxds.testing import resources as xds
 
+FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 GUARD = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"
 
 
@@ -201,3 +202,16 @@ async def test_any_other_value_leaves_it_on(autojump_clock, monkeypatch, value):
     monkeypatch.setenv(GUARD, value)
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         assert (await answer(channel)).cookies
+
+
+# -- an override of another filter's type (our choice: A39 checks routes without their listener)
+
+
+async def test_an_override_of_another_filters_type_does_not_take_the_filters_place(autojump_clock):
+    async with Mesh.run(3) as mesh:
+        listen(mesh, session_filter(state=in_cookie()))
+        abort = {"@type": FAULT, "abort": {"grpc_status": 10, "percentage": {"numerator": 100}}}
+        mesh.route(xds.route("cart") | {"typed_per_filter_config": {"stateful_session": abort}})
+        async with mesh.channel() as channel:
+            said = await answer(channel)
+            assert said.said == f"{said.host};cart", "neither failed on purpose nor without its session"

@@ -61,8 +61,8 @@ def tell(policy, config, children=(), hosts=(), now=0.0, ejected=(), **args):
     return policy.explain(inputs, call(now=now, **args))
 
 
-def gone(name, *, absent=True):
-    return ClusterError(name, unavailable(f"{name} is gone"), absent)
+def gone(name):
+    return ClusterError(name, unavailable(f"{name} is gone"))
 
 
 def test_every_policy_explains_itself():
@@ -85,7 +85,9 @@ def test_cds_says_what_it_has_or_why_it_has_nothing():
     its = tell(Cds(surroundings()), CdsConfig(there))
     assert (its.saw, its.then) == ("cluster a with 0 endpoints in 0 priorities; EDS is away", "cluster")
     assert tell(Cds(surroundings()), CdsConfig(gone("a"))).then == Fails(unavailable("a is gone"))
-    assert tell(Cds(surroundings()), CdsConfig(gone("a"), given_up=True)).then == Drops(unavailable("a is gone"))
+    dropped = Drops(unavailable("a is gone; no route names cluster a any more"))
+    assert tell(Cds(surroundings()), CdsConfig(gone("a"), given_up=True)).then == dropped
+    assert "dropped" in tell(Cds(surroundings()), CdsConfig(there, given_up=True)).why
 
 
 def test_cds_names_the_leaves_of_an_aggregate():

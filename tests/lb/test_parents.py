@@ -16,7 +16,8 @@ from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.cluster_impl import ClusterImpl, too_many
 from trxds.lb.cluster_manager import ClusterManager
-from trxds.lb.pick import QUEUE, Drop, Fail, PickArgs, failing
+from trxds.lb.pick import QUEUE, Complete, Drop, Fail, PickArgs, failing
+from trxds.lb.policy import CONNECTING as UNDECIDED
 from trxds.lb.policy import Inputs, Report
 from trxds.lb.weighted_target import WeightedTarget
 from trxds.resources.cluster import Cluster
@@ -27,8 +28,8 @@ from trxds.resources.endpoint import Drop as DropShare
 LEAF = RoundRobinConfig(())
 
 
-def gone(name, *, absent=True):
-    return ClusterError(name, unavailable(f"{name} is gone"), absent)
+def gone(name):
+    return ClusterError(name, unavailable(f"{name} is gone"))
 
 
 class TestClusterManager:
@@ -75,7 +76,23 @@ class TestCds:
         assert isinstance(self.decide(gone("a")).picker.pick(PickArgs("/s/m")), Fail)
 
     def test_a_cluster_that_is_given_up_drops(self):
-        assert isinstance(self.decide(gone("a"), given_up=True).picker.pick(PickArgs("/s/m")), Drop)
+        assert self.decide(gone("a"), given_up=True).picker.pick(PickArgs("/s/m")) == Drop(
+            unavailable("a is gone; no route names cluster a any more")
+        )
+
+    def test_a_cluster_that_is_given_up_drops_what_its_tree_fails_and_nothing_else(self):
+        """A session may still be served by a DRAINING host, or wait for it to connect."""
+        cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
+
+        def answer(child):
+            inputs = Inputs(CdsConfig(cluster, given_up=True), {"cluster": child})
+            return Cds(surroundings()).decide(inputs, 0.0).picker.pick(PickArgs("/s/m", cluster="a"))
+
+        assert answer(Report(FAILURE, failing(unavailable("no endpoints")))) == Drop(
+            unavailable("no endpoints; no route names cluster a any more")
+        )
+        assert answer(UNDECIDED) is QUEUE
+        assert isinstance(answer(report(READY)), Complete)
 
     def test_one_configuration_is_planned_once(self):
         policy = Cds(surroundings())

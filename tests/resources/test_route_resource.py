@@ -392,7 +392,7 @@ def test_a_route_without_a_retry_policy_has_its_virtual_hosts(read: Any) -> None
     assert action_of(read, to(retry_policy={}), retry_policy=of_host).retry_policy is None
 
 
-def test_only_a_trusted_server_may_rewrite_the_authority(read: Any) -> None:
+def test_the_wish_to_rewrite_the_authority_is_read_from_a_trusted_server_only(read: Any) -> None:
     entry = to(auto_host_rewrite=True)
     assert not action_of(read, entry).auto_host_rewrite
     trusted = ParseContext(server_features=frozenset({"trusted_xds_server"}))

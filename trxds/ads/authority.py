@@ -14,6 +14,7 @@ from typing import Protocol
 
 from trxds.ground.clock import TimeOfDay, since_1970
 from trxds.ground.standing import blame
+from trxds.ground.status import Status
 from trxds.resources.types import ResourceType
 
 from .bootstrap import ServerConfig
@@ -73,11 +74,12 @@ class Authority:
     def awaited(self, key: Key) -> str:
         """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
         resource = self._resources.get(key)
-        if resource is None:
-            return ""
+        return self._still_awaited(resource).message if resource is not None else ""
+
+    def _still_awaited(self, resource: Resource) -> Status:
         connected = any(each.connected for each in self._asked)
         why = "the server has sent nothing of it yet" if connected else "there is no stream to the server yet"
-        return blame(resource.standing(self._where(self._asked), self._node), why).message
+        return blame(resource.standing(self._where(self._asked), self._node), why)
 
     # -- what watchers want
 
@@ -191,4 +193,8 @@ class Authority:
     def _state(self, resource: Resource) -> ResourceState | None:
         if self._resources.get(resource.key) is not resource:
             return None  # another authority's, or nobody's
-        return resource.seen_by_watchers(self._failure, self._node)
+        state = resource.seen_by_watchers(self._failure, self._node)
+        if state is None and resource.told is not None:
+            # Watchers were told that nobody can be reached, and that is over.
+            return ResourceState(error=self._still_awaited(resource))
+        return state

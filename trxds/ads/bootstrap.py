@@ -40,7 +40,7 @@ FEATURES = (
     "resource_timer_is_transient_error",
     DELTA,
 )
-"""The server features that mean something to us."""
+"""The server features that we know; `trusted_xds_server` has no effect yet (A81)."""
 
 _DEFAULT_PORT = 443  # as gRPC's own resolver has it
 

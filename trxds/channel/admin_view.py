@@ -40,6 +40,11 @@ class AdminView:
         return self.state.problem
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the configuration in force, though calls can be made by it."""
+        return self.state.warnings
+
+    @property
     def calls(self) -> Calls:
         """How the channel's calls went."""
         return self.state.calls

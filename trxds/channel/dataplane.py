@@ -42,6 +42,20 @@ class DataPlane:
     picker: Picker
 
 
+@dataclass(frozen=True, slots=True)
+class NextConfiguration:
+    """What an RPC waits for that waits for ready while there are no routes.
+
+    `str` says what is wrong when it is asked, not when the wait began.
+    """
+
+    state: ChannelState
+
+    def __str__(self) -> str:
+        problem = self.state.problem
+        return "a configuration" + (f"; the present one is in error: {problem.message}" if problem is not None else "")
+
+
 class ChannelState:
     """Shared by a channel and its RPCs, which live in their users' tasks.
 
@@ -175,6 +189,11 @@ class ChannelState:
         """Why there is no configuration, if there is none."""
         selector = self.plane.selector if self.plane is not None else None
         return selector.status if isinstance(selector, ErrorSelector) else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the configuration in force, though calls can be made by it."""
+        return self.plane.selector.warnings if self.plane is not None else ()
 
     def close(self, crash: BaseException | None = None) -> None:
         """End every call, in whatever nursery it runs. Plain and idempotent."""

@@ -27,7 +27,7 @@ from trxds.wire.compression import compress
 
 from .attempt import Attempt
 from .call_credentials import CallCredentials
-from .dataplane import ChannelState, DataPlane
+from .dataplane import ChannelState, DataPlane, NextConfiguration
 from .filter import Filter, Respond, Wait
 from .hedging import Hedges
 from .retry import Retries
@@ -193,7 +193,7 @@ class Rpc(Attempt):
                 return problem
             if not (selection.may_change and self._wait_for_ready):
                 return selection.status
-            self._waiting_for = f"a configuration; the present one is in error: {selection.status.message}"
+            self._waiting_for = NextConfiguration(self._state)
             plane = await self._other_plane(plane)
 
     async def _first_plane(self) -> DataPlane:

@@ -33,10 +33,11 @@ NOTHING: Mapping[str, ClusterOutcome] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """`visited` are the resources to watch from now on, no others."""
+    """`visited` are the resources to watch from now on, no others; `awaited` are those that have not come yet."""
 
     outcome: XdsConfig | ConfigError | Missing
     visited: frozenset[Key]
+    awaited: tuple[Key, ...] = ()
 
 
 def assemble(
@@ -59,7 +60,8 @@ def assemble(
     # Sorted, so that resources are asked for in an order that does not change from run to run.
     for name in sorted(names):
         walk.cluster(name)
-    return Assembly(_outcome(routing, walk.outcomes, walk.missing), frozenset(walk.visited))
+    outcome = _outcome(routing, walk.outcomes, walk.missing)
+    return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class _Walk:
         if state is None:
             return None
         if state.error is not None:
-            return ClusterError(name, state.error, state.absent)
+            return ClusterError(name, state.error)
         cluster = state.value
         assert isinstance(cluster, Cluster)
         standing = state.standing
@@ -173,6 +175,10 @@ class _Walk:
             note = blame(standing, state.error.message).message
             return ClusterConfig(cluster, None, note, standing)
         assert isinstance(state.value, tuple)
+        if not state.value:
+            return ClusterConfig(
+                cluster, None, blame(standing, f'DNS name "{name}" has no addresses').message, standing
+            )
         # However many addresses a name has, they are one endpoint (A61).
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
         return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
@@ -186,11 +192,12 @@ class _Walk:
         if None in found:
             return None
         # A part that is missing or in error must not take the others along (A74).
-        note = "; ".join(part.status.message for part in found if isinstance(part, ClusterError))
+        errors = [part for part in found if isinstance(part, ClusterError)]
+        note = "; ".join(error.status.message for error in errors)
         leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
         if not leaves:
             return _unusable(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
-        return AggregateConfig(root, leaves, note)
+        return AggregateConfig(root, leaves, note, tuple(error.name for error in errors))
 
     def _parts(self, name: str) -> tuple[str, ...] | None:
         """What an aggregate is made of; None for any other cluster, also one not known yet."""
@@ -210,7 +217,7 @@ def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: 
 
 
 def _unusable(standing: Standing, reason: str) -> ClusterError:
-    return ClusterError(standing.name, blame(standing, reason), absent=False)
+    return ClusterError(standing.name, blame(standing, reason))
 
 
 def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:

@@ -1,6 +1,7 @@
 """The filters of a route: the listener's, with what virtual host, route and cluster override (A39).
 
-Nothing is merged field by field: the most specific scope that names a filter wins entirely.
+Nothing is merged field by field: the most specific scope that names a filter wins entirely. An override of another
+kind of filter is as if it were not there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, TypeAlias
 from trxds.resources.filters import FilterConfig, HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost, WeightedCluster
+
+from .misplaced_overrides import belongs_to
 
 # Built above this floor from the merged configurations of a route's filters; opaque here.
 Chain: TypeAlias = Any
@@ -75,6 +78,7 @@ class Chains:
 
 def _merge(http_filter: HttpFilter, scopes: tuple[tuple[str, Mapping[str, FilterConfig]], ...]) -> FilterUse | None:
     for scope, overrides in scopes:
-        if http_filter.name in overrides:
-            return FilterUse(http_filter.name, overrides[http_filter.name], scope)
+        override = overrides.get(http_filter.name)
+        if override is not None and belongs_to(override, http_filter):
+            return FilterUse(http_filter.name, override, scope)
     return None if http_filter.disabled else FilterUse(http_filter.name, http_filter.config, "listener")

@@ -37,6 +37,10 @@ class MethodSelector:
         self._cluster = BoundCluster(target, ())
         self._bound: dict[str, BoundRoute] = {}
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
     def choose(self, path: str, metadata: Metadata) -> Selection:
         return Selection(self.bound(path), self._cluster, self.table)
 

@@ -87,7 +87,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> OutlierDetectionConf
 
 
 def _hostnames(cluster: Cluster, endpoints: Iterable[Endpoint]) -> dict[str, str]:
-    """By address. A DNS name is the one of all its addresses (A81)."""
+    """By address, for `auto_sni`. A DNS name is the one of all its addresses (A81)."""
     of_all = cluster.discovery.host if isinstance(cluster.discovery, LogicalDns) else ""
     return {address: of_all or endpoint.hostname for endpoint in endpoints for address in endpoint.addresses}
 

@@ -171,7 +171,7 @@ class OutlierDetectionConfig:
 
 @dataclass(frozen=True, slots=True)
 class CdsConfig:
-    """One cluster. `given_up`: no route names it and its resource is absent, so its RPCs are dropped (A31)."""
+    """One cluster. `given_up`: no route names it and it cannot serve, so RPCs that it would fail are dropped (A31)."""
 
     policy: ClassVar[str] = "cds_experimental"
     cluster: ClusterOutcome

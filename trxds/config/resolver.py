@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from operator import is_
 from random import Random
@@ -21,16 +21,18 @@ import trio
 
 from trxds.ground.channels import Mailbox
 from trxds.ground.standing import Standing
+from trxds.ground.status import Status, unavailable
 
 from .chains import MakeChain
 from .clusters import Clusters, RouteTable
 from .dns import LookUp, Names
 from .limits import Limits, final_limit
+from .meanwhile import is_troubled, up_to_date
 from .pace import Pace
 from .policies import CdsConfig, ClusterManagerConfig, LbConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
-from .snapshot import ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
+from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig, can_serve
 from .watcher import Source, Watcher
 
 _log = logging.getLogger("trxds.config")
@@ -130,6 +132,14 @@ class Resolver:
         """What the next configuration waits for, in words; empty if for nothing that is known."""
         return self._watcher.awaited(self._missing) if self._missing is not None else ""
 
+    def _error_now(self) -> Status:
+        """Return why there are no routes, for as long as none are in force: the error in force may be over."""
+        if isinstance(self._newest, XdsConfig):
+            return unavailable("a complete configuration has come and is about to be in force")
+        if self._missing is not None or self._newest is None:
+            return unavailable(self.awaited)
+        return self._newest.status
+
     def begin_anew(self) -> None:
         """The tree is another one and knows nothing: it gets the newest there is. Plain."""
         self._report, self._tree_is_new = None, True
@@ -163,10 +173,30 @@ class Resolver:
         self._unseen = False
         outcome = self._watcher.look(self._clusters.alive)
         self._missing = outcome if isinstance(outcome, Missing) else None
-        if not isinstance(outcome, Missing) and outcome != self._newest:
+        newest = self._in_force_meanwhile() if isinstance(outcome, Missing) else self._with_held(outcome)
+        if newest != self._newest:
             self._pace.take(now)
-            self._newest = outcome
+            self._newest = newest
         return math.inf
+
+    def _in_force_meanwhile(self) -> XdsConfig | ConfigError | None:
+        newest = self._newest
+        return replace(newest, clusters=self._up_to_date(newest.clusters)) if newest is not None else None
+
+    def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
+        """Without routes a held cluster may be in the middle of a change: it keeps what it had."""
+        incomplete = self._clusters.alive.keys() - config.clusters.keys()
+        if not incomplete:
+            return config
+        assert self._sent is not None
+        had = {name: self._sent.children[name].cluster for name in incomplete}
+        return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
+
+    def _up_to_date(self, clusters: Mapping[str, ClusterOutcome]) -> Mapping[str, ClusterOutcome]:
+        if not any(map(is_troubled, clusters.values())):
+            return clusters
+        present = self._watcher.present(self._clusters.alive)
+        return {name: up_to_date(its, present) if is_troubled(its) else its for name, its in clusters.items()}
 
     def _settle(self) -> None:
         pending, report = self._pending, self._report
@@ -209,19 +239,27 @@ class Resolver:
         self._selected = config
         if isinstance(config, ConfigError):
             _log.warning("no routes: %s", config.status.message)
-            return ErrorSelector(config.status)
+            return ErrorSelector(config.status, self._error_now)
         make_chain, limits = self._downstream.make_chain, self._downstream.limits
         routes = BoundRoutes(config.listener, config.virtual_host, make_chain, limits, config.routes_standing)
+        self._warn_of(routes)
         table = RouteTable(next(self._tables), sorted(routes.clusters), self._clusters, self._nursery)
         return ConfigSelector(routes, table, self._random, self._channel_id)
+
+    def _warn_of(self, routes: BoundRoutes) -> None:
+        """Once per change: what other routes bring along unchanged is no news."""
+        before = self._selector.routes.misplaced if isinstance(self._selector, ConfigSelector) else ()
+        for each, warning in zip(routes.misplaced, routes.warnings, strict=True):
+            if each not in before:
+                _log.warning("%s", warning)
 
     def _root(self, config: XdsConfig | ConfigError, selector: Selector) -> ClusterManagerConfig:
         """A child for every cluster alive: those of the routes, and those still held."""
         # Until the new selector is in force RPCs are still routed by the one before it.
         routed = self._routed(selector) | (self._routed(self._selector) if self._selector else frozenset())
-        clusters = {name: self._cluster(config, name) for name in self._clusters.alive}
+        clusters = {name: config.clusters[name] for name in self._clusters.alive}
         return ClusterManagerConfig(
-            {name: self._child(name, its, _absent(its) and name not in routed) for name, its in clusters.items()}
+            {name: self._child(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()}
         )
 
     def _child(self, name: str, cluster: ClusterOutcome, given_up: bool) -> CdsConfig:
@@ -233,21 +271,10 @@ class Resolver:
         # Without routes nobody can tell what is not routed any more.
         return selector.table.clusters if isinstance(selector, ConfigSelector) else frozenset(self._clusters.alive)
 
-    def _cluster(self, config: XdsConfig | ConfigError, name: str) -> ClusterOutcome:
-        if name in config.clusters:
-            return config.clusters[name]
-        # With LDS or RDS in error a held cluster may be in the middle of a change: keep what it had.
-        assert self._sent is not None
-        return self._sent.children[name].cluster
-
 
 def _release(selector: Selector) -> None:
     if isinstance(selector, ConfigSelector):
         selector.table.lifetime.maker.release()
-
-
-def _absent(cluster: ClusterOutcome) -> bool:
-    return isinstance(cluster, ClusterError) and cluster.absent
 
 
 def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) -> bool:

@@ -20,6 +20,7 @@ from .chains import Chain, Chains, FilterUse, MakeChain
 from .index import RouteIndex
 from .limits import NO_LIMIT, Limit, Limits, final_limit
 from .method_config import NO_METHOD_CONFIG, MethodConfig
+from .misplaced_overrides import misplaced_overrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,14 @@ class BoundRoutes:
         self._listener_limit = listener.max_stream_duration
         self._limits = limits
         self.standing = standing
+        self.misplaced = misplaced_overrides(listener, host)
         self._chains = Chains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the control plane hardly means, in words."""
+        return tuple(f"{self.standing}: {each}" if self.standing else str(each) for each in self.misplaced)
 
     @property
     def clusters(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -93,18 +94,36 @@ class ConfigSelector:
     def explain(self, path: str, metadata: Metadata) -> Explanation:
         return explain(self.routes, path, metadata, self.random, self.channel_id)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.routes.warnings
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorSelector:
-    """Stands in while the listener or the routes are in error."""
+    """Stands in while the listener or the routes are in error.
 
-    status: Status
+    `present` tells the error of the moment: what was wrong when this came into force may be over, and the rest of
+    the next configuration be awaited.
+    """
+
+    error: Status
+    present: Callable[[], Status] | None = None
+
+    @property
+    def status(self) -> Status:
+        """Why RPCs fail now."""
+        return self.error if self.present is None else self.present()
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         return Refusal(self.status, True)
 
     def explain(self, path: str, metadata: Metadata) -> Explanation:
         return Explanation(path, refusal=self.status, may_change=True)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
 
 
 class Selector(Protocol):
@@ -113,3 +132,8 @@ class Selector(Protocol):
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal: ...
 
     def explain(self, path: str, metadata: Metadata) -> Explanation: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the configuration, though calls can be made by it."""
+        ...

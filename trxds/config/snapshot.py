@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from trxds.ground.standing import Standing
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
-from trxds.resources.endpoint import ClusterLoadAssignment
+from trxds.resources.endpoint import ClusterLoadAssignment, HealthStatus, Locality
 from trxds.resources.listener import Listener
 from trxds.resources.route import VirtualHost
 
@@ -30,26 +30,47 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterError:
-    """A cluster without a usable resource; `absent` if it was deleted or does not exist."""
+    """A cluster without a usable resource: absent, refused, in error, or an aggregate without leaves."""
 
     name: str
     status: Status
-    absent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateConfig:
     """An aggregate, flattened: clusters with endpoints, the most preferred first; there is at least one.
 
-    `note` has the errors of those that had to be left out (A74).
+    `left_out` are those in error, and `note` says why (A74).
     """
 
     name: str
     leaves: tuple[ClusterConfig, ...]
     note: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 ClusterOutcome: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
+
+
+def can_serve(cluster: ClusterOutcome) -> bool:
+    """Return whether any endpoint takes new requests, reachable or not.
+
+    DRAINING endpoints do not count: sessions may still use them, and nobody else ever will (A55).
+    """
+    match cluster:
+        case ClusterError():
+            return False
+        case AggregateConfig(_, leaves):
+            return any(map(can_serve, leaves))
+        case ClusterConfig(_, endpoints):
+            priorities = endpoints.priorities if endpoints is not None else ()
+            return any(_serves(locality) for localities in priorities for locality in localities)
+        case _ as never:
+            assert_never(never)
+
+
+def _serves(locality: Locality) -> bool:
+    return any(endpoint.health is not HealthStatus.DRAINING for endpoint in locality.endpoints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,16 @@ A watch is a slot in the resolver's mailbox and no task; its letter's sender is 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Protocol
 
 from trxds.ads.state import ResourceState
 from trxds.ground.channels import Mailbox
+from trxds.ground.status import unavailable
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 
-from .assemble import Key, assemble
+from .assemble import Assembly, Key, Known, assemble
 from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig
 
 # Also the order in which new watches begin, so that requests leave in the order servers expect.
@@ -52,6 +54,7 @@ class Watcher:
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceState] = {}
         self._before: Mapping[str, ClusterOutcome] = {}
+        self._missing: tuple[Key, ...] = ()  # in the last picture
 
     def take(self, key: Hashable, state: ResourceState) -> None:
         """A letter has come."""
@@ -60,11 +63,22 @@ class Watcher:
 
     def look(self, held: Iterable[str]) -> XdsConfig | ConfigError | Missing:
         """The picture as it is now, and the watches that it needs."""
-        assembly = assemble(self._known, self._listener, self._authority, held, self._before)
+        assembly = self._assembled(self._known, held)
         self._watch_exactly(assembly.visited)
+        self._missing = assembly.awaited
         if not isinstance(assembly.outcome, Missing):
             self._before = assembly.outcome.clusters
         return assembly.outcome
+
+    def present(self, held: Iterable[str]) -> Mapping[str, ClusterOutcome]:
+        """Return the clusters of that picture as if all that is awaited were in error."""
+        awaited = {key: ResourceState(error=unavailable(self._awaited(*key))) for key in self._missing}
+        outcome = self._assembled(ChainMap(awaited, self._known), held).outcome
+        assert not isinstance(outcome, Missing)
+        return outcome.clusters
+
+    def _assembled(self, known: Known, held: Iterable[str]) -> Assembly:
+        return assemble(known, self._listener, self._authority, held, self._before)
 
     def awaited(self, missing: Missing) -> str:
         """What a call waits for that waits for these."""

@@ -6,17 +6,20 @@ An aggregate becomes a failover over its clusters, and each of those is a node l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeAlias, assert_never
 
 from trxds.config.plan import PriorityNames, failover, subtree
 from trxds.config.policies import OutlierDetectionConfig, PriorityConfig
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import Status
 from trxds.ground.words import count
 from trxds.resources.discovery import LogicalDns
+from trxds.resources.endpoint import HealthStatus
 
 from .explain import Said, to_drop, to_fail
-from .pick import Always, Drop, Fail, PickArgs, Picker, PickResult
+from .pick import Always, Drop, Fail, Override, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "cluster"
@@ -35,15 +38,14 @@ class Cds:
         cluster = inputs.config.cluster
         if isinstance(cluster, ClusterError):
             self._names, self._planned = PriorityNames(), None
-            # Nothing will bring an absent cluster back to RPCs whose route is gone, so even those
-            # that wait for ready are dropped: one of them would keep the cluster forever (A31).
-            picker = Always(Drop(cluster.status) if inputs.config.given_up else Fail(cluster.status))
+            status = cluster.status
+            picker = Always(Drop(unrouted(status, cluster.name)) if inputs.config.given_up else Fail(status))
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
         return Decision(
             report.state,
-            _with_note(report.picker, cluster),
+            self._picker(report.picker, cluster, inputs.config.given_up),
             children={_CHILD: self._below(cluster)},
             resolve_again=_name(cluster) if _lost(was, report.state) else "",
         )
@@ -51,11 +53,18 @@ class Cds:
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         cluster = inputs.config.cluster
         saw = _seen(cluster)
+        given_up = inputs.config.given_up
         if not isinstance(cluster, ClusterError):
-            return Said(saw, "what is below it", "it is there", _CHILD)
-        if inputs.config.given_up:
-            return to_drop(saw, cluster.status, "it is gone and no route leads to it")
+            why = "no route names it any more, so what fails there is dropped" if given_up else "it is there"
+            return Said(saw, "what is below it", why, _CHILD)
+        if given_up:
+            return to_drop(saw, unrouted(cluster.status, cluster.name), "it cannot serve and no route names it")
         return to_fail(saw, cluster.status, "it may still come")
+
+    def _picker(self, child: Picker, cluster: _Usable, given_up: bool) -> Picker:
+        if isinstance(cluster, AggregateConfig) and cluster.note:
+            child = Noted(child, cluster.note)
+        return Unrouted(child, session_hosts(cluster)) if given_up else child
 
     def _below(self, cluster: _Usable) -> OutlierDetectionConfig | PriorityConfig:
         # Planned once per configuration, not once per report of the child.
@@ -92,8 +101,23 @@ def _name(cluster: _Usable) -> str:
     return discovery.name if isinstance(discovery, LogicalDns) else ""
 
 
-def _with_note(picker: Picker, cluster: _Usable) -> Picker:
-    return Noted(picker, cluster.note) if isinstance(cluster, AggregateConfig) and cluster.note else picker
+def session_hosts(cluster: _Usable) -> frozenset[str]:
+    """Return the addresses of the DRAINING endpoints that sessions may still use (A55)."""
+    leaves = cluster.leaves if isinstance(cluster, AggregateConfig) else (cluster,)
+    return frozenset(
+        address
+        for leaf in leaves
+        if leaf.endpoints is not None and HealthStatus.DRAINING in leaf.cluster.override_statuses
+        for locality in chain.from_iterable(leaf.endpoints.priorities)
+        for endpoint in locality.endpoints
+        if endpoint.health is HealthStatus.DRAINING
+        for address in endpoint.addresses
+    )
+
+
+def unrouted(status: Status, cluster: str) -> Status:
+    """Say why not even an RPC that waits for ready waits for what `status` tells."""
+    return replace(status, message=f"{status.message}; no route names cluster {cluster} any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +132,24 @@ class Noted:
         if type(result) is not Fail:
             return result
         return Fail(replace(result.status, message=f"{result.status.message}; left out: {self.note}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Unrouted:
+    """Drops the RPCs that a cluster fails which cannot serve and which no route names (A31).
+
+    Nothing but the control plane would end their wait, and one that waits for ready keeps the cluster and its
+    watches. An RPC of a session whose host is DRAINING is not among them: that host may be reached again.
+    """
+
+    child: Picker
+    session_hosts: frozenset[str] = frozenset()
+
+    def pick(self, call: PickArgs) -> PickResult:
+        result = self.child.pick(call)
+        if type(result) is not Fail or self._waits(call.override):
+            return result
+        return Drop(unrouted(result.status, call.cluster))
+
+    def _waits(self, override: Override | None) -> bool:
+        return override is not None and not self.session_hosts.isdisjoint(override.addresses)

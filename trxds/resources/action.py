@@ -31,7 +31,7 @@ class RouteAction:
     """A plain cluster is one entry of weight 1. Times are seconds; None is unset, 0 is no limit.
 
     `timeout` and `max_grpc_timeout` are those of A31's first draft, for channels that ask for it.
-    `auto_host_rewrite`: the endpoint's hostname becomes `:authority` (A81).
+    `auto_host_rewrite` asks for the endpoint's hostname as `:authority` (A81). It is read and has no effect yet.
     """
 
     clusters: tuple[WeightedCluster, ...]

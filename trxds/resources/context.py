@@ -25,7 +25,7 @@ class ParseContext:
     `override_host` False switches session affinity off as if this client had never heard of it:
     no such filter, no DRAINING hosts (A55's guard). `aggregate_lb_policy` gives the clusters of an
     aggregate its load balancing policy, as it was before A75. `server_features` are the bootstrap's; with
-    `trusted_xds_server` among them a route may rewrite `:authority` (A81). `server` is the one that says `self`.
+    `trusted_xds_server` among them a route's `auto_host_rewrite` is read (A81). `server` is the one that says `self`.
     """
 
     http_filters: Mapping[str, HttpFilterType] = field(default_factory=lambda: HTTP_FILTERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from trxds.ground.status import StatusCode, from_http
 
@@ -56,6 +56,9 @@ class Abort:
 class FaultConfig(FilterConfig):
     """`most_active`: how many RPCs of a channel may have a fault at a time; None is any number."""
 
+    config_type: ClassVar[str] = protos.type_name(protos.HTTPFault)
+    override_type: ClassVar[str] = config_type
+
     delay: Delay | None = None
     abort: Abort | None = None
     most_active: int | None = None
@@ -100,7 +103,9 @@ def _share(percent: Any) -> Share:
     return Share(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
 
 
-_TYPE = protos.type_name(protos.HTTPFault)
-
-# An override is of the same type as the filter's own configuration.
-FAULT = HttpFilterType(config_type=_TYPE, parse=_parse, override_type=_TYPE, parse_override=_parse)
+FAULT = HttpFilterType(
+    config_type=FaultConfig.config_type,
+    parse=_parse,
+    override_type=FaultConfig.override_type,
+    parse_override=_parse,
+)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from .extension import Extension
 
 
 @dataclass(frozen=True, slots=True)
 class FilterConfig:
-    """What any filter's configuration is; the call side finds the filter by its class."""
+    """What any filter's configuration is; the call side finds the filter by its class.
+
+    It comes as a `config_type` in the listener and as an `override_type` in routes; both are message names.
+    """
+
+    config_type: ClassVar[str] = ""
+    override_type: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)

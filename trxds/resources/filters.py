@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
 from .extension import Extension, extension, unpack
@@ -53,6 +53,8 @@ class HttpFilter:
 class RouterConfig(FilterConfig):
     """The end of every chain; none of its fields concerns a client."""
 
+    config_type: ClassVar[str] = protos.type_name(protos.Router)
+
     def __str__(self) -> str:
         return "the end of the chain"
 
@@ -68,7 +70,7 @@ def _not_parsed(config: Extension) -> None:
     """For filters that only servers run: nobody will look at their configuration."""
 
 
-ROUTER = HttpFilterType(config_type=protos.type_name(protos.Router), parse=_router, terminal=True)
+ROUTER = HttpFilterType(config_type=RouterConfig.config_type, parse=_router, terminal=True)
 RBAC = HttpFilterType(
     config_type="envoy.extensions.filters.http.rbac.v3.RBAC",
     parse=_not_parsed,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from . import protos
 from .extension import Extension, extension
@@ -53,6 +53,9 @@ class StatefulSessionConfig(FilterConfig):
 
     `strict`: an RPC whose host cannot be used fails, and is given no other.
     """
+
+    config_type: ClassVar[str] = protos.type_name(protos.StatefulSession)
+    override_type: ClassVar[str] = protos.type_name(protos.StatefulSessionPerRoute)
 
     state: SessionState | None = None
     strict: bool = False
@@ -136,9 +139,9 @@ def _cookie(state: Any, problems: Problems) -> CookieConfig | None:
 
 
 STATEFUL_SESSION = HttpFilterType(
-    config_type=protos.type_name(protos.StatefulSession),
+    config_type=StatefulSessionConfig.config_type,
     parse=_parse,
-    override_type=protos.type_name(protos.StatefulSessionPerRoute),
+    override_type=StatefulSessionConfig.override_type,
     parse_override=_parse_override,
     session_affinity=True,
 )

@@ -75,6 +75,7 @@ async def test_a_channel_with_its_state_and_calls(autojump_clock):
             "failed": 0,
             "open": 0,
             "error": "",
+            "warnings": [],
         }
 
 

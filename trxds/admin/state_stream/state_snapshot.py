@@ -78,6 +78,7 @@ def _channel(channel: KeyedChannel) -> ChannelRow:
         "failed": calls.failed,
         "open": calls.started - calls.succeeded - calls.failed,
         "error": "" if state.problem is None else state.problem.message,
+        "warnings": list(state.warnings),
     }
 
 

@@ -230,6 +230,7 @@ def _cluster(node: Row) -> str:
 
 
 def _warnings(state: State, channel: str) -> Iterator[str]:
+    yield from state["channels"][channel].get("warnings", ())  # a program with an older trxds says none
     for row in state["resources"].values():
         if row["channel"] == channel and row["state"] in _TROUBLE:
             kept = f"; version {row['version']} stays in use" if row["version"] else ""

@@ -1,0 +1,61 @@
+"""What is in force while the next configuration is incomplete, brought up to date where it fails RPCs.
+
+A configuration comes into force complete or not at all (A74), and until then RPCs go by the one before. But an
+RPC that fails in a cluster has to be told what is wrong now: its resource may have come back since, and only its
+endpoints be missing. A cluster that nobody can be served by has nothing to lose, so it need not wait for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import assert_never
+
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, can_serve
+
+
+def is_troubled(cluster: ClusterOutcome) -> bool:
+    """Return whether RPCs may be told of an error in the cluster's resources."""
+    return not can_serve(cluster) or (isinstance(cluster, AggregateConfig) and bool(cluster.left_out))
+
+
+def up_to_date(cluster: ClusterOutcome, present: Mapping[str, ClusterOutcome]) -> ClusterOutcome:
+    """Return what is to be in force in place of `cluster`.
+
+    `present` has the clusters as they would be if all that is still awaited were in error.
+    """
+    if isinstance(cluster, AggregateConfig) and can_serve(cluster):
+        return _without_old_errors(cluster, present)
+    now = present.get(_name(cluster), cluster)
+    if can_serve(now) or not _has_endpoints(cluster):
+        return now
+    # What it has are DRAINING hosts, which sessions use: only the reason why there are no others is another one.
+    reason = now.status.message if isinstance(now, ClusterError) else now.note
+    return replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
+
+
+def _name(cluster: ClusterOutcome) -> str:
+    return cluster.cluster.name if isinstance(cluster, ClusterConfig) else cluster.name
+
+
+def _has_endpoints(cluster: ClusterOutcome) -> bool:
+    match cluster:
+        case ClusterError():
+            return False
+        case AggregateConfig(_, leaves):
+            return any(map(_has_endpoints, leaves))
+        case ClusterConfig(_, endpoints):
+            priorities = endpoints.priorities if endpoints is not None else ()
+            return any(locality.endpoints for locality in chain.from_iterable(priorities))
+        case _ as never:
+            assert_never(never)
+
+
+def _without_old_errors(aggregate: AggregateConfig, present: Mapping[str, ClusterOutcome]) -> AggregateConfig:
+    errors = [error for name in aggregate.left_out if isinstance(error := present.get(name), ClusterError)]
+    return replace(
+        aggregate,
+        left_out=tuple(error.name for error in errors),
+        note="; ".join(error.status.message for error in errors),
+    )

@@ -1,0 +1,65 @@
+"""Overrides in a route table that belong to another kind of filter than the listener's filter of their name.
+
+A39 has no rule for them: routes are checked without their listener, and one route table may serve several. So it is
+seen only when the two are put together, and then such an override is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trxds.resources.filter_config import FilterConfig
+from trxds.resources.filters import HttpFilter
+from trxds.resources.listener import Listener
+from trxds.resources.route import VirtualHost
+
+_SHOWN = 5  # of the places that have the same override
+
+
+def belongs_to(override: FilterConfig, http_filter: HttpFilter) -> bool:
+    """Return whether the override is one for this kind of filter."""
+    return type(override) is type(http_filter.config)
+
+
+@dataclass(frozen=True, slots=True)
+class MisplacedOverride:
+    """One key with an override of the wrong type, and the places that have it; the types are message names."""
+
+    key: str
+    override_type: str
+    filter_type: str
+    places: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = len(self.places) - _SHOWN
+        places = ", ".join(self.places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return (
+            f'{places}: typed_per_filter_config["{self.key}"] has the type {self.override_type}, and the listener\'s '
+            f"filter of that name the type {self.filter_type}; the override is left out, and the filter keeps its own "
+            "configuration"
+        )
+
+
+def misplaced_overrides(listener: Listener, host: VirtualHost) -> tuple[MisplacedOverride, ...]:
+    filters = {each.name: each for each in listener.http_filters}
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for place, overrides in _scopes(host):
+        for key, override in overrides.items():
+            its = filters.get(key)
+            if its is not None and not belongs_to(override, its):
+                found.setdefault((key, override.override_type, its.config.config_type), []).append(place)
+    return tuple(MisplacedOverride(*which, tuple(places)) for which, places in found.items())
+
+
+def _scopes(host: VirtualHost) -> Iterator[tuple[str, Mapping[str, FilterConfig]]]:
+    """The places that have overrides; of ten thousand routes there may be none."""
+    name = f'virtual host "{host.name}"'
+    if host.filter_overrides:
+        yield name, host.filter_overrides
+    for number, route in enumerate(host.routes):
+        if route.filter_overrides:
+            yield f"route {number} of {name}", route.filter_overrides
+        for cluster in route.action.clusters if route.action is not None else ():
+            if cluster.filter_overrides:
+                yield f'cluster "{cluster.name}" of route {number} of {name}', cluster.filter_overrides
