@@ -100,7 +100,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
     """A list that is there and empty means none: no cookie is honoured (A55)."""
     if not common.HasField("override_host_status") or not context.override_host:
         return DEFAULT_OVERRIDE_STATUSES
-    known = known_health(context)
+    known = known_health(override_host=context.override_host)
     return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from .custom_policy import ParseSettings
+from .endpoint import Endpoint
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
 from .lb_policy import LB_POLICIES, LbPolicyType, StructPolicy
-
-if TYPE_CHECKING:
-    from .endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from .route import VirtualHost
+
+class HasDomains(Protocol):
+    """A virtual host, as far as it matters here."""
+
+    @property
+    def domains(self) -> Sequence[str]: ...
+
+
+Host = TypeVar("Host", bound=HasDomains)
 
 
 class DomainKind(enum.IntEnum):
@@ -50,7 +57,7 @@ def domain_matches(domain: str, authority: str) -> bool:
             return False
 
 
-def find_virtual_host(virtual_hosts: Sequence[VirtualHost], authority: str) -> VirtualHost | None:
+def find_virtual_host(virtual_hosts: Sequence[Host], authority: str) -> Host | None:
     """The virtual host for that authority; None when no domain takes it."""
     matching = [
         (kind, -len(domain), index)

@@ -9,15 +9,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .address import check_address, parse_address
 from .problems import Problems
 from .slices import Pace, Slices
 from .units import UINT32_MAX, per_million
-
-if TYPE_CHECKING:
-    from .context import ParseContext
 
 
 class HealthStatus(enum.Enum):
@@ -30,9 +27,9 @@ class HealthStatus(enum.Enum):
     __hash__ = object.__hash__  # members are singletons
 
 
-def known_health(context: ParseContext) -> Mapping[int, HealthStatus]:
+def known_health(*, override_host: bool) -> Mapping[int, HealthStatus]:
     """By the number of envoy.config.core.v3.HealthStatus; DRAINING is only for session affinity (A55)."""
-    return _WITH_DRAINING if context.override_host else _WITHOUT_DRAINING
+    return _WITH_DRAINING if override_host else _WITHOUT_DRAINING
 
 
 _WITHOUT_DRAINING = {0: HealthStatus.UNKNOWN, 1: HealthStatus.HEALTHY}
@@ -106,8 +103,19 @@ class _Reading:
     pace: Pace = field(default_factory=Pace)
 
 
-def cluster_load_assignment(message: Any, context: ParseContext, problems: Problems) -> Slices[ClusterLoadAssignment]:
-    reading = _Reading(known_health(context), context.endpoints)
+class EndpointContext(Protocol):
+    """The part of a `ParseContext` that endpoints need."""
+
+    @property
+    def override_host(self) -> bool: ...
+    @property
+    def endpoints(self) -> MutableMapping[bytes, Endpoint]: ...
+
+
+def cluster_load_assignment(
+    message: Any, context: EndpointContext, problems: Problems
+) -> Slices[ClusterLoadAssignment]:
+    reading = _Reading(known_health(override_host=context.override_host), context.endpoints)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")

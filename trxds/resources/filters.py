@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from . import protos
 from .extension import Extension, extension, unpack
@@ -18,9 +18,6 @@ from .fault import FAULT, FaultConfig
 from .filter_config import FilterConfig, HttpFilterType
 from .problems import Problems
 from .stateful_session import STATEFUL_SESSION, CookieConfig, HeaderConfig, StatefulSessionConfig
-
-if TYPE_CHECKING:
-    from .context import ParseContext
 
 __all__ = [
     "HTTP_FILTERS",
@@ -96,7 +93,16 @@ HTTP_FILTERS = registry((ROUTER, STATEFUL_SESSION, FAULT, RBAC))
 # -- the chain in the listener
 
 
-def http_filters(messages: Iterable[Any], context: ParseContext, problems: Problems) -> tuple[HttpFilter, ...]:
+class FilterContext(Protocol):
+    """The part of a `ParseContext` that filters need."""
+
+    @property
+    def http_filters(self) -> Mapping[str, HttpFilterType]: ...
+    @property
+    def override_host(self) -> bool: ...
+
+
+def http_filters(messages: Iterable[Any], context: FilterContext, problems: Problems) -> tuple[HttpFilter, ...]:
     """The filters of an HttpConnectionManager that are left to run, the terminal one last."""
     before = problems.count
     chain: list[HttpFilter] = []
@@ -127,7 +133,7 @@ def _check_name(name: str, names: set[str], problems: Problems) -> None:
     names.add(name)
 
 
-def _usable(config: Extension, optional: bool, context: ParseContext) -> HttpFilterType | None:
+def _usable(config: Extension, optional: bool, context: FilterContext) -> HttpFilterType | None:
     """The kind of filter; None when this client cannot run it, which is a problem unless it is optional."""
     kind = _known(config.type_name, context)
     if kind is not None and kind.config_type == config.type_name and kind.on_clients:
@@ -138,7 +144,7 @@ def _usable(config: Extension, optional: bool, context: ParseContext) -> HttpFil
     return None
 
 
-def _known(type_name: str, context: ParseContext) -> HttpFilterType | None:
+def _known(type_name: str, context: FilterContext) -> HttpFilterType | None:
     kind = context.http_filters.get(type_name)
     return None if kind is not None and kind.session_affinity and not context.override_host else kind
 
@@ -156,7 +162,7 @@ def _check_order(kinds: list[tuple[HttpFilterType, Problems]]) -> None:
 
 
 def filter_overrides(
-    messages: Mapping[str, Any], context: ParseContext, problems: Problems
+    messages: Mapping[str, Any], context: FilterContext, problems: Problems
 ) -> Mapping[str, FilterConfig]:
     """The configurations of a `typed_per_filter_config` by filter name.
 
@@ -178,7 +184,7 @@ def filter_overrides(
 _NOTHING: Mapping[str, FilterConfig] = MappingProxyType({})
 
 
-def _override(packed: Any, context: ParseContext, problems: Problems) -> FilterConfig | None:
+def _override(packed: Any, context: FilterContext, problems: Problems) -> FilterConfig | None:
     config = unpack(packed, problems)
     optional = False
     if config is not None and config.type_name == _WRAPPER:

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from . import leaf_policy as leaf
 from . import proto_backports, protos
-from .custom_policy import custom_policy
+from .custom_policy import ParseSettings, custom_policy
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
 from .problems import Problems
-
-if TYPE_CHECKING:
-    from .context import ParseContext
 
 _MOST_NESTED = 16
 
@@ -42,11 +39,22 @@ class RandomSubsetting(LbPolicyConfig):
 WRR_LOCALITY = WrrLocality(RoundRobin())  # what `lb_policy: ROUND_ROBIN` means
 
 
+class PolicyContext(Protocol):
+    """The policies that this client knows, by the names of their messages: a part of a `ParseContext`."""
+
+    @property
+    def lb_policies(self) -> Mapping[str, LbPolicyType]: ...
+    @property
+    def custom_policies(self) -> Mapping[str, ParseSettings]: ...
+    @property
+    def struct_policies(self) -> Mapping[str, StructPolicy]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Nesting:
     """How deep in policies within policies we are."""
 
-    context: ParseContext
+    context: PolicyContext
     depth: int = 0
 
     def child(self, policy: Any, problems: Problems) -> LbPolicyConfig | None:
