@@ -13,7 +13,7 @@ from trxds.resources.orca import LoadReport
 
 
 class Reporting(FakeHost):
-    """Each call for reports answers with the next of these lists; an exception in it is raised, and then it has none."""
+    """Each call for reports answers with the next of these lists and raises an exception in it; then it has none."""
 
     def __init__(self, *calls):
         super().__init__("a", READY)
