@@ -31,6 +31,9 @@ class Table(HostTable):
     def used(self, address, now):
         return self.use(self.get(address), now)
 
+    def awaited(self, address, now):
+        return self.wait_for(self.get(address), now)
+
 
 def endpoint(*addresses, health=HEALTHY):
     return Endpoint(addresses, health)
@@ -150,11 +153,29 @@ class TestSweep:
     def test_a_host_that_connects_is_left_to_a_later_sweep(self):
         # An RPC may be waiting for it, and would have it begin anew.
         table = Table(endpoint("a"), idle_timeout=1.0, state=CONNECTING)
-        host = table.used("a", 0.0)
+        host = table.awaited("a", 0.0)
         table.sweep(10.0)
         assert set(table.held) == {"a"}
         host.state = IDLE
         table.sweep(20.0)
+        table.sweep(25.0)
+        assert table.held == {}
+
+    def test_one_that_has_been_waited_for_is_left_to_the_next_sweep(self):
+        # It may have failed just now: let go of, it would be forgotten, and connected for the same RPC again.
+        table = Table(endpoint("a"), idle_timeout=1.0, state=FAILURE)
+        table.awaited("a", 0.0)
+        table.sweep(20.0)
+        assert set(table.held) == {"a"} and table.sweep_at == 25.0
+        table.sweep(25.0)
+        assert table.held == {}
+
+    def test_unless_it_has_been_used_since(self):
+        table = Table(endpoint("a"), idle_timeout=1.0)
+        for _ in range(2):
+            table.awaited("a", 0.0)
+            table.pick(table.get("a"), 1.0)
+        table.sweep(6.0)
         assert table.held == {}
 
     def test_one_that_always_connects_is_let_go_when_nobody_can_be_waiting_any_more(self):

@@ -68,9 +68,15 @@ class HappyEyeballs:
     def _runs(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
         hosts = list(self._usable(addresses, statuses))
         winner = next((entry for entry, state in hosts if state is Connectivity.READY), None)
-        if winner is not None and winner.spare:
-            self._table.use(winner, now)  # for the RPC that waits; it has not picked again yet
-        return winner is None and any(state is Connectivity.CONNECTING for _, state in hosts)
+        if winner is not None:
+            if winner.spare:
+                self._table.use(winner, now)  # for the RPC that waits; it has not picked again yet
+            return False
+        if any(state is Connectivity.CONNECTING for _, state in hosts):
+            return True
+        # All have failed. They are left to the idle sweep: to let go of a host is to forget that it has failed.
+        self._spares.difference_update(addresses)
+        return False
 
     def _next(
         self, addresses: tuple[str, ...], race: _Race, statuses: Collection[HealthStatus], now: float
@@ -87,7 +93,7 @@ class HappyEyeballs:
         race.last, race.next_at = entry.address, now + ATTEMPT_DELAY
         if entry.host is None:
             self._spares.add(entry.address)
-            self._table.lease_spare(entry, now)
+            self._table.wait_for(entry, now, spare=True)
         return entry.address
 
     def _usable(

@@ -30,7 +30,8 @@ class Entry:
     health: HealthStatus
     last_used: float = -math.inf
     host: Host | None = None  # while leased for sessions
-    spare: bool = False  # leased in case that it is needed, and used by no RPC yet
+    spare: bool = False  # leased in case that it is needed, and no RPC has used it or waits for it
+    awaited: bool = False  # leased for who waits, and not known to have been looked at since
     picked: Complete | None = None  # the answer that names the host
     trackers: int = 0  # as many changes had been made to the trackers when `picked` was
 
@@ -87,14 +88,14 @@ class HostTable:
         self.sweep_at = min(self.sweep_at, self._next_sweep(now)) if self.leased else math.inf
 
     def use(self, entry: Entry, now: float) -> Host:
-        """A session's RPC uses this host, or waits for it: lease it, once."""
-        entry.spare = False
+        """A session's RPC uses this host: lease it, once."""
+        entry.spare = entry.awaited = False
         return self._leased(entry, now)
 
-    def lease_spare(self, entry: Entry, now: float) -> None:
-        """Lease a host that nobody has leased, without an RPC that uses it."""
-        entry.spare = True
-        self._leased(entry, now)
+    def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> Host:
+        """A session's RPC waits for this host, or for another one and this is a `spare`: lease it, once."""
+        entry.spare, entry.awaited, entry.picked = spare, True, None
+        return self._leased(entry, now)
 
     def _leased(self, entry: Entry, now: float) -> Host:
         entry.last_used = now
@@ -122,7 +123,11 @@ class HostTable:
         """Let go of what no session used within the idle timeout."""
         for entry in self._entries.values():
             if entry.last_used <= now - self._idle_timeout and not _may_be_awaited(entry, now):
-                self.release(entry)
+                if entry.awaited:
+                    # The attempt may have ended in this moment, and who waits has to see how: at the next sweep then.
+                    entry.awaited = False
+                else:
+                    self.release(entry)
         self.sweep_at = self._next_sweep(now)
 
     def release(self, entry: Entry) -> None:
@@ -138,7 +143,7 @@ class HostTable:
 
 
 def _may_be_awaited(entry: Entry, now: float) -> bool:
-    """An RPC may wait for a host that connects, and uses it again when the attempt is over.
+    """An RPC may wait for a host that connects, and looks at it again when the attempt is over.
 
     To let go of the host would have the attempt begin anew, and for ever if it takes longer than sweeps are apart.
     """

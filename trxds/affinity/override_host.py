@@ -141,7 +141,7 @@ class OverridePicker:
 
     def _wait_for(self, entry: Entry, now: float) -> PickResult:
         # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
-        if self.table.use(entry, now).state is Connectivity.IDLE:
+        if self.table.wait_for(entry, now).state is Connectivity.IDLE:
             self.wish(entry.address)
         return QUEUE
 
