@@ -7,6 +7,9 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY
 from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint
 
 from trxds.affinity.happy_eyeballs import MOST_RACES
+from trxds.config.steps import Waits
+from trxds.lb.pick import Override, PickArgs
+from trxds.lb.policy import Inputs
 
 
 def waiting(*cookie, others=("other",), **settings):
@@ -171,3 +174,18 @@ def test_of_many_different_cookies_those_above_the_bound_wait_for_their_first_ho
     assert len(connecting(story)) == 1 + MOST_RACES
     story.pick("slow", names[-1])
     assert not story.wishes
+
+
+def test_an_explanation_says_who_comes_next():
+    story = waiting("a", "b")
+
+    def explained():
+        return story.policy.explain(
+            Inputs(story.config), PickArgs("/s/m", override=Override(("a", "b")), now=story.now)
+        )
+
+    assert explained().then == Waits("a to connect", "a")
+    assert explained().why.endswith("; b is connected too if that takes more than 250 ms")
+    at(story, 0.25)
+    assert explained().then == Waits("a to connect", "a")
+    assert "250 ms" not in explained().why

@@ -5,7 +5,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, READY, endpoints, hosts, surroundings
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
@@ -171,6 +171,7 @@ class TestSchedule:
         assert used[0] == pytest.approx(10 * (1e9 + 99) / 100)
 
     @given(weights=st.lists(st.floats(), min_size=1, max_size=8), seed=st.integers(0, 99))
+    @settings(deadline=None)
     def test_whatever_the_weights_are_all_get_turns_in_their_ratio(self, weights, seed):
         schedule = Schedule(lambda now: weights, 1.0, Random(seed))
         lightest = min(completed(weights))
@@ -244,22 +245,30 @@ class TestPolicy:
         counted = self.serve(picker, 90, 12.0, load)
         assert set(counted.values()) == {30}
 
-    @given(
-        reports=st.lists(st.tuples(st.floats(), st.floats(), st.floats()), min_size=3, max_size=3),
-        penalty=st.floats(0.0, 3e38),
-    )
-    def test_whatever_one_host_reports_the_others_keep_their_ratio(self, reports, penalty):
-        picker = self.balanced("abc", blackout=0, error_penalty=penalty)(a=READY, b=READY, c=READY).picker
+    @given(cpu=st.floats(), rps=st.floats(), eps=st.floats(), penalty=st.floats(0.0, 3e38))
+    @settings(deadline=None)
+    def test_whatever_one_host_reports_all_get_turns_by_the_weights_that_are_valid(self, cpu, rps, eps, penalty):
+        reports = {
+            "a": trailers(cpu_utilization=0.9, rps_fractional=100),
+            "b": trailers(cpu_utilization=0.3, rps_fractional=100),
+            "c": trailers(cpu_utilization=cpu, rps_fractional=rps, eps=eps),
+        }
+        rules = {"blackout": 0, "error_penalty": penalty}
+        picker = self.balanced("abc", **rules)(a=READY, b=READY, c=READY).picker
         counted = Counter()
-        for turn in range(900):
-            result = picker.pick(PickArgs("/s/m", now=turn / 100))
-            address = result.host.address
-            counted[address] += turn >= 200
-            cpu, rps, eps = (0.9, 100, 0) if address == "a" else (0.3, 100, 0) if address == "b" else reports[turn % 3]
+        for turn in range(1300):
+            now = 0.0 if turn < 300 else 2.0  # by then all have reported, and weights are read once
+            result = picker.pick(PickArgs("/s/m", now=now))
+            counted[result.host.address] += turn >= 300
             (tracker,) = result.trackers
-            tracker.ended(OK, trailers(cpu_utilization=cpu, rps_fractional=rps, eps=eps), turn / 100)
-        assert abs(counted["b"] - 3 * counted["a"]) <= 12 or counted["c"] > 600
-        assert min(counted.values()) >= 1
+            tracker.ended(OK, reports[result.host.address], 0.0)
+        weights = []
+        for trailing in reports.values():
+            weight = ReportedWeight(Rules(**rules))
+            weight.ended(OK, trailing, 0.0)
+            weights.append(weight.at(2.0))
+        shares = completed(weights)
+        assert [counted[name] / 1000 for name in "abc"] == pytest.approx([s / sum(shares) for s in shares], abs=0.003)
 
     def test_it_fails_when_all_have_failed(self):
         decision = self.balanced()(a=FAILURE, b=FAILURE)

@@ -21,7 +21,7 @@ MOST_RACES = 256  # cookies may come from outside; one too many waits for its fi
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitsForOneOf:
     """A pick's wish: its RPC waits for one of a cookie's hosts, which are more than one."""
 
     addresses: tuple[str, ...]
@@ -46,7 +46,7 @@ class HappyEyeballs:
         """Whether a pick that waits for one of these is to wish for a race. Once: a wish makes RPCs pick again."""
         return len(addresses) > 1 and addresses not in self._races and len(self._races) < MOST_RACES
 
-    def go_on(self, waits: Iterable[Waits], statuses: Collection[HealthStatus], now: float) -> tuple[str, ...]:
+    def go_on(self, waits: Iterable[WaitsForOneOf], statuses: Collection[HealthStatus], now: float) -> tuple[str, ...]:
         """Whatever is due by now; returns whom to connect."""
         if not self._races and not self._spares and not waits:
             return ()

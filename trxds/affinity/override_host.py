@@ -21,7 +21,7 @@ from trxds.lb.ports import Host
 from trxds.resources.endpoint import HealthStatus
 
 from .explain import chosen, judge, none_usable
-from .happy_eyeballs import HappyEyeballs, Waits
+from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
 from .hosts import Entry, HostTable
 from .moves import Reason
 
@@ -43,7 +43,7 @@ class OverrideHost:
             self._take_over(config, now)
         if now >= self._table.sweep_at:
             self._table.sweep(now)
-        waits = [wish for wish in inputs.wishes if isinstance(wish, Waits)]
+        waits = [wish for wish in inputs.wishes if isinstance(wish, WaitsForOneOf)]
         next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         picker = OverridePicker(
@@ -128,7 +128,7 @@ class OverridePicker:
         for state in (Connectivity.IDLE, Connectivity.CONNECTING, None):
             if state in waiting:
                 if self.eyeballs.wanted(override.addresses):
-                    self.wish(Waits(override.addresses))
+                    self.wish(WaitsForOneOf(override.addresses))
                 return self._wait_for(waiting[state], now)
         return None
 
