@@ -36,7 +36,6 @@ SHELLS = frozenset(
         "ads/stream.py",
         "ads/talk.py",
         "affinity/session.py",
-        "affinity/sweep.py",
         "config/clusters.py",
         "config/dns.py",
         "config/plain.py",

@@ -1,5 +1,6 @@
 """xds_override_host by values: what the C++ client has no test for. Its own tests are in tests/grfc/test_a55.py."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -142,26 +143,26 @@ class TestLeases:
         story.policy._table.sweep(60.0)
         assert "b" in story.pool
 
-    def test_the_sweep_is_timed_anew_by_an_update_and_by_nothing_else(self):
-        story = Story(*three())
-        story.pick("a")
-        story.step()
-        first = story.decision.tasks["idle sweep"]
-        story.becomes("b", IDLE)
-        assert story.decision.tasks["idle sweep"] is first
-        story.update(*three(b=DRAINING))
-        assert story.decision.tasks["idle sweep"] is not first
+    def test_an_update_lets_go_of_what_is_due_by_then(self):
+        story = Story(*three(), idle_timeout=60.0)
+        story.pick("b")
+        story.now = 59.0
+        story.update(*three(b=DRAINING), idle_timeout=60.0)
+        assert story.held == {"b"} and story.decision.wake_at == 60.0
+        story.now = 61.0
+        story.update(*three(a=DRAINING, b=DRAINING), idle_timeout=60.0)
+        assert story.held == set()
 
     def test_there_is_a_sweep_only_while_a_session_leases_a_host(self):
         story = Story(*three(), idle_timeout=60.0)
-        assert not story.decision.tasks
+        assert story.decision.wake_at == math.inf
         story.pick("b")
-        assert story.wishes, "nobody would begin the sweep"
+        assert story.wishes, "nobody would wake the policy to sweep"
         story.step()
-        assert story.decision.tasks.keys() == {"idle sweep"}
-        story.policy._table.sweep(60.0)
+        assert story.decision.wake_at == 60.0
+        story.now = 60.0
         story.step()
-        assert not story.decision.tasks
+        assert story.held == set() and story.decision.wake_at == math.inf
 
     def test_only_the_first_lease_of_a_session_asks_for_the_sweep(self):
         story = Story(*three())

@@ -75,6 +75,14 @@ def test_a_failure_of_an_earlier_one_has_no_further_one_tried():
     assert looking.endpoint.wanted == ("a", "b")
 
 
+def test_an_address_that_is_connected_already_is_leased_and_no_other_is_tried():
+    endpoint, elsewhere = EndpointState(("a", "b")), {"b": FakeHost("b", READY)}
+    assert endpoint.look({}, 10.0, find=elsewhere.get) is CONNECTING
+    assert (endpoint.wanted, endpoint.connect) == (("b",), ())
+    assert endpoint.look(elsewhere, 10.0, find=elsewhere.get) is READY
+    assert endpoint.wanted == ("b",)
+
+
 def test_a_host_that_turns_out_to_be_in_backoff_is_passed_over():
     looking = Looking()
     looking.hosts = {"a": FakeHost("a", FAILURE), "b": FakeHost("b", FAILURE)}

@@ -1,8 +1,10 @@
 """The load that cluster_impl counts for the control plane, by values (A27, A64, A85)."""
 
 import gc
+import math
 from dataclasses import replace
 
+import pytest
 from support.policies import READY, FakeHost, report, surroundings
 
 from trxds.config.plan import PriorityNames, subtree
@@ -72,9 +74,9 @@ def of_cart(*localities, drops=None, uncategorised=0):
     return (ClusterLoad("cart", "cart-eds", localities, drops or {}, uncategorised),)
 
 
-def reported(**named):
+def reported(cpu_utilization=0.5, **named):
     """Trailers with a host's report."""
-    value = protos.OrcaLoadReport(cpu_utilization=0.5, named_metrics=named).SerializeToString()
+    value = protos.OrcaLoadReport(cpu_utilization=cpu_utilization, named_metrics=named).SerializeToString()
     return Metadata([("endpoint-load-metrics-bin", value)])
 
 
@@ -138,6 +140,34 @@ def test_metrics_of_the_hosts_that_the_cluster_names_are_summed():
     load.rpc("a2", picker=picker)
     metrics = {"cpu_utilization": MetricLoad(2, 1.0), "named_metrics.queue": MetricLoad(2, 5.0)}
     assert load.take() == of_cart(LocalityLoad(A, 3, 2, 1, metrics=metrics))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_metric_that_is_no_number_is_left_out_of_the_sum(number):
+    load = Load()
+    picker = load.picker(metrics={"named_metrics.*", "cpu_utilization", "mem_utilization"})
+    load.rpc("a1", trailing=reported(queue=2.0, heat=-4.0), picker=picker)
+    load.rpc("a1", trailing=reported(queue=number, heat=number, cpu_utilization=number), picker=picker)
+    metrics = {
+        "cpu_utilization": MetricLoad(1, 0.5),
+        "named_metrics.queue": MetricLoad(1, 2.0),
+        "named_metrics.heat": MetricLoad(1, -4.0),
+    }
+    assert load.take() == of_cart(LocalityLoad(A, 2, 2, metrics=metrics))
+
+
+def test_a_negative_utilization_is_left_out_of_the_sum():
+    load = Load()
+    load.rpc("a1", trailing=reported(cpu_utilization=-1.0), picker=load.picker(metrics={"cpu_utilization"}))
+    assert load.take() == of_cart(LocalityLoad(A, 1, 1))
+
+
+def test_a_metric_with_which_the_sum_would_overflow_is_left_out():
+    load = Load()
+    picker = load.picker(metrics={"named_metrics.*"})
+    for queue in (1.0, 1.7e308, 1.7e308, 2.0):
+        load.rpc("a1", trailing=reported(queue=queue), picker=picker)
+    assert load.take() == of_cart(LocalityLoad(A, 4, 4, metrics={"named_metrics.queue": MetricLoad(3, 1.7e308)}))
 
 
 def test_no_metric_is_passed_on_that_the_cluster_does_not_name():

@@ -20,9 +20,11 @@ def config(names, **more):
 class Tried:
     """A policy with its configuration; `wishes` are what its picks have left."""
 
-    def __init__(self, names="abc", seed=1, **more):
+    def __init__(self, names="abc", seed=1, elsewhere=None, **more):
         self.wishes = set()
-        self.policy = PickFirst(replace(surroundings(seed), wish=self.wishes.add))
+        self.elsewhere = elsewhere or {}  # hosts that others in the channel have leased
+        around = replace(surroundings(seed), wish=self.wishes.add, find=self.elsewhere.get)
+        self.policy = PickFirst(around)
         self.config = config(names, **more)
 
     def decide(self, **states):
@@ -88,6 +90,48 @@ def test_all_addresses_of_all_endpoints_are_tried_in_order():
     both = PickFirstConfig((Endpoint(("a", "b")), Endpoint(("c",))), (1, 1))
     decision = policy.decide(Inputs(both, hosts=hosts(a=FAILURE, b=FAILURE, c=IDLE)), 0.0)
     assert decision.hosts == ("a", "b", "c")
+
+
+class TestReadyAlready:
+    """A host that somebody else in the channel has connected, a session for one, is used at once (A61)."""
+
+    def test_it_is_leased_and_used_and_nobody_is_connected(self):
+        tried = Tried(elsewhere=hosts(c=READY))
+        first = tried.decide()
+        assert first.hosts == ("c",) and first.connect == ()
+        decision = tried.decide(c=READY)
+        assert decision.state is READY and picked(decision.picker) == ["c"]
+        assert decision.hosts == ("c",) and decision.connect == ()
+
+    def test_of_several_the_first_of_the_list_is_used(self):
+        assert Tried(elsewhere=hosts(c=READY, b=READY)).decide().hosts == ("b",)
+
+    @pytest.mark.parametrize("state", [IDLE, CONNECTING, FAILURE])
+    def test_in_another_state_it_is_no_better_than_others(self, state):
+        decision = Tried(elsewhere=hosts(c=state)).decide()
+        assert decision.hosts == decision.connect == ("a",)
+
+    def test_it_is_looked_for_again_before_another_address_is_tried(self):
+        tried = Tried()
+        tried.decide(a=CONNECTING)
+        tried.elsewhere.update(hosts(c=READY))
+        assert tried.decide(a=FAILURE).hosts == ("a", "c")
+        assert picked(tried.decide(a=FAILURE, c=READY).picker) == ["c"]
+
+    def test_it_is_used_when_the_own_connection_is_lost(self):
+        tried = Tried(elsewhere=hosts(a=READY))
+        tried.decide(a=READY)
+        del tried.elsewhere["a"]
+        tried.elsewhere.update(hosts(b=READY))
+        tried.decide(a=IDLE).picker.pick(PickArgs("/s/m"))
+        assert tried.decide().hosts == ("b",)
+
+    def test_one_that_fell_before_it_could_be_leased_is_passed_over(self):
+        tried = Tried(elsewhere=hosts(c=READY))
+        assert tried.decide().hosts == ("c",)
+        tried.elsewhere.clear()
+        decision = tried.decide(c=CONNECTING)
+        assert decision.hosts == decision.connect == ("a",)
 
 
 def test_a_new_list_keeps_the_connection_if_it_has_its_address():

@@ -5,6 +5,8 @@ from collections import Counter
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, READY, endpoints, hosts, surroundings
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
@@ -31,6 +33,15 @@ class TestReports:
         value.application_utilization = 0.7
         assert load_report(value.SerializeToString()) == LoadReport(0.7, 100, 2)
 
+    @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.5])
+    def test_a_number_that_no_load_can_be_counts_as_not_reported(self, number):
+        def read(**fields):
+            return load_report(OrcaLoadReport(**fields).SerializeToString())
+
+        assert read(application_utilization=number, cpu_utilization=0.5) == LoadReport(0.5)
+        assert read(application_utilization=0.5, cpu_utilization=number) == LoadReport(0.5)
+        assert read(rps_fractional=number, eps=number, cpu_utilization=0.5) == LoadReport(0.5)
+
     def test_bytes_that_are_no_report_are_none(self):
         assert load_report(b"\xff\xff") is None
 
@@ -48,6 +59,9 @@ class TestWeights:
             ({"cpu_utilization": 0.5, "rps_fractional": 100}, 1, 200),
             ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": 50}, 1, 100),
             ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": 50}, 0, 200),
+            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": -50}, 1, 200),
+            ({"cpu_utilization": 0.5, "rps_fractional": 100, "eps": math.nan}, 1, 200),
+            ({"cpu_utilization": 0.5, "rps_fractional": 1e-300, "eps": 1e300}, 0, 2e-300),
             ({"cpu_utilization": 0.5}, 1, 0),
             ({"rps_fractional": 100}, 1, 0),
         ],
@@ -56,6 +70,29 @@ class TestWeights:
         weight = ReportedWeight(Rules(blackout=0, error_penalty=penalty))
         weight.ended(OK, trailers(**fields), 1.0)
         assert weight.at(1.0) == expected
+
+    @pytest.mark.parametrize(
+        "report",
+        [
+            LoadReport(5e-324, 1e308),
+            LoadReport(1e308, 5e-324),
+            LoadReport(0.5, 5e-324, 1e308),
+            LoadReport(math.nan, 1.0),
+            LoadReport(0.5, 100, -50.0),
+        ],
+    )
+    def test_a_report_of_which_no_weight_can_be_made_leaves_the_last_one(self, report):
+        weight = self.reported(1, blackout=0)
+        weight.take(report, 170.0)
+        assert weight.at(170.0) == 200
+        assert weight.at(181.0) == 0, "it was no report"
+
+    def test_reports_after_a_gap_begin_with_a_blackout_though_nobody_looked_in_between(self):
+        # Sessions report without a pick of the policy's that would read the weight.
+        weight = self.reported(5, 14)
+        weight.take(LoadReport(0.5, 100), 300)
+        assert weight.at(309) == 0
+        assert weight.at(310) == 200
 
     def reported(self, *times, **rules):
         weight = ReportedWeight(Rules(**rules))
@@ -120,10 +157,39 @@ class TestSchedule:
             ([4.0, 0.0, 0.0], [1.0, 1.0, 1.0]),
             ([0.0, 0.0], [1.0, 1.0]),
             ([5.0], [1.0]),
+            ([4.0, math.nan, math.inf, -1.0, 2.0], [4.0, 3.0, 3.0, 3.0, 2.0]),
+            ([1.5e308, 1.5e308], [1.5e308, 1.5e308]),
         ],
     )
     def test_who_has_no_weight_gets_the_mean_of_two_at_least(self, weights, used):
         assert completed(weights) == used
+
+    def test_a_weight_counts_for_a_hundredth_of_the_mean_at_least_and_for_ten_times_as_much_at_most(self):
+        used = completed([1e-9, 1.0] + [1.0] * 98)
+        assert used[0] == pytest.approx(0.01 * 0.99)
+        used = completed([1e9] + [1.0] * 99)
+        assert used[0] == pytest.approx(10 * (1e9 + 99) / 100)
+
+    @given(weights=st.lists(st.floats(), min_size=1, max_size=8), seed=st.integers(0, 99))
+    @settings(deadline=None)
+    def test_whatever_the_weights_are_all_get_turns_in_their_ratio(self, weights, seed):
+        schedule = Schedule(lambda now: weights, 1.0, Random(seed))
+        lightest = min(completed(weights))
+        shares = [share / lightest for share in completed(weights)]
+        turns = 3 * math.ceil(sum(shares))
+        counted = Counter(schedule.next(0.0) for _ in range(turns))
+        for position, share in enumerate(shares):
+            assert abs(counted[position] - turns * share / sum(shares)) <= len(weights)
+            assert counted[position] >= 1, "it starves"
+
+    @given(
+        weights=st.lists(st.floats(1.0, 50.0), min_size=2, max_size=8),
+        invalid=st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0]),
+    )
+    def test_an_invalid_weight_leaves_the_ratio_of_the_valid_ones(self, weights, invalid):
+        shares = completed([*weights, invalid])
+        assert shares[:-1] == weights
+        assert shares[-1] == pytest.approx(sum(weights) / len(weights))
 
 
 class TestPolicy:
@@ -178,6 +244,31 @@ class TestPolicy:
         picker = decide(a=READY, b=READY, c=READY).picker
         counted = self.serve(picker, 90, 12.0, load)
         assert set(counted.values()) == {30}
+
+    @given(cpu=st.floats(), rps=st.floats(), eps=st.floats(), penalty=st.floats(0.0, 3e38))
+    @settings(deadline=None)
+    def test_whatever_one_host_reports_all_get_turns_by_the_weights_that_are_valid(self, cpu, rps, eps, penalty):
+        reports = {
+            "a": trailers(cpu_utilization=0.9, rps_fractional=100),
+            "b": trailers(cpu_utilization=0.3, rps_fractional=100),
+            "c": trailers(cpu_utilization=cpu, rps_fractional=rps, eps=eps),
+        }
+        rules = {"blackout": 0, "error_penalty": penalty}
+        picker = self.balanced("abc", **rules)(a=READY, b=READY, c=READY).picker
+        counted = Counter()
+        for turn in range(1300):
+            now = 0.0 if turn < 300 else 2.0  # by then all have reported, and weights are read once
+            result = picker.pick(PickArgs("/s/m", now=now))
+            counted[result.host.address] += turn >= 300
+            (tracker,) = result.trackers
+            tracker.ended(OK, reports[result.host.address], 0.0)
+        weights = []
+        for trailing in reports.values():
+            weight = ReportedWeight(Rules(**rules))
+            weight.ended(OK, trailing, 0.0)
+            weights.append(weight.at(2.0))
+        shares = completed(weights)
+        assert [counted[name] / 1000 for name in "abc"] == pytest.approx([s / sum(shares) for s in shares], abs=0.003)
 
     def test_it_fails_when_all_have_failed(self):
         decision = self.balanced()(a=FAILURE, b=FAILURE)

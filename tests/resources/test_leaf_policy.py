@@ -113,6 +113,14 @@ REFUSED = {
         by_type(WEIGHTED, error_utilization_penalty=-1),
         f"{TYPED}.value[{WEIGHTED}].error_utilization_penalty error:value must be non-negative",
     ),
+    "a penalty that is not a number": (
+        by_type(WEIGHTED, error_utilization_penalty="NaN"),
+        f"{TYPED}.value[{WEIGHTED}].error_utilization_penalty error:value must be finite",
+    ),
+    "an infinite penalty": (
+        by_type(WEIGHTED, error_utilization_penalty="Infinity"),
+        f"{TYPED}.value[{WEIGHTED}].error_utilization_penalty error:value must be finite",
+    ),
     "a negative period": (
         by_type(WEIGHTED, blackout_period="-1s"),
         f"{TYPED}.value[{WEIGHTED}].blackout_period.seconds error:value must be in the range [0, 315576000000]",

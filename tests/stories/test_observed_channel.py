@@ -194,6 +194,14 @@ class TestLocations:
             await ask(channel)
             assert watching.locate("10.9.9.9:1", "cart") == Location("cart")
 
+    async def test_the_backend_is_the_cluster_also_where_the_policy_counts_in_flight_too(self, autojump_clock):
+        watching = Watching()
+        async with Mesh.run(1, sessions=False) as mesh:
+            mesh.plane.put({**xds.cluster("cart"), "lb_policy": "LEAST_REQUEST"})
+            async with mesh.channel(telemetry=watching) as channel:
+                await ask(channel)
+        assert watching.watcher.backends == ["cart"]
+
     async def test_a_leaf_of_an_aggregate_is_the_backend(self, autojump_clock):
         watching = Watching()
         async with Mesh.run(1, sessions=False) as mesh:

@@ -1,5 +1,6 @@
 """Each policy in the whole tree: EDS bytes in, RPCs out."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -204,6 +205,33 @@ class TestReportsOutOfBand:
                 await trio.sleep(15)
                 assert asked == [2, 2]
                 assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
+
+    async def test_whatever_a_host_says_it_is_heard_again_later(self, autojump_clock, caplog):
+        async def broken_then_well(call):
+            async for _ in call:
+                break
+            for fields in ({"eps": -50}, {"eps": math.nan}, {"rps_fractional": 1.7e308}, {"cpu_utilization": math.inf}):
+                report = {"cpu_utilization": 0.5, "rps_fractional": 100} | fields
+                await call.send(OrcaLoadReport(**report).SerializeToString())
+                await trio.sleep(2)
+            while True:
+                await call.send(OrcaLoadReport(cpu_utilization=0.3, rps_fractional=9).SerializeToString())
+                await trio.sleep(2)
+
+        async def well(call):
+            while True:
+                await call.send(OrcaLoadReport(cpu_utilization=0.9, rps_fractional=9).SerializeToString())
+                await trio.sleep(2)
+
+        async with Mesh.run(2) as mesh:
+            self.balance(mesh)
+            for address, handler in zip(mesh.hosts, (well, broken_then_well), strict=True):
+                mesh.servers[address].handlers[ORCA] = handler
+            async with mesh.channel() as channel:
+                await ask(channel)
+                await trio.sleep(30)
+                assert 24 <= (await spread(channel, 100))[mesh.hosts[0]] <= 26
+        assert "raised" not in caplog.text
 
     async def test_a_host_that_has_none_is_asked_once_a_connection(self, autojump_clock, caplog):
         async def nothing(call):

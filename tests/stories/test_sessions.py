@@ -174,6 +174,104 @@ async def test_an_idle_session_host_is_let_go_by_the_sweep(autojump_clock):
             assert mesh.servers[high].connections == []
 
 
+@pytest.mark.parametrize("period", [1, 4.9, 6])
+async def test_updates_do_not_put_off_the_sweep(autojump_clock, period):
+    async with Mesh.run(2) as mesh, mesh.channel() as channel:
+        near, far = mesh.hosts
+        mesh.cluster("cart", idle_timeout=10)
+
+        def update(weight):
+            mesh.endpoints("cart", xds.locality(near, weight=weight), xds.locality(far, zone="far", priority=1))
+
+        update(1)
+        await trio.sleep(1)
+        await ask(channel, metadata=[("cookie", f"session={encode(far, 'cart')}")])
+        used_at = trio.current_time()
+        for number in range(2, 20):
+            await trio.sleep(period)
+            update(number)
+            await trio.sleep(0.01)
+            assert bool(mesh.servers[far].connections) is (trio.current_time() < used_at + 10)
+
+
+async def test_two_updates_around_the_sweep_do_not_put_it_off(autojump_clock):
+    async with Mesh.run(2) as mesh, mesh.channel(idle_timeout=None) as channel:
+        near, far = mesh.hosts
+        mesh.cluster("cart", idle_timeout=600)
+
+        def update(weight):
+            mesh.endpoints("cart", xds.locality(near, weight=weight), xds.locality(far, zone="far", priority=1))
+
+        update(1)
+        await trio.sleep(1)
+        await ask(channel, metadata=[("cookie", f"session={encode(far, 'cart')}")])
+        await trio.sleep(598)
+        update(2)
+        await trio.sleep(1.9)
+        assert mesh.servers[far].connections
+        await trio.sleep(0.2)
+        update(3)
+        await trio.sleep(0.1)
+        assert not mesh.servers[far].connections
+
+
+class TestAHostWithTwoAddressesOfWhichOneDoesNotAnswer:
+    """Which takes 20 s to be known (RFC 8305 over A75)."""
+
+    @staticmethod
+    async def answered(mesh, channel, *addresses):
+        """Who answers a cookie with these, and after how many seconds."""
+        begun = trio.current_time()
+        cookie = f"session={encode(','.join(addresses), 'cart')}"
+        return await ask(channel, metadata=[("cookie", cookie)]), trio.current_time() - begun
+
+    @staticmethod
+    def put(mesh, near, *addresses):
+        first, *more = addresses
+        endpoints = xds.endpoints("cart", xds.locality(near), xds.locality(first, zone="far", priority=1))
+        endpoint = endpoints["endpoints"][1]["lb_endpoints"][0]["endpoint"]
+        split = (address.rsplit(":", 1) for address in more)
+        endpoint["additional_addresses"] = [
+            {"address": {"socket_address": {"address": ip, "port_value": int(port)}}} for ip, port in split
+        ]
+        mesh.plane.put(endpoints)
+
+    async def test_the_other_is_connected_after_250_milliseconds(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel:
+            near, dark, light = mesh.hosts
+            self.put(mesh, near, dark, light)
+            await trio.sleep(1)
+            mesh.network.black_hole(dark)
+            assert await self.answered(mesh, channel, dark, light) == (light, 0.25)
+            assert await self.answered(mesh, channel, dark, light) == (light, 0)
+
+    async def test_an_answer_in_time_has_no_other_connected(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel:
+            near, first, second = mesh.hosts
+            self.put(mesh, near, first, second)
+            await trio.sleep(1)
+            assert await self.answered(mesh, channel, first, second) == (first, 0)
+            await trio.sleep(10)
+            assert mesh.network.attempts[second] == 0
+
+    async def test_many_rpcs_that_wait_cost_no_more_than_one(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel:
+            near, dark, light = mesh.hosts
+            self.put(mesh, near, dark, light)
+            await trio.sleep(1)
+            mesh.network.black_hole(dark)
+            met = []
+
+            async def call():
+                met.append(await self.answered(mesh, channel, dark, light))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(call)
+            assert met == [(light, 0.25)] * 50
+            assert (mesh.network.attempts[dark], mesh.network.attempts[light]) == (1, 1)
+
+
 async def test_a_host_that_is_down_makes_its_session_move(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
         host = await ask(session)

@@ -30,8 +30,12 @@ class FakeHost:
 
 
 def surroundings(seed=1):
-    """For policies whose picks neither wish nor hold."""
-    return Surroundings(wish=_unexpected, hold=_unexpected, let_go=_unexpected, find=_unexpected, random=Random(seed))
+    """For policies whose picks neither wish nor hold, in a channel where nobody else has connected anything."""
+    return Surroundings(wish=_unexpected, hold=_unexpected, let_go=_unexpected, find=_nobody, random=Random(seed))
+
+
+def _nobody(address):
+    return None
 
 
 def _unexpected(*args):

@@ -15,6 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.channels import Mailbox
 from trxds.lb import node
+from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.node import Configure, Node
 from trxds.lb.policy import Decision
 from trxds.lb.registry import Registry
@@ -33,6 +34,8 @@ class Wants:
     wake_at: float = inf
     raises: bool = False
     policy: str = "scripted"
+    trackers: Mapping = field(default_factory=dict)
+    collects: HostTrackers | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class Scripted:
             wants.connect,
             wants.wake_at if wants.wake_at > now else inf,
             wants.tasks,
+            trackers=wants.trackers,
+            collects=wants.collects,
         )
 
 

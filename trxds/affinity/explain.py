@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from trxds.config.policies import OverrideHostConfig
 from trxds.config.steps import ToHost
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.happy_eyeballs import ATTEMPT_DELAY
 from trxds.ground.status import Status, unavailable
 from trxds.lb.explain import Said, to_fail, to_wait
 from trxds.lb.pick import Override
@@ -68,10 +69,18 @@ def chosen(judged: Sequence[Judged], override: Override, otherwise: str) -> Said
     for state, why in _PREFERENCE:
         for one in judged:
             if one.usable and one.state is state:
-                return to_wait(saw, f"{one.address} to connect", why, one.address)
+                return to_wait(saw, f"{one.address} to connect", why + _next_after(one, judged), one.address)
     if override.strict:
         return to_fail(saw, none_usable(override), "none of the session's hosts can be used, and the session is strict")
     return Said(saw, "what is below it", "none of the session's hosts can be used", otherwise)
+
+
+def _next_after(waited_for: Judged, judged: Sequence[Judged]) -> str:
+    """Who is connected too if that takes long (RFC 8305)."""
+    for one in judged:
+        if one.usable and one is not waited_for and one.state in (None, Connectivity.IDLE):
+            return f"; {one.address} is connected too if that takes more than {ATTEMPT_DELAY * 1000:.0f} ms"
+    return ""
 
 
 def none_usable(override: Override) -> Status:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trxds.ground.connectivity import Connectivity
+from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.pick import Complete
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import Endpoint, HealthStatus
@@ -29,20 +30,34 @@ class Entry:
     health: HealthStatus
     last_used: float = -math.inf
     host: Host | None = None  # while leased for sessions
+    spare: bool = False  # leased in case that it is needed, and no RPC has used it or waits for it
+    awaited: bool = False  # leased for who waits, and not known to have been looked at since
     picked: Complete | None = None  # the answer that names the host
+    trackers: int = 0  # as many changes had been made to the trackers when `picked` was
 
 
 class HostTable:
     """Every endpoint by each of its addresses; an entry only for what a session has used.
 
     Of ten thousand endpoints sessions use a few, so a new list costs one dict.
+
+    At `sweep_at` somebody has to call `sweep`; a lease or an update may bring it forward, and nothing puts it off.
     """
 
-    def __init__(self, hold: Callable[[str], Host], let_go: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        hold: Callable[[str], Host],
+        let_go: Callable[[str], None],
+        find: Callable[[str], Host | None],
+        trackers: HostTrackers | None = None,
+    ) -> None:
+        self.sweep_at = math.inf  # seconds on Trio's clock; never, while no host is leased
         self._endpoints: Mapping[str, Endpoint] = {}
         self._entries: dict[str, Entry] = {}
         self._hold = hold
         self._let_go = let_go
+        self._find = find
+        self._trackers = trackers or HostTrackers()
         self._idle_timeout = math.inf
 
     def get(self, address: str) -> Entry | None:
@@ -52,7 +67,12 @@ class HostTable:
         endpoint = self._endpoints.get(address)
         return Entry(address, _rotated(endpoint, address), endpoint.health) if endpoint is not None else None
 
-    def update(self, endpoints: Sequence[Endpoint], idle_timeout: float) -> None:
+    def state(self, entry: Entry) -> Connectivity | None:
+        """Where the host stands now, whoever leases it; None if nobody does."""
+        host = entry.host or self._find(entry.address)
+        return host.state if host is not None else None
+
+    def update(self, endpoints: Sequence[Endpoint], idle_timeout: float, now: float) -> None:
         """Take over a new list; what stays keeps its last use and its lease."""
         self._idle_timeout = idle_timeout
         # From the last to the first: the first endpoint with an address has it.
@@ -60,52 +80,70 @@ class HostTable:
         for address, entry in tuple(self._entries.items()):
             endpoint = self._endpoints.get(address)
             if endpoint is None:
-                self._release(entry)
+                self.release(entry)
                 del self._entries[address]
             else:
                 entry.addresses, entry.health = _rotated(endpoint, address), endpoint.health
+        # A75 times the sweep anew here, so that updates in quick succession would put it off for ever.
+        self.sweep_at = min(self.sweep_at, self._next_sweep(now)) if self.leased else math.inf
 
     def use(self, entry: Entry, now: float) -> Host:
-        """A session's RPC uses this host, or waits for it: lease it, once."""
+        """A session's RPC uses this host: lease it, once."""
+        entry.spare = entry.awaited = False
+        return self._leased(entry, now)
+
+    def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> Host:
+        """A session's RPC waits for this host, or for another one and this is a `spare`: lease it, once."""
+        entry.spare, entry.awaited, entry.picked = spare, True, None
+        return self._leased(entry, now)
+
+    def _leased(self, entry: Entry, now: float) -> Host:
         entry.last_used = now
         if entry.host is None:
             self._entries[entry.address] = entry
             entry.host = self._hold(entry.address)
+            self.sweep_at = min(self.sweep_at, now + max(self._idle_timeout, SHORTEST_SWEEP))
         return entry.host
 
     def pick(self, entry: Entry, now: float) -> Complete:
-        """The same, as an answer to the RPC."""
+        """The same, as an answer to the RPC, with what the policies below have attached to the host."""
         entry.last_used = now
-        if entry.picked is None:
-            entry.picked = Complete(self.use(entry, now))
-        return entry.picked
+        picked = entry.picked
+        if picked is None or entry.trackers != self._trackers.changes:
+            picked = entry.picked = Complete(self.use(entry, now), self._trackers.of(entry.address))
+            entry.trackers = self._trackers.changes
+        return picked
 
     @property
     def leased(self) -> bool:
         """Whether there is anything that a sweep could let go."""
         return any(entry.host is not None for entry in self._entries.values())
 
-    def sweep(self, now: float) -> float:
-        """Let go of what no session used within the idle timeout; returns when to sweep next."""
+    def sweep(self, now: float) -> None:
+        """Let go of what no session used within the idle timeout."""
         for entry in self._entries.values():
             if entry.last_used <= now - self._idle_timeout and not _may_be_awaited(entry, now):
-                self._release(entry)
-        return self.next_sweep(now)
+                if entry.awaited:
+                    # The attempt may have ended in this moment, and who waits has to see how: at the next sweep then.
+                    entry.awaited = False
+                else:
+                    self.release(entry)
+        self.sweep_at = self._next_sweep(now)
 
-    def next_sweep(self, now: float) -> float:
-        """When the first host will have been idle for too long, but not all too soon."""
-        ends = [entry.last_used + self._idle_timeout for entry in self._entries.values()]
-        soonest = min((end for end in ends if end > now), default=now + self._idle_timeout)
-        return max(soonest, now + SHORTEST_SWEEP)
-
-    def _release(self, entry: Entry) -> None:
+    def release(self, entry: Entry) -> None:
+        """Let go of this one, if it is leased."""
         if entry.host is not None:
             entry.host = entry.picked = None
             self._let_go(entry.address)
 
+    def _next_sweep(self, now: float) -> float:
+        """When the first host will have been idle for too long, but not all too soon."""
+        ends = (entry.last_used + self._idle_timeout for entry in self._entries.values() if entry.host is not None)
+        return max(min(ends, default=math.inf), now + SHORTEST_SWEEP)
+
 
 def _may_be_awaited(entry: Entry, now: float) -> bool:
-    """An RPC may wait for a host that connects, and uses it again when the attempt is over.
+    """An RPC may wait for a host that connects, and looks at it again when the attempt is over.
 
     To let go of the host would have the attempt begin anew, and for ever if it takes longer than sweeps are apart.
     """

@@ -2,54 +2,66 @@
 
 It stands above the child that balances everybody else. A cookie's hosts are looked up in its
 own table of all the cluster's endpoints, also those that are DRAINING, that a lower priority
-has, or that the child never connected.
+has, or that the child never connected. What time alone does, the sweep of idle hosts and the
+turns of a cookie's hosts to be connected, is due at the decision's `wake_at`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
 
 from trxds.config.policies import OverrideHostConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.lb.explain import Said
+from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, Picker, PickResult
 from trxds.lb.policy import CONNECTING, Decision, Inputs, Surroundings
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import HealthStatus
 
 from .explain import chosen, judge, none_usable
+from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
 from .hosts import Entry, HostTable
 from .moves import Reason
-from .sweep import sweep_idle_hosts
 
 _CHILD = "everybody"
-_SWEEP = ("sweep",)  # what a pick wishes for whose session is the first to lease a host
+_SWEEP = ("sweep",)  # what a pick wishes for whose session is the first to lease a host, so that we wake to sweep
 
 
 class OverrideHost:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
-        self._table = HostTable(self._hold, surroundings.let_go)
+        self._trackers = HostTrackers()
+        self._table = HostTable(self._hold, surroundings.let_go, surroundings.find, self._trackers)
+        self._eyeballs = HappyEyeballs(self._table)
         self._config: OverrideHostConfig | None = None
-        self._sweep = partial(sweep_idle_hosts, self._table)
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: OverrideHostConfig = inputs.config
         if config is not self._config:
-            self._take_over(config)
+            self._take_over(config, now)
+        if now >= self._table.sweep_at:
+            self._table.sweep(now)
+        waits = [wish for wish in inputs.wishes if isinstance(wish, WaitsForOneOf)]
+        next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         picker = OverridePicker(
-            self._table, config.statuses, report.picker, self._surroundings.find, self._surroundings.wish
+            self._table,
+            self._eyeballs,
+            config.statuses,
+            report.picker,
+            self._surroundings.find,
+            self._surroundings.wish,
         )
         return Decision(
             report.state,
             picker,
             children={_CHILD: config.child},
             # What picks wished for: cookies' hosts that nobody has connected yet.
-            connect=tuple(address for address in inputs.wishes if isinstance(address, str)),
-            tasks={"idle sweep": self._sweep} if self._table.leased else {},
+            connect=(*next_hosts, *(address for address in inputs.wishes if isinstance(address, str))),
+            wake_at=min(self._table.sweep_at, self._eyeballs.wake_at),
+            collects=self._trackers,
         )
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
@@ -67,18 +79,18 @@ class OverrideHost:
             self._surroundings.wish(_SWEEP)
         return self._surroundings.hold(address)
 
-    def _take_over(self, config: OverrideHostConfig) -> None:
+    def _take_over(self, config: OverrideHostConfig, now: float) -> None:
         self._config = config
         usable = config.endpoints
         if HealthStatus.DRAINING not in config.statuses:
             usable = tuple([endpoint for endpoint in usable if endpoint.health is not HealthStatus.DRAINING])
-        self._table.update(usable, config.idle_timeout)
-        self._sweep = partial(sweep_idle_hosts, self._table)  # another callable: the sweep is timed anew
+        self._table.update(usable, config.idle_timeout, now)
 
 
 @dataclass(frozen=True, slots=True)
 class OverridePicker:
     table: HostTable
+    eyeballs: HappyEyeballs
     statuses: frozenset[HealthStatus]
     child: Picker
     find: Callable[[str], Host | None]
@@ -115,6 +127,8 @@ class OverridePicker:
             waiting.setdefault(state, entry)
         for state in (Connectivity.IDLE, Connectivity.CONNECTING, None):
             if state in waiting:
+                if self.eyeballs.wanted(override.addresses):
+                    self.wish(WaitsForOneOf(override.addresses))
                 return self._wait_for(waiting[state], now)
         return None
 
@@ -127,7 +141,7 @@ class OverridePicker:
 
     def _wait_for(self, entry: Entry, now: float) -> PickResult:
         # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
-        if self.table.use(entry, now).state is Connectivity.IDLE:
+        if self.table.wait_for(entry, now).state is Connectivity.IDLE:
             self.wish(entry.address)
         return QUEUE
 

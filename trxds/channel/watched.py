@@ -123,7 +123,8 @@ class WatchedAttempt:
             self._tell_session(result, call)
         match result:
             case Complete(host, trackers):
-                backend = next((each.cluster for each in trackers if isinstance(each, InFlight)), "")
+                # The cluster's; least_request counts in flight as well, and its counts have no name.
+                backend = next((each.cluster for each in trackers if isinstance(each, InFlight) and each.cluster), "")
                 self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")

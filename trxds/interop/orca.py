@@ -26,6 +26,7 @@ from trxds.policies import (
     PolicyType,
     Surroundings,
 )
+from trxds.resources.extension import parse
 from trxds.resources.orca import report_request
 from trxds.resources.protos import OrcaLoadReport
 
@@ -62,10 +63,10 @@ class Heard:
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
         value = trailing.first(_TRAILER)
         if isinstance(value, bytes):
-            self.per_call = OrcaLoadReport.FromString(value)
+            self.per_call = parse(OrcaLoadReport, value)
 
     def take(self, message: bytes) -> None:
-        self.out_of_band = OrcaLoadReport.FromString(message)
+        self.out_of_band = parse(OrcaLoadReport, message)
         self._changed.set()
         self._changed = trio.Event()
 
@@ -81,6 +82,7 @@ class BackendMetrics:
     def __init__(self, heard: Heard, surroundings: Surroundings) -> None:
         self._heard = heard
         self._listening: dict[str, partial[Any]] = {}
+        self._trackers: dict[str, Heard] = {}  # for RPCs that sessions send to our hosts
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config = inputs.config
@@ -90,12 +92,16 @@ class BackendMetrics:
             address: self._listening.get(address) or partial(_listen, host, self._heard)
             for address, host in ready.items()
         }
+        addresses = tuple(address for endpoint in config.endpoints for address in endpoint.addresses)
+        if addresses != tuple(self._trackers):
+            self._trackers = dict.fromkeys(addresses, self._heard)
         return Decision(
             child.state,
             Listening(child.picker, self._heard),
             children={"pick_first": PickFirstConfig(config.endpoints, config.weights, note=config.note)},
-            hosts=tuple(address for endpoint in config.endpoints for address in endpoint.addresses),
+            hosts=addresses,
             tasks=self._listening,
+            trackers=self._trackers,
         )
 
 

@@ -13,6 +13,8 @@ from .explain import Explains, Said
 from .pick import PickArgs
 from .policy import Decision, Inputs, Policy, PolicyFactory, Surroundings
 
+_TOLD = ("began", "ended")
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyType:
@@ -68,6 +70,8 @@ def check(decision: object) -> None:
         ("ejected", "a frozenset of addresses, or None", _are_texts_or_none(decision.ejected)),
         ("resolve_again", "a name", isinstance(decision.resolve_again, str)),
         ("security", "None; it is the cluster's", decision.security is None),
+        ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
+        ("collects", "None; it is the sessions'", decision.collects is None),
     ):
         if not good:
             raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it has to be {wanted}")
@@ -88,6 +92,15 @@ def _are_configs(values: object) -> bool:
 
 def _are_functions(values: object) -> bool:
     return _are_named(values) and all(map(callable, values.values()))
+
+
+def _are_trackers(values: object) -> bool:
+    # By type, for they may be as many as the endpoints.
+    return (
+        isinstance(values, Mapping)
+        and {str}.issuperset(map(type, values))
+        and all(callable(getattr(kind, method, None)) for kind in set(map(type, values.values())) for method in _TOLD)
+    )
 
 
 def _are_named(values: object) -> TypeGuard[Mapping[str, Any]]:

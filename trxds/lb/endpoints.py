@@ -7,7 +7,7 @@ all addresses that it has are one endpoint's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.happy_eyeballs import ATTEMPT_DELAY, interleaved
@@ -22,6 +22,7 @@ READY = Connectivity.READY
 class EndpointState:
     """Happy Eyeballs over the addresses, then every one of them at its own backoff (A61).
 
+    Before that comes an address that is READY already, for somebody else in the channel (a session, say) connected it.
     Failed once each address has failed, and until one is READY (A62). A `lazy` endpoint is IDLE
     until it is woken, and again when its connection is lost; others connect at once.
 
@@ -83,8 +84,14 @@ class EndpointState:
 
     # -- looking
 
-    def look(self, hosts: Mapping[str, Host], now: float, ejected: frozenset[str] = frozenset()) -> Connectivity:
-        """Take in where the hosts stand now.
+    def look(
+        self,
+        hosts: Mapping[str, Host],
+        now: float,
+        ejected: frozenset[str] = frozenset(),
+        find: Callable[[str], Host | None] | None = None,
+    ) -> Connectivity:
+        """Take in where the hosts stand now; `find` knows also those that are not leased here.
 
         An endpoint whose host is ejected keeps its connection and counts as failed (A50).
         """
@@ -95,7 +102,14 @@ class EndpointState:
             self._host = self.ready = None
             self._begin_again()
         if self._host is None and self.state is not Connectivity.IDLE:
-            self._race(hosts, now)
+            for address in self.addresses[: self._reached]:
+                self._note(hosts.get(address))
+            already = self._ready_already(now, find)
+            if already is not None and already not in hosts:
+                # It is leased by the decision that is made of this, and that is made once more with it.
+                self.wanted, self.connect = (*self.addresses[: self._reached], already), ()
+                return self.state
+            self._race(hosts, now, already)
         if self._host is not None:
             self._judge(self._host, ejected)
         self.wanted = self._now_wanted()
@@ -111,9 +125,17 @@ class EndpointState:
         else:
             self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 
-    def _race(self, hosts: Mapping[str, Host], now: float) -> None:
-        for address in self.addresses[: self._reached]:
-            self._note(hosts.get(address))
+    def _ready_already(self, now: float, find: Callable[[str], Host | None] | None) -> str | None:
+        """When another address is to be connected: the first that somebody has connected (A61)."""
+        if find is None or self._host is not None or not self._is_next_due(now):
+            return None
+        if len(self.addresses) == 1:
+            return None  # it is leased anyway, and then it is seen
+        return next((address for address in self.addresses if _is_ready(find(address))), None)
+
+    def _race(self, hosts: Mapping[str, Host], now: float, already: str | None) -> None:
+        if already is not None:
+            self._note(hosts[already])
         while self._host is None and self._is_next_due(now):
             self._note(hosts.get(self.addresses[self._reached]))
             self._reached, self._next_at = self._reached + 1, now + ATTEMPT_DELAY

@@ -1,13 +1,13 @@
 """Of a few hosts drawn at random, the one with the fewest RPCs in flight (A48).
 
-The counts are this policy's own and of its RPCs alone. They outlive the pickers: an RPC that
-began under an old picker still counts under the new one.
+The counts are this policy's own: of the RPCs that it sends, and of the sessions' that their cookies send to its hosts.
+They outlive the pickers: an RPC that began under an old picker still counts under the new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from trxds.config.policies import LeastRequestConfig
@@ -15,7 +15,7 @@ from trxds.config.policies import LeastRequestConfig
 from .endpoints import EndpointState
 from .explain import Said
 from .limits import InFlight
-from .petiole import ConnectedEndpoints, Key, key_of
+from .petiole import ConnectedEndpoints, Key, by_address, key_of
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 
@@ -23,14 +23,15 @@ from .policy import Decision, Inputs, Surroundings
 class LeastRequest:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
-        self._endpoints = ConnectedEndpoints(self._sample)
+        self._endpoints = ConnectedEndpoints(self._sample, surroundings.find)
         self._config: LeastRequestConfig | None = None
         self._counts: dict[Key, InFlight] = {}
+        self._trackers: dict[str, InFlight] = {}  # the same by address
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         if inputs.config is not self._config:
             self._take_over(inputs.config)
-        return self._endpoints.decide(inputs, now)
+        return replace(self._endpoints.decide(inputs, now), trackers=self._trackers)
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         return self._endpoints.explain(inputs, self._least)
@@ -44,6 +45,7 @@ class LeastRequest:
     def _take_over(self, config: LeastRequestConfig) -> None:
         old, self._config = self._counts, config
         self._counts = {key: old.get(key) or InFlight() for key in map(key_of, config.endpoints)}
+        self._trackers = by_address(self._counts, config.endpoints)
 
     def _sample(self, ready: Mapping[Key, EndpointState]) -> Picker:
         assert self._config is not None

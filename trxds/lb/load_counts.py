@@ -7,6 +7,7 @@ and nobody looks through those that have nothing to tell. Otherwise counts go wi
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -36,7 +37,9 @@ class _Rpcs:
 
     def add(self, name: str, number: float) -> None:
         metric = self.metrics.get(name, MetricLoad(0, 0.0))
-        self.metrics[name] = MetricLoad(metric.rpcs + 1, metric.total + number)
+        total = metric.total + number
+        if math.isfinite(total):  # one host's 1e308 must not turn what the others said into infinity
+            self.metrics[name] = MetricLoad(metric.rpcs + 1, total)
 
     @property
     def quiet(self) -> bool:

@@ -9,7 +9,7 @@ from random import Random
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.status import StatusCode
+from trxds.ground.status import Status, StatusCode
 from trxds.resources.orca import LoadReport, load_report, report_request
 
 from .ports import Host
@@ -22,18 +22,34 @@ _PATH = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 async def follow_load_reports(
     host: Host, period: float, take: Callable[[LoadReport, float], None], random: Random
 ) -> None:
-    """Until cancelled, or until the host says that it has none; `period` is in seconds."""
+    """Until cancelled, or until the host says that it has none; `period` is in seconds.
+
+    A report that cannot be taken is logged. It ends neither the stream nor this.
+    """
     backoff = Backoff(random)
 
     def heard(message: bytes) -> None:
         backoff.reset()
         report = load_report(message)
-        if report is not None:
+        if report is None:
+            return
+        try:
             take(report, trio.current_time())
+        except Exception:
+            _log.exception("a load report of %s could not be taken: %r", host.address, report)
 
     while True:
-        status = await host.listen(_PATH, report_request(period), heard)
+        status = await _listened(host, report_request(period), heard)
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
             return
         await trio.sleep(backoff.next())
+
+
+async def _listened(host: Host, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
+    """How the call ended, as `Host.listen` says; None as well if it raised, so that there will be another one."""
+    try:
+        return await host.listen(_PATH, request, heard)
+    except Exception:
+        _log.exception("listening to the load reports of %s failed; it is tried again", host.address)
+        return None

@@ -29,11 +29,12 @@ from .children import Children
 from .edge import Child, Configure
 from .explain import Explained, Then, said
 from .health import Health
+from .host_trackers import HostTrackers
 from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
-from .pick import QUEUEING, PickArgs, Picker, failing
-from .policy import Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
+from .pick import QUEUEING, PickArgs, Picker, Tracker, failing
+from .policy import NO_TRACKERS, Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
@@ -83,11 +84,15 @@ class Node:
         mailbox: Mailbox[Any],
         report: Callable[[Report], object],
         health: Health | None = None,
+        trackers: HostTrackers | None = None,
     ) -> None:
         self.path = path
         self._name = policy
         self._health = health or Health()  # who is ejected above us
         self._health_below = self._health  # another one once our policy ejects hosts itself
+        self._trackers = trackers  # where we attach ours, if anybody above wants to know
+        self._trackers_below = trackers
+        self._attached = NO_TRACKERS
         self._tree = tree
         self._security: Security | None = None  # how our policy wants the hosts below to be reached
         self._mailbox = mailbox
@@ -133,6 +138,8 @@ class Node:
             self._health.leave(self._mailbox)
             if self._health_below is not self._health:
                 self._health_below.end()
+            if self._trackers is not None:
+                self._trackers.detach(self)
             self._leases.release()
 
     def _spawn(self, nursery: trio.Nursery) -> None:
@@ -258,6 +265,10 @@ class Node:
             self._eject(decision.ejected)
         if decision.security is not self._security:
             self._secure(decision.security)
+        if decision.collects is not None:
+            self._trackers_below = decision.collects
+        if decision.trackers is not self._attached:
+            self._attach(decision.trackers)
         self._children.match(decision, self._generation, now, self._start)
         if decision.tasks or self._tasks:
             self._shape_tasks(decision.tasks)
@@ -273,6 +284,11 @@ class Node:
         self._security = security
         self._children.hosts = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
 
+    def _attach(self, trackers: Mapping[str, Tracker]) -> None:
+        self._attached = trackers
+        if self._trackers is not None:
+            self._trackers.attach(self, trackers)
+
     def _start(self, child: Child) -> None:
         path = f"{self.path}/{child.name}"
         self._begun[f"lb/{path}"] = partial(self._run_child, child, path)
@@ -280,7 +296,8 @@ class Node:
     async def _run_child(self, child: Child, path: str) -> None:
         with child.scope:
             tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-            node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, self._health_below)
+            below = self._health_below, self._trackers_below
+            node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
             await node.run()
         self._children.over(child)
 

@@ -6,9 +6,9 @@ among endpoints and leave the addresses of each one to pick_first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, unavailable
@@ -18,16 +18,27 @@ from .endpoints import EndpointState, last_error, soonest, unreachable
 from .explain import Said, counted, to_fail, to_host, to_wait
 from .pick import QUEUEING, Picker, failing
 from .policy import Decision, Inputs
+from .ports import Host
 from .state import aggregate
+
+T = TypeVar("T")
 
 Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
 
 
 class ConnectedEndpoints:
-    """All endpoints of a leaf policy. `choose` makes a picker of those that are READY, one at least."""
+    """All endpoints of a leaf policy. `choose` makes a picker of those that are READY, one at least.
 
-    def __init__(self, choose: Callable[[Mapping[Key, EndpointState]], Picker]) -> None:
+    With `find`, the surroundings', an endpoint uses the address of its own that is connected already (A61).
+    """
+
+    def __init__(
+        self,
+        choose: Callable[[Mapping[Key, EndpointState]], Picker],
+        find: Callable[[str], Host | None] | None = None,
+    ) -> None:
         self._choose = choose
+        self._find = find
         self._configured: tuple[Endpoint, ...] = ()
         self._states: dict[Key, EndpointState] = {}
 
@@ -37,7 +48,7 @@ class ConnectedEndpoints:
         states = self._states.values()
         if not states:
             return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.config)))
-        state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected) for endpoint in states])
+        state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected, self._find) for endpoint in states])
         return Decision(
             state,
             self._picker(state),
@@ -77,6 +88,11 @@ class ConnectedEndpoints:
 def without_endpoints(config: Any) -> Status:
     """What a leaf that has none tells its RPCs."""
     return unavailable(config.note or "empty address list")
+
+
+def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
+    """What there is for each endpoint, by each of its addresses."""
+    return {address: things[key_of(endpoint)] for endpoint in endpoints for address in endpoint.addresses}
 
 
 def key_of(endpoint: Endpoint) -> Key:

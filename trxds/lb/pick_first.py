@@ -1,6 +1,6 @@
-"""One connection, to the first address that answers; it takes all RPCs (A61, A62, A113).
+"""One connection, to an address that is connected already or else the first that answers (A61, A62, A113).
 
-When the connection is lost the policy is IDLE: the next RPC has it connect again.
+It takes all RPCs. When the connection is lost the policy is IDLE: the next RPC has it connect again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class PickFirst:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
         self._wish = surroundings.wish
+        self._find = surroundings.find
         self._config: PickFirstConfig | None = None
         self._state: EndpointState | None = None  # all addresses of all endpoints are one to it
 
@@ -37,7 +38,7 @@ class PickFirst:
         if inputs.wishes:
             self._state.wake()
         # Ejections are for policies with more than one host to choose from (A61).
-        self._state.look(inputs.hosts, now)
+        self._state.look(inputs.hosts, now, find=self._find)
         return Decision(
             self._state.state,
             self._picker(self._state),

@@ -10,17 +10,20 @@ import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 
+from .host_trackers import HostTrackers
 from .limits import Limits
 from .load_counts import LoadCounts
-from .pick import QUEUEING, Picker
+from .pick import QUEUEING, Picker, Tracker
 from .ports import Host
 from .security import Security
 
+NO_TRACKERS: Mapping[str, Tracker] = MappingProxyType({})
 RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
 
 
@@ -70,6 +73,9 @@ class Decision:
     anything at all, are the addresses taken out for the subtree below. `resolve_again` names a
     DNS name whose addresses seem out of date. `security` is how the subtree's hosts are reached; with another
     one the children begin anew, and those before them go on picking until the new ones can.
+
+    `trackers` hear of RPCs to these addresses that another policy of the cluster chose: a session's, by its cookie.
+    Those of the policy's own picks are with the picks. `collects`, if any, is where the policies below attach theirs.
     """
 
     state: Connectivity
@@ -83,6 +89,8 @@ class Decision:
     ejected: frozenset[str] | None = None
     resolve_again: str = ""
     security: Security | None = None
+    trackers: Mapping[str, Tracker] = field(default_factory=lambda: NO_TRACKERS)
+    collects: HostTrackers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,24 @@ class ReportedWeight:
             self.take(report, now)
 
     def take(self, report: LoadReport, now: float) -> None:
-        """One that says nothing changes nothing."""
-        if report.queries <= 0 or report.utilization <= 0:
+        """One that says nothing, or of which no weight can be made, changes nothing."""
+        weight = self._of(report)
+        if not 0.0 < weight < math.inf:
             return
-        penalty = report.errors / report.queries * self.rules.error_penalty
-        self._weight = report.queries / (report.utilization + penalty)
-        self._reported_at = now
+        if self._expired(now):
+            # A58 notices this with a timer. Sessions report without a pick of ours that would look.
+            self._since = now
+        self._weight, self._reported_at = weight, now
         self._since = min(self._since, now)
+
+    def _of(self, report: LoadReport) -> float:
+        """The weight by A58; 0, infinity or NaN if there is none, or if numbers at the end of their range have none."""
+        if report.queries <= 0 or report.utilization <= 0:
+            return 0.0
+        load = report.utilization
+        if self.rules.error_penalty:
+            load += report.errors / report.queries * self.rules.error_penalty
+        return report.queries / load if load > 0 else 0.0
 
     def connected(self) -> None:
         """A new connection may lead to a new process: its first reports do not count yet."""
@@ -48,12 +59,15 @@ class ReportedWeight:
 
     def stale(self, now: float) -> bool:
         """There was a report, and it is too old."""
-        return self._weight > 0 and now - self._reported_at >= self.rules.expiration
+        return self._weight > 0 and self._expired(now)
 
     def at(self, now: float) -> float:
         """The weight to use; 0 while there is none, or the reports are too few or too old."""
-        if now - self._reported_at >= self.rules.expiration:
+        if self._expired(now):
             self._since = math.inf
             return 0.0
         # Without a blackout the last weight counts over a new connection too.
         return self._weight if not self.rules.blackout or now - self._since >= self.rules.blackout else 0.0
+
+    def _expired(self, now: float) -> bool:
+        return now - self._reported_at >= self.rules.expiration

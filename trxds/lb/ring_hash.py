@@ -131,7 +131,7 @@ class RingHash:
 
     def _look(self, inputs: Inputs, now: float) -> None:
         for key, awake in tuple(self._awake.items()):
-            if awake.look(inputs.hosts, now, inputs.ejected) is IDLE:
+            if awake.look(inputs.hosts, now, inputs.ejected, self._surroundings.find) is IDLE:
                 del self._awake[key]
 
     def _keep_trying(self, inputs: Inputs, now: float) -> None:
@@ -141,7 +141,7 @@ class RingHash:
         asleep = next((key for key in self._endpoints if key not in self._awake), None)
         if asleep is not None:
             self._wake(asleep)
-            self._awake[asleep].look(inputs.hosts, now, inputs.ejected)
+            self._awake[asleep].look(inputs.hosts, now, inputs.ejected, self._surroundings.find)
 
 
 def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:

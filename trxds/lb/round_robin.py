@@ -16,7 +16,7 @@ from .policy import Decision, Inputs, Surroundings
 class RoundRobin:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
-        self._endpoints = ConnectedEndpoints(self._rotation)
+        self._endpoints = ConnectedEndpoints(self._rotation, surroundings.find)
         self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
 

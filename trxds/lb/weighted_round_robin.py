@@ -14,7 +14,7 @@ from trxds.ground.observe import Weights
 from .endpoints import EndpointState
 from .explain import Said
 from .load_reports import follow_load_reports
-from .petiole import ConnectedEndpoints, Key, key_of
+from .petiole import ConnectedEndpoints, Key, by_address, key_of
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 from .ports import Host
@@ -29,9 +29,10 @@ class WeightedRoundRobin:
         self._random = surroundings.random
         self._observers = surroundings.observers
         self._path = surroundings.path
-        self._endpoints = ConnectedEndpoints(self._turns)
+        self._endpoints = ConnectedEndpoints(self._turns, surroundings.find)
         self._config: WeightedRoundRobinConfig | None = None
         self._weights: dict[Key, ReportedWeight] = {}
+        self._trackers: Mapping[str, ReportedWeight] = {}  # the same by address, if reports come with RPCs
         self._ready: tuple[Key, ...] = ()
         self._schedule: Schedule | None = None  # of those that are ready; outlives pickers like they do
         self._followers: dict[str, _Follower] = {}  # of those that are ready, by the name of the task
@@ -42,7 +43,7 @@ class WeightedRoundRobin:
         decision = self._endpoints.decide(inputs, now)
         if decision.state is not Connectivity.READY:
             self._ready, self._followers = (), {}
-        return replace(decision, tasks=self._followers)
+        return replace(decision, tasks=self._followers, trackers=self._trackers)
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         def scheduled(ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
@@ -58,6 +59,9 @@ class WeightedRoundRobin:
         self._weights = {k: old.get(k) or ReportedWeight(config.rules) for k in map(key_of, config.endpoints)}
         for weight in self._weights.values():
             weight.rules = config.rules
+        # Reports out of band are not looked for in trailers (A58).
+        out_of_band = config.rules.reporting_period is not None
+        self._trackers = {} if out_of_band else by_address(self._weights, config.endpoints)
 
     def _turns(self, ready: Mapping[Key, EndpointState]) -> Picker:
         assert self._config is not None

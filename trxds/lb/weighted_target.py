@@ -54,7 +54,7 @@ class WeightedTarget:
             return Said(saw, names[-1], f"{why} that is {state.name}", names[-1])
         bounds = tuple(accumulate(weights[name] for name in names))
         number = self._random.random() * bounds[-1]
-        chosen = names[bisect(bounds, number)]
+        chosen = names[bisect(bounds, number, hi=len(bounds) - 1)]
         return Said(saw, chosen, f"drew {number:.1f} of {bounds[-1]}", chosen)
 
     def _picker(
@@ -84,4 +84,6 @@ class Draw:
     random: Random
 
     def pick(self, call: PickArgs) -> PickResult:
-        return self.pickers[bisect(self.bounds, self.random.random() * self.bounds[-1])].pick(call)
+        # `hi`: of sums beyond 2**53 the product may come to be the last bound itself.
+        drawn = bisect(self.bounds, self.random.random() * self.bounds[-1], hi=len(self.bounds) - 1)
+        return self.pickers[drawn].pick(call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +103,8 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
     penalty = message.error_utilization_penalty.value if message.HasField("error_utilization_penalty") else 1.0
     if penalty < 0:
         config.problems.at("error_utilization_penalty").add("value must be non-negative")
+    elif not math.isfinite(penalty):  # every weight would be 0 or NaN
+        config.problems.at("error_utilization_penalty").add("value must be finite")
     return ClientSideWeightedRoundRobin(
         _seconds(message, "blackout_period", 10.0, config.problems),
         _seconds(message, "weight_expiration_period", 180.0, config.problems),

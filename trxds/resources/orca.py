@@ -1,7 +1,12 @@
-"""What a host says of its own load, in the ORCA format (A51)."""
+"""What a host says of its own load, in the ORCA format (A51).
+
+A host may say anything, and its numbers end up in sums and in the denominators of others. So they are checked here,
+where they are read: a number that no load can be counts as not reported.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -30,23 +35,33 @@ def load_report(value: bytes) -> LoadReport | None:
     message = parse(protos.OrcaLoadReport, value)
     if message is None:
         return None
-    return LoadReport(message.application_utilization or message.cpu_utilization, message.rps_fractional, message.eps)
+    return LoadReport(
+        _amount(message.application_utilization) or _amount(message.cpu_utilization),
+        _amount(message.rps_fractional),
+        _amount(message.eps),
+    )
 
 
 def chosen_metrics(value: bytes, names: frozenset[str]) -> Iterator[tuple[str, float]]:
     """Of these bytes what goes on to the control plane (A85): names like `cpu_utilization`, `named_metrics.queue`.
 
-    `named_metrics.*` is all of those. A utilization of 0 is nothing reported; other names are ignored.
+    `named_metrics.*` is all of those. A utilization of 0 is nothing reported; other names are ignored. A named metric
+    may be negative, for nobody but the application knows what it is; NaN and infinity are left out of all.
     """
     message = parse(protos.OrcaLoadReport, value) if names else None
     if message is None:
         return
     for name in _UTILIZATIONS & names:
-        if number := getattr(message, name):
+        if number := _amount(getattr(message, name)):
             yield name, number
     for key, number in message.named_metrics.items():
-        if f"{_NAMED}{key}" in names or f"{_NAMED}*" in names:
+        if math.isfinite(number) and (f"{_NAMED}{key}" in names or f"{_NAMED}*" in names):
             yield f"{_NAMED}{key}", number
+
+
+def _amount(number: float) -> float:
+    """The number; 0, which is nothing reported, for NaN, infinity and what is negative."""
+    return number if 0.0 <= number < math.inf else 0.0
 
 
 _UTILIZATIONS = frozenset({"cpu_utilization", "mem_utilization", "application_utilization"})

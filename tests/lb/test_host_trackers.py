@@ -1,0 +1,117 @@
+"""Trackers that policies attach to hosts: who hears of a session's RPC, which no picker of theirs has chosen."""
+
+import pytest
+from support.policies import CONNECTING, READY, endpoints, hosts, surroundings
+from support.tree import Tree, Wants
+
+from trxds.config.policies import CustomConfig, LeastRequestConfig, WeightedRoundRobinConfig
+from trxds.lb.custom import checked
+from trxds.lb.host_trackers import HostTrackers
+from trxds.lb.least_request import LeastRequest
+from trxds.lb.limits import InFlight
+from trxds.lb.pick import QUEUEING, PickArgs
+from trxds.lb.policy import Decision, Inputs
+from trxds.lb.weighted_round_robin import WeightedRoundRobin
+from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
+
+
+@pytest.fixture
+def tree(nursery, mock_clock):
+    return Tree(nursery)
+
+
+class TestNodes:
+    def leaf(self, text="leaf", **trackers):
+        return Wants(text, trackers=trackers)
+
+    async def test_those_of_all_policies_below_come_to_the_one_that_collects(self, tree):
+        sessions, one, other = HostTrackers(), InFlight(), InFlight()
+        leaves = Wants("localities", {"x": self.leaf("x", a=one), "y": self.leaf("y", a=other, b=other)})
+        await tree.configure(Wants("root", {"below": leaves}, collects=sessions))
+        assert set(sessions.of("a")) == {one, other}
+        assert sessions.of("b") == (other,)
+        assert sessions.of("c") == ()
+
+    async def test_they_go_with_the_policy(self, tree):
+        sessions = HostTrackers()
+        await tree.configure(Wants("root", {"x": self.leaf(a=InFlight())}, collects=sessions))
+        assert sessions.of("a")
+        await tree.configure(Wants("root", collects=sessions))
+        assert sessions.of("a") == ()
+
+    async def test_a_policy_that_is_kept_warm_still_hears(self, tree):
+        sessions = HostTrackers()
+        await tree.configure(Wants("root", {"x": self.leaf(a=InFlight())}, collects=sessions))
+        await tree.configure(Wants("root", keep=frozenset("x"), collects=sessions))
+        assert sessions.of("a")
+
+    async def test_others_take_the_place_of_those_before(self, tree):
+        sessions, second = HostTrackers(), InFlight()
+        await tree.configure(Wants("root", {"x": self.leaf("one", a=InFlight())}, collects=sessions))
+        await tree.configure(Wants("root", {"x": self.leaf("two", a=second)}, collects=sessions))
+        assert sessions.of("a") == (second,)
+        await tree.configure(Wants("root", {"x": self.leaf("three")}, collects=sessions))
+        assert sessions.of("a") == ()
+
+    async def test_another_cluster_does_not_hear(self, tree):
+        here, there = HostTrackers(), HostTrackers()
+        cluster = Wants("one", {"x": self.leaf(a=InFlight())}, collects=here)
+        other = Wants("other", {"x": self.leaf("empty")}, collects=there)
+        await tree.configure(Wants("root", {"one": cluster, "other": other}))
+        assert here.of("a") and there.of("a") == ()
+
+    async def test_where_nobody_collects_nothing_happens(self, tree):
+        await tree.configure(Wants("root", {"x": self.leaf(a=InFlight())}))
+        assert tree.reports
+
+
+class TestPolicies:
+    def decision(self, make, config, **states):
+        return make(surroundings()).decide(Inputs(config, hosts=hosts(**states)), 0.0)
+
+    def test_least_request_attaches_its_counts_to_every_address(self):
+        config = LeastRequestConfig((Endpoint(("a", "a2")), Endpoint(("b",))), 2)
+        decision = self.decision(LeastRequest, config, a=READY, b=CONNECTING)
+        assert decision.trackers.keys() == {"a", "a2", "b"}
+        assert decision.trackers["a"] is decision.trackers["a2"] is not decision.trackers["b"]
+        assert decision.picker.pick(PickArgs("/s/m")).trackers == (decision.trackers["a"],)
+
+    def test_weighted_round_robin_attaches_what_reads_the_reports(self):
+        config = WeightedRoundRobinConfig(endpoints("ab"), Rules())
+        decision = self.decision(WeightedRoundRobin, config, a=READY, b=READY)
+        result = decision.picker.pick(PickArgs("/s/m"))
+        assert result.trackers == (decision.trackers[result.host.address],)
+
+    def test_with_reports_out_of_band_it_attaches_none(self):
+        config = WeightedRoundRobinConfig(endpoints("ab"), Rules(reporting_period=10.0))
+        assert not self.decision(WeightedRoundRobin, config, a=READY, b=READY).trackers
+
+    def test_while_the_endpoints_are_the_same_so_is_what_is_attached(self):
+        policy, config = LeastRequest(surroundings()), LeastRequestConfig(endpoints("ab"), 2)
+        first, second = (policy.decide(Inputs(config, hosts=hosts(a=READY)), now) for now in (0.0, 1.0))
+        assert first.trackers is second.trackers
+
+    @pytest.mark.parametrize("trackers", [{"a": object()}, {1: InFlight()}, [InFlight()]])
+    def test_those_of_a_users_policy_are_looked_at(self, trackers):
+        class Mine:
+            def __init__(self, surroundings):
+                pass
+
+            def decide(self, inputs, now):
+                return Decision(READY, QUEUEING, trackers=trackers)
+
+        policy = checked(Mine)(surroundings())
+        with pytest.raises(TypeError, match=r"Decision\.trackers is .*; it has to be trackers, with methods"):
+            policy.decide(Inputs(CustomConfig("mine", {}, (), ())), 0.0)
+
+    def test_a_users_policy_cannot_collect(self):
+        class Mine:
+            def __init__(self, surroundings):
+                pass
+
+            def decide(self, inputs, now):
+                return Decision(READY, QUEUEING, collects=HostTrackers())
+
+        with pytest.raises(TypeError, match="collects"):
+            checked(Mine)(surroundings()).decide(Inputs(CustomConfig("mine", {}, (), ())), 0.0)
