@@ -8,6 +8,8 @@ Some of its ways do not suit a gRPC connection and are changed here:
   ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
 - It walks over all streams whenever one is opened.
 - It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
+- A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
+  cost one stream (RFC 9113 §5.1.2, §8.1.1): a server refuses the first (`serving/connection.py`), we the second.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from .events import (
 )
 from .frames import CONTINUATION, HEADERS, Violation
 from .header_blocks import complaint, list_size
+from .malformed import malformed_request, malformed_trailers
 from .options import WireOptions
 
 _PREFACE_SIZE = 24
@@ -59,6 +62,7 @@ class H2Engine:
         self._h2 = _make_h2(client, options)
         self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options)
         self._max_header_list = options.max_header_list
+        self._client = client
         self._outgoing: list[bytes] = []
         self._next_id = 1
         self.unsent = 0
@@ -80,12 +84,26 @@ class H2Engine:
             self._collect(control=True)
             return [Broken(int(error.error_code), _complaint(error))]
         self._collect(control=True)
-        return [self._limited(event) for event in map(_translate, received) if event is not None]
+        events: list[Event] = []
+        for each in received:
+            event = _translate(each)
+            if isinstance(event, HeadersReceived):
+                event = self._checked(event, each.__class__)
+            if event is not None:
+                events.append(event)
+        return events
 
-    def _limited(self, event: Event) -> Event:
-        if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
+    def _checked(self, event: HeadersReceived, kind: type[h2.events.Event]) -> Event:
+        if (size := list_size(event.headers)) > self._max_header_list:
             return HeadersTooLarge(event.stream_id, size)
-        return event
+        if self._client:
+            return event
+        check = malformed_request if kind is h2.events.RequestReceived else malformed_trailers
+        problem = check(event.headers)
+        if problem is None:
+            return event
+        self.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
+        return StreamBroken(event.stream_id, ErrorCode.PROTOCOL_ERROR, f"malformed request: {problem}")
 
     def _break(self, code: ErrorCode, message: str) -> list[Event]:
         self.goaway(code, message.encode())
@@ -205,7 +223,8 @@ def _make_h2(client: bool, options: WireOptions) -> _H2:
         h2.config.H2Configuration(
             client_side=client,
             header_encoding=None,
-            # Metadata was checked where it came in, and what a peer sends is only ever looked up.
+            # Metadata was checked where it came in. A client only looks up what a server sends; a server checks it by
+            # `malformed.py`.
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
             validate_inbound_headers=False,
@@ -261,6 +280,14 @@ class _H2(h2.connection.H2Connection):
     @property
     def open_outbound_streams(self) -> int:
         """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
+        return self._sweep()
+
+    @property
+    def open_inbound_streams(self) -> int:
+        self._sweep()
+        return 0 if self.config.client_side else -1  # less than any limit: a server refuses by itself
+
+    def _sweep(self) -> int:
         self._until_sweep -= 1
         if not self._until_sweep:
             self._until_sweep = _SWEEP_INTERVAL
