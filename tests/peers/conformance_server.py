@@ -1,7 +1,7 @@
 """trxds.testing.serve as the server under test of connectconformance.
 
-It reads one ServerCompatRequest from stdin, listens as that says, answers with a ServerCompatResponse on stdout, and serves
-connectrpc.conformance.v1.ConformanceService until it is terminated. Only gRPC over HTTP/2 is served.
+It reads one ServerCompatRequest from stdin, listens as that says, answers with a ServerCompatResponse on stdout, and
+serves connectrpc.conformance.v1.ConformanceService until it is terminated. Only gRPC over HTTP/2 is served.
 """
 
 from __future__ import annotations

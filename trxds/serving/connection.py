@@ -19,6 +19,7 @@ from trxds.wire.options import WireOptions
 
 from .call import Call
 from .limits import ResetBudget, ServerLimits
+from .malformed import malformed_request, malformed_trailers
 from .requests import PlainAnswer, http_refusal
 
 ServerStream: TypeAlias = Call | PlainAnswer
@@ -135,11 +136,15 @@ class ServerConnection(Link[ServerStream]):
 
     def _headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
-        if stream is not None:
+        if self.over is not None:
+            return  # it came in one read with what ended the connection
+        check = malformed_request if stream is None else malformed_trailers
+        problem = check(event.headers)
+        if problem is not None:
+            self._malformed(event.stream_id, problem)
+        elif stream is not None:
             if event.end:
                 stream.peer_ended()
-        elif self.over is not None:
-            pass  # it came in one read with what ended the connection
         elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
             self._refuse_stream(event.stream_id)
         else:
@@ -163,6 +168,10 @@ class ServerConnection(Link[ServerStream]):
         self._start_or_wait(call)
         if event.end:
             call.peer_ended()
+
+    def _malformed(self, stream_id: int, problem: str) -> None:
+        self.reset(stream_id, ErrorCode.PROTOCOL_ERROR)
+        self._stream_broken(StreamBroken(stream_id, ErrorCode.PROTOCOL_ERROR, f"malformed request: {problem}"))
 
     def _headers_too_large(self, event: HeadersTooLarge) -> None:
         super()._headers_too_large(event)

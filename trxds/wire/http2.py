@@ -9,7 +9,7 @@ Some of its ways do not suit a gRPC connection and are changed here:
 - It walks over all streams whenever one is opened.
 - It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
 - A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
-  cost one stream (RFC 9113 §5.1.2, §8.1.1): a server refuses the first (`serving/connection.py`), we the second.
+  cost one stream (RFC 9113 §5.1.2, §8.1.1): `serving/connection.py` refuses it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from .events import (
 )
 from .frames import CONTINUATION, HEADERS, Violation
 from .header_blocks import complaint, list_size
-from .malformed import malformed_request, malformed_trailers
 from .options import WireOptions
 
 _PREFACE_SIZE = 24
@@ -62,7 +61,6 @@ class H2Engine:
         self._h2 = _make_h2(client, options)
         self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options)
         self._max_header_list = options.max_header_list
-        self._client = client
         self._outgoing: list[bytes] = []
         self._next_id = 1
         self.unsent = 0
@@ -84,26 +82,12 @@ class H2Engine:
             self._collect(control=True)
             return [Broken(int(error.error_code), _complaint(error))]
         self._collect(control=True)
-        events: list[Event] = []
-        for each in received:
-            event = _translate(each)
-            if isinstance(event, HeadersReceived):
-                event = self._checked(event, each.__class__)
-            if event is not None:
-                events.append(event)
-        return events
+        return [self._limited(event) for event in map(_translate, received) if event is not None]
 
-    def _checked(self, event: HeadersReceived, kind: type[h2.events.Event]) -> Event:
-        if (size := list_size(event.headers)) > self._max_header_list:
+    def _limited(self, event: Event) -> Event:
+        if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
             return HeadersTooLarge(event.stream_id, size)
-        if self._client:
-            return event
-        check = malformed_request if kind is h2.events.RequestReceived else malformed_trailers
-        problem = check(event.headers)
-        if problem is None:
-            return event
-        self.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
-        return StreamBroken(event.stream_id, ErrorCode.PROTOCOL_ERROR, f"malformed request: {problem}")
+        return event
 
     def _break(self, code: ErrorCode, message: str) -> list[Event]:
         self.goaway(code, message.encode())
@@ -223,8 +207,8 @@ def _make_h2(client: bool, options: WireOptions) -> _H2:
         h2.config.H2Configuration(
             client_side=client,
             header_encoding=None,
-            # Metadata was checked where it came in. A client only looks up what a server sends; a server checks it by
-            # `malformed.py`.
+            # Metadata was checked where it came in. A client only looks up what a server sends; servers have
+            # `serving/malformed.py`.
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
             validate_inbound_headers=False,
