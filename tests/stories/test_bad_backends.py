@@ -86,6 +86,7 @@ class TestReplies:
             with pytest.raises(RpcError) as failed:
                 async with chat.open() as call:
                     await call.send(b"x")
+                    call.done_sending()
                     await call.receive()
         names(failed.value.status.message, METHOD, host, "cannot be parsed")
 

@@ -32,6 +32,8 @@ from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named,
 from trxds.wire.events import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
+from .requests import content_subtype
+
 if TYPE_CHECKING:
     from .connection import ServerConnection
 
@@ -52,7 +54,8 @@ class Call(MessageStream):
     """What the client asked, and how to answer.
 
     `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
-    Trio's clock. `status` is how the call ended, None while it has not.
+    Trio's clock. `content_subtype` is the client's message format ("proto", "json"), empty if it names none. `status`
+    is how the call ended, None while it has not.
     """
 
     _link: ServerConnection
@@ -64,6 +67,7 @@ class Call(MessageStream):
         self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
         self.authority = (find(headers, b":authority") or b"").decode("latin-1")
         self.metadata = decode(headers)
+        self.content_subtype = content_subtype(headers) or ""
         timeout = find(headers, b"grpc-timeout")
         self.timeout = decode_timeout(timeout) if timeout is not None else None
         self.deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
@@ -82,6 +86,11 @@ class Call(MessageStream):
         if encoding == IDENTITY or known(encoding):
             return None
         return Status(StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding!r} is unknown; use {ACCEPTED.decode()}")
+
+    @property
+    def has_all(self) -> bool:
+        """No more messages will come than have been taken."""
+        return not self.receiving and not self._arrived.messages
 
     def __repr__(self) -> str:
         return f"<Call {self.path} from {self.peer}: {self.status or 'open'}>"
@@ -167,12 +176,15 @@ class Call(MessageStream):
         self.sending = False
         if self.receiving:
             self._link.reset(self.id, ErrorCode.NO_ERROR)
+        self._link.call_served()
         self._over(status)
 
     # -- what the connection reads
 
     def peer_ended(self) -> None:
         self.receiving = False
+        if not self._arrived.between_messages:
+            return self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
         self._look_to_receive()
 
     def refuse(self, problem: Status) -> None:
@@ -181,6 +193,7 @@ class Call(MessageStream):
 
     def was_reset(self, code: int) -> None:
         self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
+        self._link.count_reset()
 
     def fail(self, status: Status) -> None:
         self._over(status)
@@ -261,6 +274,11 @@ async def _only(call: Call) -> bytes:
     message = await call.receive()
     if message is None:
         call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
+    # Whether there is another is known when the client's half has ended; mostly it has (statuscodes.md: cardinality).
+    if not call.has_all:
+        if await call.receive() is not None:
+            call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
+        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset meanwhile has no second message either
     return message
 
 

@@ -11,6 +11,7 @@ import itertools
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import trio
@@ -24,8 +25,18 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .call import Call, Handler
 from .connection import ServerConnection
+from .limits import ServerLimits
+from .newcomers import Newcomer, Newcomers
 from .service import handlers_of
 from .unix import unix_listener
+
+MAX_CONCURRENT_STREAMS = 100
+"""What RFC 9113 §6.5.2 recommends not to go below, and most servers say."""
+
+MAX_FRAME = 16 * 1024
+"""HTTP/2's own, which grpc-go and grpc-java keep for servers: a client's turn is not longer."""
+
+DEFAULT_LIMITS = ServerLimits()
 
 
 class Listening(Protocol):
@@ -42,6 +53,9 @@ class Server:
     which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
     that stand; `calls` are all there ever were, in order, unless it shall not `remember_calls`. With
     `tls`, a context for servers, clients must speak TLS; gRPC's want "h2" among its ALPN protocols.
+
+    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no
+    limit. `limits` says what else one client may cost the others.
     """
 
     def __init__(
@@ -51,9 +65,10 @@ class Server:
         fallback: Handler | None = None,
         address: str = "127.0.0.1:0",
         network: Listening | None = None,
-        max_concurrent_streams: int | None = None,
+        max_concurrent_streams: int | None = MAX_CONCURRENT_STREAMS,
         max_receive_size: int = MAX_RECEIVE_SIZE,
         options: WireOptions | None = None,
+        limits: ServerLimits = DEFAULT_LIMITS,
         tls: ssl.SSLContext | None = None,
         remember_calls: bool = True,
     ) -> None:
@@ -63,7 +78,10 @@ class Server:
         self.max_receive_size = max_receive_size
         self.tls = tls
         self.remember_calls = remember_calls
-        self.options = options or WireOptions(max_concurrent_streams=max_concurrent_streams)
+        options = options or WireOptions(max_frame=MAX_FRAME)
+        if options.max_concurrent_streams is None:
+            options = replace(options, max_concurrent_streams=max_concurrent_streams)
+        self.options = options
         self.connections: list[ServerConnection] = []
         self.calls: list[Call] = []
         self._network = network
@@ -72,6 +90,7 @@ class Server:
         self._deaf = trio.Event()  # set while nobody listens
         self._deaf.set()
         self._client_numbers = itertools.count(1)
+        self._newcomers = Newcomers(limits)
 
     def __repr__(self) -> str:
         state = "listening" if self._listening else "stopped"
@@ -149,32 +168,48 @@ class Server:
     async def serve_stream(self, transport: trio.abc.Stream) -> None:
         """Serve one client on a stream that somebody else accepted, to its end."""
         peer = self._client_name(transport)
-        if self.tls is not None:
-            stream = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
-            try:
-                await stream.do_handshake()
-            except trio.BrokenResourceError:
-                return await trio.aclose_forcefully(transport)
-            transport = stream
+        try:
+            with self._newcomers.admit(peer, tls=self.tls is not None) as newcomer:
+                if self.tls is not None:
+                    transport = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
+                    try:
+                        await transport.do_handshake()
+                    except trio.BrokenResourceError:
+                        return
+                    newcomer.speaks_tls()
+                await self._converse(transport, newcomer)
+        finally:
+            await trio.aclose_forcefully(transport)
+
+    async def _converse(self, transport: trio.abc.Stream, newcomer: Newcomer) -> None:
         async with trio.open_nursery() as nursery:
 
-            def started(call: Call) -> None:
+            def start(call: Call) -> None:
                 if self.remember_calls:
                     self.calls.append(call)
-                nursery.start_soon(call.run, self._handler(call.path), name=f"serving/call{call.path}")
+                nursery.start_soon(self._run, connection, call, name=f"serving/call{call.path}")
 
-            connection = ServerConnection(
+            connection = newcomer.connection = ServerConnection(
                 transport,
-                peer=peer,
+                peer=newcomer.peer,
                 options=self.options,
+                limits=self._newcomers.limits,
                 max_receive_size=self.max_receive_size,
-                started=started,
+                start=start,
             )
+            connection.on_preface = newcomer.said_hello
+            connection.on_request = newcomer.asked
             self.connections.append(connection)
             try:
                 await connection.run()
             finally:
                 self.connections.remove(connection)
+
+    async def _run(self, connection: ServerConnection, call: Call) -> None:
+        try:
+            await call.run(self._handler(call.path))
+        finally:
+            connection.handler_ended()
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
@@ -202,9 +237,10 @@ async def serve(
     fallback: Handler | None = None,
     address: str = "127.0.0.1:0",
     network: Listening | None = None,
-    max_concurrent_streams: int | None = None,
+    max_concurrent_streams: int | None = MAX_CONCURRENT_STREAMS,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     options: WireOptions | None = None,
+    limits: ServerLimits = DEFAULT_LIMITS,
     tls: ssl.SSLContext | None = None,
     remember_calls: bool = True,
 ) -> AsyncIterator[Server]:
@@ -220,6 +256,7 @@ async def serve(
         max_concurrent_streams=max_concurrent_streams,
         max_receive_size=max_receive_size,
         options=options,
+        limits=limits,
         tls=tls,
         remember_calls=remember_calls,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from .call import Handler, bidi_streaming, client_streaming, server_streaming, unary
+from trxds.ground.status import StatusCode
+
+from .call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
 
 _KINDS = {
     (False, False): unary,
@@ -15,6 +18,9 @@ _KINDS = {
     (True, False): client_streaming,
     (True, True): bidi_streaming,
 }
+
+
+_SUBTYPES = ("", "proto")
 
 
 def handlers_of(service: ServiceDescriptor, implementation: object) -> dict[str, Handler]:
@@ -28,7 +34,17 @@ def handlers_of(service: ServiceDescriptor, implementation: object) -> dict[str,
 
 def _handler(method: MethodDescriptor, function: Any) -> Handler:
     kind: Any = _KINDS[bool(method.client_streaming), bool(method.server_streaming)]
-    return kind(function, GetMessageClass(method.input_type).FromString, _serialize)  # type: ignore[no-any-return]
+    handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, _serialize)
+
+    def protobuf_only(call: Call) -> Awaitable[None]:
+        if call.content_subtype not in _SUBTYPES:
+            subtype = call.content_subtype
+            call.abort(
+                StatusCode.UNIMPLEMENTED, f"no messages of the subtype {subtype!r} here; use application/grpc+proto"
+            )
+        return handler(call)
+
+    return protobuf_only
 
 
 def _serialize(message: Any) -> bytes:

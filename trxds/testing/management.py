@@ -175,7 +175,7 @@ class ManagementServer:
 
         With `tls`, a context for servers, clients must speak TLS. `OSError` if nobody can listen there.
         """
-        async with serve(self.handlers, address=address, network=network, tls=tls) as server:
+        async with serve(self.handlers, address=address, network=network, tls=tls, remember_calls=False) as server:
             yield server.address
 
     @property

@@ -8,6 +8,8 @@ Some of its ways do not suit a gRPC connection and are changed here:
   ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
 - It walks over all streams whenever one is opened.
 - It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
+- A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
+  cost one stream (RFC 9113 §5.1.2, §8.1.1): `serving/connection.py` refuses it.
 """
 
 from __future__ import annotations
@@ -205,7 +207,8 @@ def _make_h2(client: bool, options: WireOptions) -> _H2:
         h2.config.H2Configuration(
             client_side=client,
             header_encoding=None,
-            # Metadata was checked where it came in, and what a peer sends is only ever looked up.
+            # Metadata was checked where it came in. A client only looks up what a server sends; servers have
+            # `serving/malformed.py`.
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
             validate_inbound_headers=False,
@@ -261,6 +264,14 @@ class _H2(h2.connection.H2Connection):
     @property
     def open_outbound_streams(self) -> int:
         """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
+        return self._sweep()
+
+    @property
+    def open_inbound_streams(self) -> int:
+        self._sweep()
+        return 0 if self.config.client_side else -1  # less than any limit: a server refuses by itself
+
+    def _sweep(self) -> int:
         self._until_sweep -= 1
         if not self._until_sweep:
             self._until_sweep = _SWEEP_INTERVAL

@@ -1,0 +1,54 @@
+"""One hostile client over TCP, in a process of its own, and a good one beside it: its calls take less than a second.
+
+Server and good client share a process, so each delays the other: what is measured is more than a client would see.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from support.hostile_client import ATTACKS
+
+import trxds
+from trxds.testing import Call, serve, unary
+
+PROGRAM = Path(__file__).parent.parent / "support" / "hostile_client.py"
+
+
+async def echo(request: bytes, call: Call) -> bytes:
+    return request
+
+
+async def wait(call: Call) -> None:
+    await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def attacked(address: str, name: str):
+    command = [sys.executable, str(PROGRAM), address, name]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))
+        said = b""
+        while not said.endswith(b"\n"):
+            said += await process.stdout.receive_some()
+        yield
+        process.kill()
+
+
+@pytest.mark.parametrize("name", [*ATTACKS, "silence"])
+async def test_a_hostile_client_delays_no_call_by_a_second(name: str) -> None:
+    slowest = 0.0
+    async with serve({"/s/Echo": unary(echo), "/s/Wait": wait}, remember_calls=False) as server:
+        async with attacked(server.address, name):
+            for _ in range(5):  # each with a connection of its own
+                began = trio.current_time()
+                async with trxds.open_channel(f"ipv4:{server.address}") as channel:
+                    assert await channel.method("/s/Echo")(b"x", timeout=20) == b"x"
+                slowest = max(slowest, trio.current_time() - began)
+    assert slowest < 1
