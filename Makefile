@@ -37,6 +37,10 @@ test-all:
 	@test -n "$(PYTHONS)" || { echo "no Python that trxds supports starts here; name some with PYTHONS="; exit 1; }
 	@set -e; for python in $(PYTHONS); do echo "$$python:"; $(MAKE) --no-print-directory test PYTHON=$$python; done
 
+# The programs that others wrote, and the tests with them that take too long for `make test`.
+peers: $(READY) $(PEERS)
+	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m "long or not long" tests/peers
+
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .

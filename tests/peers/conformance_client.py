@@ -1,7 +1,7 @@
 """trxds as the client under test of connectconformance: it reads calls to make, and writes what came of each.
 
-A ClientCompatRequest on stdin describes a call, a ClientCompatResponse on stdout says how it went. Each call has a channel
-of its own, and several are under way at a time.
+A ClientCompatRequest on stdin describes a call, a ClientCompatResponse on stdout says how it went. Each call has a
+channel of its own, and several are under way at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""go-control-plane as our control plane, in both ADS protocols and the modes that change when and in what order it answers."""
+"""go-control-plane as our control plane, in both ADS protocols and in the modes of its cache and its server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 60  # seconds for a whole test, most of which take one
 AT_ONCE = 3  # seconds within which a client on a busy machine has noticed what it would otherwise notice never
 SETTLED = 0.1  # seconds after which a change has surely been noticed, if only by what it broke
 KINDS = ("LDS", "RDS", "CDS", "EDS")
-GAPS = (0, 0.001, 0.01)  # seconds between the two snapshots when a resource goes and comes back
+GAPS = (0, 1, 10)  # milliseconds between the two snapshots when a resource goes and comes back
 
 PROTOCOLS = {"sotw": "xds_v3", "delta": delta.FEATURE}
 MODES = {
@@ -121,12 +121,25 @@ async def test_calls_follow_the_endpoints(mode: tuple[str, ...]) -> None:
 async def test_a_resource_that_goes_and_comes_straight_back_is_served(mode: tuple[str, ...], kind: str) -> None:
     async with world(*mode) as shop:
         for gap in GAPS:
-            await shop.serve(**{kind: None})
-            await trio.sleep(gap)
-            await shop.serve()
-            await trio.sleep(SETTLED)
-            with trio.fail_after(AT_ONCE):
-                assert await shop.host() == shop.hosts[0], f"after {gap} s without {kind}"
+            await goes_and_comes_back(shop, kind, gap)
+
+
+@pytest.mark.long
+@in_every_mode
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_resource_that_goes_and_comes_back_is_served_at_every_gap(mode: tuple[str, ...], kind: str) -> None:
+    async with world(*mode) as shop:
+        for gap in range(11):
+            await goes_and_comes_back(shop, kind, gap)
+
+
+async def goes_and_comes_back(shop: World, kind: str, gap: int) -> None:
+    await shop.serve(**{kind: None})
+    await trio.sleep(gap / 1000)
+    await shop.serve()
+    await trio.sleep(SETTLED)
+    with trio.fail_after(AT_ONCE):
+        assert await shop.host() == shop.hosts[0], f"after {gap} ms without {kind}"
 
 
 @in_every_mode
@@ -168,6 +181,7 @@ async def test_a_session_stays_on_its_host_while_that_drains(mode: tuple[str, ..
 # -- what is refused
 
 
+@pytest.mark.long
 @in_both_protocols
 async def test_a_refused_cluster_is_refused_less_than_fifty_times_in_five_seconds(mode: tuple[str, ...]) -> None:
     """go-control-plane answers each NACK with the same response again, at once."""

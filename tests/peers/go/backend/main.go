@@ -26,7 +26,8 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// testService names the backend in each reply of UnaryCall, which takes as long as the request's metadata "delay" says.
+// testService names the backend in each reply of UnaryCall, which takes as long as the request's metadata "delay" says. By
+// headers that go first its client knows that the call is here.
 type testService struct {
 	testpb.TestServiceServer
 	name string
@@ -36,6 +37,9 @@ func (s *testService) UnaryCall(ctx context.Context, request *testpb.SimpleReque
 	if values := metadata.ValueFromIncomingContext(ctx, "delay"); len(values) > 0 {
 		delay, err := time.ParseDuration(values[0])
 		if err != nil {
+			return nil, err
+		}
+		if err := grpc.SendHeader(ctx, nil); err != nil {
 			return nil, err
 		}
 		time.Sleep(delay)
