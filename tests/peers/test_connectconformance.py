@@ -16,25 +16,20 @@ import pytest
 from support.conformance_protos import DESCRIPTORS, write_descriptors
 from support.go_peers import CONFORMANCE_CASES, KNOWN_FAILURES, program
 
+pytestmark = pytest.mark.usefixtures("go_programs")
+
 HERE = Path(__file__).parent
 PATIENCE = 240  # seconds for a run, which takes ten
 TOTAL = re.compile(r"^Total cases: (\d+)\n(\d+) passed, 0 failed$", re.MULTILINE)
 
 
 def conformance(mode: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    failures = f"--known-failing=@{KNOWN_FAILURES / f'connectconformance_{mode}'}"
-    runner = [
-        program("connectconformance"),
-        "--mode",
-        mode,
-        "--max-servers",
-        "2",
-        "--conf",
-        HERE / f"conformance_{mode}.yaml",
-        failures,
-    ]
+    known = f"@{KNOWN_FAILURES / f'connectconformance_{mode}'}"
+    options = ["--mode", mode, "--conf", str(HERE / f"conformance_{mode}.yaml"), "--known-failing", known]
+    # Its time limit for a server to start is ten seconds, which four at once may take on a busy machine.
+    options += ["--max-servers", "2"]
     return subprocess.run(
-        [*runner, "--", sys.executable, HERE / f"conformance_{mode}.py"],
+        [str(program("connectconformance")), *options, "--", sys.executable, str(HERE / f"conformance_{mode}.py")],
         check=False,
         capture_output=True,
         text=True,

@@ -16,6 +16,8 @@ from trxds.testing import Call, serve
 from trxds.testing import resources as xds
 from trxds.testing.resources import Resource
 
+pytestmark = pytest.mark.usefixtures("go_programs")
+
 PATIENCE = 60  # seconds for a whole test, most of which take one
 AT_ONCE = 3  # seconds within which a client on a busy machine has noticed what it would otherwise notice never
 SETTLED = 0.1  # seconds after which a change has surely been noticed, if only by what it broke

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import trio
@@ -17,6 +18,8 @@ from trxds import StatusCode
 from trxds.interop import protos
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
+
+pytestmark = pytest.mark.usefixtures("go_programs")
 
 PATIENCE = 60  # seconds for a whole test, which takes one at most
 UNARY = "/grpc.testing.TestService/UnaryCall"
@@ -34,7 +37,7 @@ class Hosts:
     servers: dict[str, Peer]
     channel: trxds.Channel
 
-    async def ask(self, caller: trxds.Channel | trxds.Session, **options: object) -> str:
+    async def ask(self, caller: trxds.Channel | trxds.Session, **options: Any) -> str:
         """Who answers a call."""
         method = caller.method(UNARY, protos.SimpleRequest, protos.SimpleResponse)
         reply = await method(protos.SimpleRequest(), **options)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 import trio
 from support.go_peers import H2SPEC_CASES, known_failures, program
 
 from trxds.testing import Call, serve
+
+pytestmark = pytest.mark.usefixtures("go_programs")
 
 PATIENCE = 120  # seconds for the run, which takes one, and two more for each case that fails
 LARGE = 100_000  # bytes: cases of flow control need a reply that fills their windows
