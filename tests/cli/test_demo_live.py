@@ -14,7 +14,7 @@ from trxds.cli.main import main
 ADDRESS = re.compile(rb"the live page is at (http://127\.0\.0\.1:(\d+)/)\n")
 
 
-async def test_it_says_where_the_page_is_and_goes_on_until_interrupted():
+async def test_it_says_where_the_page_is_and_goes_on_until_interrupted(sigint):
     command = [sys.executable, "-W", "error", "-m", "trxds", "demo", "--live"]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     with trio.fail_after(60):

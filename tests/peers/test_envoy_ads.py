@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.envoy import FEATURES, SPEAKS_HTTP2, on_a_socket, program, running
+from support.envoy import FEATURES, SPEAKS_HTTP2, on_a_socket, running
 from support.envoy_cases import ACCEPTED, ONLY_ENVOYS, ONLY_OURS, REFUSED, USUAL
 
 from trxds.ads.bootstrap import parse
@@ -23,6 +23,8 @@ from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork
+
+pytestmark = pytest.mark.usefixtures("envoy_peer")
 
 PATIENCE = 60  # seconds for a whole run, which takes two
 NAMES = ("case", "extra")
@@ -47,7 +49,6 @@ class Said:
 
 @pytest.fixture(scope="module", params=list(FEATURES))
 def said(request: pytest.FixtureRequest) -> Said:
-    program()  # or there is nothing to see
     return trio.run(run_cases, request.param)
 
 

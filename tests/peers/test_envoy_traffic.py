@@ -10,12 +10,14 @@ from functools import partial
 
 import pytest
 import trio
-from support.envoy import FEATURES, SPEAKS_HTTP2, on_a_socket, program, running
+from support.envoy import FEATURES, SPEAKS_HTTP2, on_a_socket, running
 
 import trxds
 from trxds.testing import Call, ManagementServer, serve
 from trxds.testing import resources as xds
 from trxds.testing.management import Request
+
+pytestmark = pytest.mark.usefixtures("envoy_peer")
 
 PATIENCE = 60  # seconds for a test, which takes less than one
 CALLS = 8
@@ -67,7 +69,6 @@ class Sight:
 
 @asynccontextmanager
 async def both(protocol: str = "GRPC") -> AsyncIterator[Sight]:
-    program()  # or there is nothing to see
     theirs, ours = ManagementServer(), ManagementServer()
     with trio.fail_after(PATIENCE):
         async with (

@@ -20,7 +20,7 @@ from trxds.interop import orca, protos
 from trxds.interop.client import CASES, ORCA, SOAKS
 
 HERE = Path(__file__).parent
-NODE_MODULES = HERE.parents[1] / ".venv" / "node" / "node_modules"
+NODE_MODULES = HERE.parents[1] / ".peers" / "node" / "node_modules"
 
 CLIENT_COMPRESSION = {"client_compressed_unary", "client_compressed_streaming"}
 NOT_IN_GRPC_JS = CLIENT_COMPRESSION | {"server_compressed_unary", "server_compressed_streaming"}

@@ -1,6 +1,6 @@
 """Envoy as a client of our ManagementServer: the process, its bootstrap, and what it needs that gRPC does not.
 
-`make test` puts it into an environment of its own beside ours, because its package would lie over the
+`make test` puts it into an environment of its own, because its package would lie over the
 `envoy` folder of xds-protos.
 """
 
@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,7 +18,7 @@ import trio
 
 from trxds.ads import delta
 
-PROGRAM = Path(sys.prefix) / "envoy" / "bin" / "envoy"
+PROGRAM = Path(__file__).parents[2] / ".peers" / "envoy" / "bin" / "envoy"
 FEATURES = {"GRPC": "xds_v3", "DELTA_GRPC": delta.FEATURE}
 """Envoy's names of the two protocols, and by what server feature our client speaks them."""
 QUIET = ["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "off"]

@@ -19,7 +19,7 @@ from trxds import RpcError, TrxdsInternalError
 from trxds.testing import resources
 
 
-def test_ctrl_c_in_the_waiting_thread_cancels_the_call(world, channel):
+def test_ctrl_c_in_the_waiting_thread_cancels_the_call(world, channel, sigint):
     def interrupt():
         world.wait(world.began)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -29,7 +29,7 @@ def test_ctrl_c_in_the_waiting_thread_cancels_the_call(world, channel):
     world.wait(world.ended)
 
 
-def test_ctrl_c_while_a_stream_is_read_cancels_the_call(world, channel):
+def test_ctrl_c_while_a_stream_is_read_cancels_the_call(world, channel, sigint):
     def interrupt():
         world.wait(world.began)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -188,8 +188,14 @@ def test_a_fork_is_told_what_it_lacks_and_leaves_its_parent_alone(world):
         "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(resources.bootstrap(world.address)),
         "PYTHONPATH": str(Path(trxds.__file__).parent.parent),
     }
+    on_purpose = "ignore:This process:DeprecationWarning"  # Python 3.12 warns of threads that a fork leaves behind
     done = subprocess.run(
-        [sys.executable, "-c", FORKED], check=False, env=environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", on_purpose, "-c", FORKED],
+        check=False,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.stderr == ""
     told = "a fork: its thread and its connections stayed there; open a channel after the fork"
