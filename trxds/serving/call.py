@@ -28,7 +28,7 @@ from trxds.ground.metadata import (
     find,
 )
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, known
+from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
 from trxds.wire.events import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
@@ -81,7 +81,9 @@ class Call(MessageStream):
         encoding = self._arrived.encoding
         if encoding == IDENTITY or known(encoding):
             return None
-        return Status(StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding!r} is unknown; use {ACCEPTED.decode()}")
+        return Status(
+            StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding_shown(encoding)} is unknown; use {ACCEPTED.decode()}"
+        )
 
     def __repr__(self) -> str:
         return f"<Call {self.path} from {self.peer}: {self.status or 'open'}>"

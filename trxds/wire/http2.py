@@ -41,7 +41,7 @@ from .events import (
     WindowOpened,
 )
 from .frames import CONTINUATION, HEADERS, Violation
-from .header_blocks import complaint, list_size
+from .header_blocks import PrivateTable, complaint, list_size
 from .options import WireOptions
 
 _PREFACE_SIZE = 24
@@ -227,6 +227,7 @@ def _make_h2(client: bool, options: WireOptions) -> _H2:
     made.remote_settings = _KnownSettings(client=not client)
     made.max_inbound_frame_size = options.max_frame
     made.decoder.max_header_list_size = options.header_list_bound
+    made.encoder.header_table, made.decoder.header_table = PrivateTable(), PrivateTable()
     return made
 
 
