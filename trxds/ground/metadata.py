@@ -34,7 +34,7 @@ class Metadata(tuple[tuple[str, Value], ...]):
 
     def __repr__(self) -> str:
         """Keys and sizes. The values may be secrets, and a `repr` goes into logs; iterate to see them."""
-        return f"<Metadata {', '.join(f'{key} ({_size(value)})' for key, value in self) or 'empty'}>"
+        return f"<Metadata {', '.join(f'{_key_shown(key)} ({_size(value)})' for key, value in self) or 'empty'}>"
 
     @overload
     def first(self, key: str) -> Value | None: ...
@@ -132,6 +132,11 @@ def _kind(character: str) -> str:
     if character < " ":
         return "a tab" if character == "\t" else "a control character"
     return "a blank" if character == " " else "a punctuation mark"
+
+
+def _key_shown(key: str) -> str:
+    """A peer may break the rules of names, and then have put anything there."""
+    return key if is_key(key) else "of no name"
 
 
 def _size(value: Value) -> str:
