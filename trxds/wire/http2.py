@@ -173,6 +173,10 @@ class H2Engine:
     def connection_window(self) -> int:
         return self._h2.outbound_flow_control_window
 
+    @property
+    def receive_window(self) -> int:
+        return self._h2.inbound_flow_control_window
+
     def credit(self, stream_id: int, size: int) -> None:
         if stream_id == 0 or self._is_open(stream_id):
             self._h2.increment_flow_control_window(size, stream_id or None)

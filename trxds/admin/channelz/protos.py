@@ -28,13 +28,16 @@ _MESSAGES = {
     "ChannelData": """ChannelConnectivityState state = 1; string target = 2; ChannelTrace trace = 3;
         int64 calls_started = 4; int64 calls_succeeded = 5; int64 calls_failed = 6;
         Timestamp last_call_started_timestamp = 7""",
-    "ChannelTrace": "int64 num_events_logged = 1; repeated ChannelTraceEvent events = 3",
+    "ChannelTrace": """int64 num_events_logged = 1; Timestamp creation_timestamp = 2;
+        repeated ChannelTraceEvent events = 3""",
     "ChannelTraceEvent": "string description = 1; int32 severity = 2; Timestamp timestamp = 3",
     "Socket": """SocketRef ref = 1; SocketData data = 2; Address local = 3; Address remote = 4;
         Security security = 5; string remote_name = 6""",
     "SocketData": """int64 streams_started = 1; int64 streams_succeeded = 2; int64 streams_failed = 3;
         int64 messages_sent = 4; int64 messages_received = 5; int64 keep_alives_sent = 6;
-        Timestamp last_local_stream_created_timestamp = 7; Int64Value local_flow_control_window = 11;
+        Timestamp last_local_stream_created_timestamp = 7; Timestamp last_message_sent_timestamp = 9;
+        Timestamp last_message_received_timestamp = 10; Int64Value local_flow_control_window = 11;
+        Int64Value remote_flow_control_window = 12;
         UInt32Value received_goaway_error = 14; uint32 peer_max_concurrent_streams = 15""",
     "Address": "TcpIpAddress tcpip_address = 1; UdsAddress uds_address = 2; OtherAddress other_address = 3",
     "TcpIpAddress": "bytes ip_address = 1; int32 port = 2",
