@@ -47,6 +47,7 @@ SHELLS = frozenset(
         "lb/load_reports.py",
         "lb/node.py",
         "sync.py",
+        "trio_thread.py",
         "wire/aside.py",
         "wire/connect.py",
         "wire/connection.py",
@@ -119,7 +120,10 @@ def test_no_file_imports_grpc_or_asyncio() -> None:
 
 
 def test_only_what_is_for_threads_knows_threads() -> None:
-    assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == ["sync.py"]
+    assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == [
+        "sync.py",
+        "trio_thread.py",
+    ]
 
 
 def test_only_its_own_room_knows_opentelemetry() -> None:

@@ -4,9 +4,8 @@
         say_hello = channel.method("/helloworld.Greeter/SayHello")
         print(say_hello(b"you", timeout=2))
 
-Trio runs in a thread of its own, anyio's blocking portal, as long as the block lasts. A call is a task there
-and a future here; a thread that stops waiting, as Ctrl-C makes it, cancels its call. The portal's own `call` goes
-to and fro twice, once to begin and once for the answer, so calls go by a nursery beside it, and once.
+Trio runs in a thread of its own (`trio_thread.py`) as long as the block lasts. A call is a task there and a future
+here; a thread that stops waiting, as Ctrl-C makes it, cancels its call.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import trio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
 from trxds.channel.kinds import CallOptions, Pairs
 from trxds.channel.method import only_reply
 from trxds.channel.stub import FromBytes, ToBytes
+from trxds.trio_thread import TrioThread, is_ending
 
 T = TypeVar("T")
 Req = TypeVar("Req")
@@ -60,6 +59,8 @@ class _Side:
                 f"{self.channel!r} was opened in process {self._process}, of which this one is a fork: "
                 "its thread and its connections stayed there; open a channel after the fork"
             )
+        if is_ending():
+            raise self._closed()
         if threading.get_ident() == self._thread:
             raise RuntimeError(
                 f"{self.channel!r} is called in the thread that runs it, which would wait for itself; "
@@ -149,7 +150,7 @@ class _Block(AbstractContextManager[T], Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if self._side.lost:
+        if self._side.lost or is_ending():
             return False
         self._side.check()
         self._error = error
@@ -443,16 +444,12 @@ def _for_threads(
     def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
         if kwargs.get("xds") is not None:
             raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
-        with start_blocking_portal("trio") as portal:
-            ended, side = portal.start_task(_serve, partial(opening, *args, **kwargs))
-            try:
-                yield Channel(side, side.channel)
-            finally:
-                if side.lost:
-                    _give_up(portal)
-                else:
-                    side.soon(side.leaving.set)
-                    ended.result()
+        thread = TrioThread[_Side](partial(_serve, partial(opening, *args, **kwargs)), lambda side: side.leaving.set())
+        side = thread.start()
+        try:
+            yield Channel(side, side.channel)
+        finally:
+            thread.leave()
 
     return opened
 
@@ -469,12 +466,6 @@ async def _serve(
             # What runs in here ends before the channel, with the error that ends a channel's calls.
             side.closed = True
             nursery.cancel_scope.cancel(reason="the channel is closed")
-
-
-def _give_up(portal: BlockingPortal) -> None:
-    """In a fork the portal has no thread, and its end would wait for that. A stopped portal is not waited for."""
-    with suppress(RuntimeError):  # it notes that it has stopped, and then fails to wake its thread
-        portal.stop().send(None)
 
 
 open_channel = _for_threads(trxds.open_channel)

@@ -58,7 +58,7 @@ async def test_binary_metadata_travels_as_base64():
         ({"method": METHOD, "metadata": "{"}, "metadata is a JSON list of pairs of texts"),
         ({"method": METHOD, "metadata": '[["a"]]'}, "metadata is a JSON list of pairs of texts"),
         ({"method": METHOD, "metadata": '[["a-bin", "!"]]'}, "metadata is a JSON list of pairs of texts"),
-        ({"method": METHOD, "metadata": '[["bad key", "b"]]'}, "metadata key 'bad key'"),
+        ({"method": METHOD, "metadata": '[["bad key", "b"]]'}, "its key has a blank at position 3"),
         ({"method": METHOD, "sections": "nodes"}, "no parameter 'sections'; there are channel, method, metadata"),
     ],
 )

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trxds.affinity.carriers import InCookie
-from trxds.affinity.cookie import SessionCookie, decode, encode, path_matches, set_cookie
+from trxds.affinity.cookie import (
+    MAX_HOSTS,
+    MAX_SIZE,
+    NO_ADDRESS,
+    SessionCookie,
+    decode,
+    encode,
+    path_matches,
+    set_cookie,
+    written,
+)
 from trxds.ground.metadata import Metadata
 from trxds.resources.filters import CookieConfig
 
@@ -34,8 +44,27 @@ def test_it_is_written_as_the_cpp_client_writes_it():
     assert encode(ADDRESS, "a") == "MTI3LjIwMS4wLjI6NTAwNTE7YQ=="
 
 
-def test_a_cluster_whose_name_begins_like_the_prefix_keeps_its_name():
-    assert decode(encode(ADDRESS, "cluster:a")) == SessionCookie(ADDRESS, "cluster:a")
+@pytest.mark.parametrize("name", ["cluster:a", '"a"', '"', '""', 'cluster:"a"'])
+def test_a_cluster_whose_name_looks_like_another_form_keeps_its_name(name):
+    assert decode(encode(ADDRESS, name)).clusters[0] == name
+
+
+@pytest.mark.parametrize("said", ["a", "cluster:a", '"a"', 'cluster:"a"'])
+def test_every_form_of_a_name_may_stand_for_the_plain_one(said):
+    assert decode(b64(f"{ADDRESS};{said}")).clusters[-1] == "a"
+
+
+def test_of_a_long_list_as_many_addresses_are_written_as_are_read():
+    many = ",".join(f"[fd00:1111:2222:3333:4444:5555:6666:{n:x}]:50051" for n in range(0x1000, 0x1100))
+    kept = written(many)
+    assert decode(encode(kept, "a")).hosts == tuple(many.split(","))[:MAX_HOSTS]
+    assert decode(b64(many[:3000])).hosts == tuple(many.split(","))[:MAX_HOSTS]
+
+
+def test_what_is_no_address_is_not_shown():
+    cookie = decode(b64("1.1.1.1:1,my-Secret,[fe80::1%a zone of any text]:1;my-Secret"))
+    assert cookie.hosts == ("1.1.1.1:1", NO_ADDRESS, NO_ADDRESS)
+    assert "Secret" not in repr(cookie)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +74,8 @@ def test_a_cluster_whose_name_begins_like_the_prefix_keeps_its_name():
         ("MTI3LjIwMS4wLjI6NTAwNTE7YQ", SessionCookie(ADDRESS, "a")),
         ('"MTI3LjIwMS4wLjI6NTAwNTE7YQ=="', SessionCookie(ADDRESS, "a")),
         (" MTI3LjIwMS4wLjI6NTAwNTE7YQ== ", SessionCookie(ADDRESS, "a")),
-        (b64(f"{ADDRESS};cluster:a"), SessionCookie(ADDRESS, "a")),
-        (b64(f'{ADDRESS};"a"'), SessionCookie(ADDRESS, "a")),
+        (b64(f"{ADDRESS};cluster:a"), SessionCookie(ADDRESS, "cluster:a")),
+        (b64(f'{ADDRESS};"a"'), SessionCookie(ADDRESS, '"a"')),
         (b64(f"{ADDRESS};a;b"), SessionCookie(ADDRESS, "a;b")),
         (b64(f"{ADDRESS},[::1]:1;a"), SessionCookie(f"{ADDRESS},[::1]:1", "a")),
         (b64(ADDRESS), SessionCookie(ADDRESS)),
@@ -60,6 +89,10 @@ def test_a_cluster_whose_name_begins_like_the_prefix_keeps_its_name():
         ("MTI3-_", None),
         ("a;b", None),
         (b64(b"\xff\xfe"), None),
+        (envoy(ADDRESS, 2**64 - 1), SessionCookie(ADDRESS, expires=2**64 - 1)),
+        (b64(b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 10 + b"\x01"), None),  # more than a varint has
+        (b64(b"\x10" + b"\xff" * 3000), None),
+        ("A" * (MAX_SIZE + 4), None),
     ],
 )
 def test_every_known_form_is_read(value, cookie):

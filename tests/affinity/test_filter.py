@@ -151,11 +151,38 @@ class TestBadTexts:
             self.read(filter_, encode(address, "a"))
             self.read(filter_, encode(address, "a"))
         assert [record.name for record in caplog.records] == ["trxds.affinity"] * 2
-        assert f"cookie 's' holds no list of ip:port: {address!r}" in caplog.text
+        assert "cookie 's' holds no list of ip:port; its RPCs are balanced as if they had none" in caplog.text
 
     def test_a_port_of_thousands_of_digits_is_none(self, caplog):
-        self.read(StatefulSession(CookieConfig("s")), encode(f"1.1.1.1:{'9' * 5000}", "a"))
+        self.read(StatefulSession(CookieConfig("s")), encode(f"1.1.1.1:{'9' * 2000}", "a"))
         assert "holds no list of ip:port" in caplog.text
+
+    def test_many_different_ones_are_one_line_of_the_log(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        for number in range(100):
+            self.read(filter_, f"forged-{number}")
+        assert len(caplog.records) == 1
+
+    def test_no_part_of_it_is_shown(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        for text in (
+            "my-Secret",
+            encode("my-Secret", "a"),
+            encode("1.1.1.1:1,my-Secret", "a"),
+            encode("", "my-Secret"),
+        ):
+            args = call(text)
+            self.read(filter_, text)
+            filter_.start(args)
+            told = filter_.explain(args)
+            assert "my-Secret" not in f"{caplog.text}{args.override!r}{told!r}{filter_._known[text]!r}"
+
+    def test_one_that_no_browser_would_keep_is_neither_read_nor_remembered(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        args = call(encode(",".join(["1.1.1.1:1"] * 1000), "a"))
+        filter_.start(args)
+        assert (args.override.addresses, filter_._known) == ((), {})
+        assert "cookie 's' is longer than 4096 characters" in caplog.text
 
     @pytest.mark.parametrize("address", ["1.1.1.1:1", "[::1]:1", "[::ffff:1.2.3.4]:80", "1.1.1.1:1,[::1]:65535"])
     def test_a_list_of_addresses_is_not(self, caplog, address):

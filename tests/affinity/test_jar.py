@@ -2,13 +2,16 @@
 
 import pytest
 
-from trxds.affinity.jar import MOST, CookieJar
+from trxds.affinity.cookie import MAX_SIZE
+from trxds.affinity.jar import MAX_ATTRIBUTE_SIZE, MOST, CookieJar
+
+EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock says 0
 
 
 def jar(*headers, now=0.0):
     made = CookieJar()
     for header in headers:
-        made.take(header, now)
+        made.take(header, now, EPOCH + now)
     return made
 
 
@@ -56,16 +59,60 @@ def test_a_server_that_makes_up_names_does_not_fill_the_memory_nor_push_out_the_
     made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
     assert made.header("/", 0).startswith("s=V; ")
     assert len(made.header("/", 0).split("; ")) == MOST
-    made.take("s=W", 0)
+    made.take("s=W", 0, EPOCH)
     assert "s=W" in made.header("/", 0)
 
 
 def test_cookies_that_have_expired_make_room():
     made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
-    made.take("s=V", 10)
+    made.take("s=V", 10, EPOCH + 10)
     assert made.header("/", 10) == "s=V"
 
 
 @pytest.mark.parametrize("header", ["s=\xfc", "s=a\0b", "s=a\r\nb", "\xfc=V"])
 def test_what_no_request_could_carry_is_passed_over(header):
     assert jar("s=V", header).header("/", 0) == "s=V"
+
+
+def test_expires_ends_it_by_the_time_of_day():
+    made = jar("s=V; Expires=Sun, 06 Nov 1994 08:49:47 GMT")
+    assert made.header("/", 9.9) == "s=V"
+    assert made.header("/", 10) == ""
+
+
+@pytest.mark.parametrize("date", ["Thu, 01-Jan-1970 00:00:00 GMT", "Thu, 01-Jan-70 00:00:00 GMT"])
+def test_an_expiry_that_has_passed_deletes_it(date):
+    assert jar("s=V", f"s=; expires={date}").header("/", 0) == ""
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    ["Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "Expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=10"],
+)
+def test_max_age_wins_over_expires(attributes):
+    made = jar(f"s=V; {attributes}")
+    assert made.header("/", 9.9) == "s=V"
+    assert made.header("/", 10) == ""
+
+
+@pytest.mark.parametrize("age", ["1_0", "+5", "1.5", "\u0663", ""])
+def test_a_max_age_that_is_no_whole_number_leaves_it_to_expires(age):
+    assert jar(f"s=V; Expires=Sun, 06 Nov 1994 08:49:47 GMT; Max-Age={age}").header("/", 10) == ""
+
+
+def test_an_expiry_that_is_no_date_is_none():
+    assert jar("s=V; Expires=tomorrow").header("/", 1e9) == "s=V"
+
+
+def test_a_cookie_of_more_than_browsers_keep_is_passed_over():
+    fits = "s=" + "V" * (MAX_SIZE - 2)
+    assert jar(fits).header("/", 0) == fits
+    assert jar("s=V", f"{fits}V").header("/", 0) == "s=V"
+
+
+def test_an_attribute_of_more_than_browsers_read_is_passed_over():
+    assert jar(f"s=V; Path=/{'x' * MAX_ATTRIBUTE_SIZE}").header("/", 0) == "s=V"
+
+
+def test_the_repr_has_names_and_no_values():
+    assert repr(jar("s=my-Secret", "t=my-Secret; Path=/x")) == "<CookieJar s, t>"

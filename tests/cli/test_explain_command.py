@@ -1,5 +1,6 @@
 """`trxds explain` says where a call would go, down to the host, and sends nothing; `trxds cookie` reads a cookie."""
 
+import base64
 import json
 
 import pytest
@@ -79,7 +80,7 @@ async def test_a_control_plane_that_says_nothing_is_waited_for_and_named(autojum
 def test_a_header_without_a_colon_is_named(tmp_path):
     done = run("explain", "xds:///shop", METHOD, "-H", "tenant", "--bootstrap", __file__)
     assert done.exit_code == 2
-    assert "'tenant' is not KEY:VALUE" in done.output
+    assert "-H number 1 has no colon; write KEY:VALUE" in done.output
 
 
 def test_a_binary_header_is_base64_as_on_the_wire():
@@ -135,4 +136,11 @@ def test_a_cookie_as_data():
 
 def test_what_is_no_cookie_exits_1():
     done = run("cookie", "!!")
-    assert (done.exit_code, "is no session cookie" in done.output) == (1, True)
+    assert (done.exit_code, "these 2 characters are no session cookie" in done.output) == (1, True)
+
+
+def test_an_expiry_that_no_date_can_say_is_said_in_seconds():
+    forever = base64.b64encode(b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 9 + b"\x01").decode()
+    done = run("cookie", forever)
+    assert done.exit_code == 0
+    assert "expires: after the year 9999 (18446744073709551615 s since 1970)" in done.output

@@ -190,17 +190,20 @@ def _a_token() -> bytes:
 def _cookie(data: bytes) -> None:
     """As it is read, and as we would write it for these hosts."""
     said = cookie.decode(data.decode("latin-1"))
-    assert said is None or isinstance(cookie.names_hosts(said.addresses), bool)
+    assert said is None or len(data) <= cookie.MAX_SIZE
     addresses, _, cluster = _text(data).partition(";")
-    if cookie.names_hosts(addresses):
-        again = cookie.decode(cookie.encode(addresses, cluster))
-        assert again is not None and again.addresses == addresses and again.expires == math.inf
+    addresses = cookie.written(addresses)
+    text = cookie.encode(addresses, cluster)
+    if cookie.SessionCookie(addresses).is_list_of_hosts and len(text) <= cookie.MAX_SIZE:
+        again = cookie.decode(text)
+        assert again is not None and (again.addresses, again.clusters[0]) == (addresses, cluster)
+        assert again.expires == math.inf
 
 
 def _jar(data: bytes) -> None:
     jar = CookieJar()
     for number, line in enumerate(data.decode("latin-1").split("\n")):
-        jar.take(line, float(number))
+        jar.take(line, float(number), 1.7e9)
     assert is_value(jar.header("/shop.Cart/Add", 5.0)), "a request can carry it"
 
 

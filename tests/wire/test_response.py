@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from trxds.ground.metadata import Headers
 from trxds.ground.status import OK, Status, StatusCode
 from trxds.wire.response import Answers, headers_problem, reset_status, trailers_status
 
@@ -97,8 +98,34 @@ def test_the_first_answer_may_be_empty() -> None:
     assert answers.trailers([])[0].code is StatusCode.UNKNOWN
 
 
-@pytest.mark.parametrize("name", [b"X-Up", b"", b"x a", b"x\xc3\xbc", b":path", b"x\0", b"x\n"])
-def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes) -> None:
-    problem = Status(StatusCode.INTERNAL, f"10.0.0.1:443: it sent a header by the name {name!r}, which HTTP/2 forbids")
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"X-Up", "by the name b'X-Up'"),
+        (b":path", "by the name b':path'"),
+        *(
+            (name, f"with a name of {len(name)} bytes")
+            for name in (b"", b"x a", b"x\xc3\xbc", b"x\0", b"x\n", b"X" * 50)
+        ),
+    ],
+)
+def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes, shown: str) -> None:
+    problem = Status(StatusCode.INTERNAL, f"10.0.0.1:443: it sent a header {shown}, which HTTP/2 forbids")
     assert headers_problem([(b":status", b"200"), GRPC, (name, b"1")], PEER) == problem
     assert trailers_status([(b"grpc-status", b"0"), (name, b"1")], PEER) == problem
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b":status", b"my-Secret"), GRPC],
+        [(b":status", b"200"), (b"content-type", b"my-Secret")],
+        [(b":status", b"200"), (b"content-type", b"text/html; my-Secret")],
+        [(b":status", b"200"), (b"content-type", b"text/my Secret")],
+        [(b":status", b"200"), GRPC, (b"my-Secret: x", b"1")],
+        [(b":status", b"200"), GRPC, (b"grpc-status", b"my-Secret")],
+    ],
+)
+def test_what_is_not_of_the_form_that_it_should_be_is_not_shown(headers: Headers) -> None:
+    said = f"{headers_problem(headers, PEER)}{trailers_status(headers, PEER)}"
+    assert "Secret" not in said

@@ -40,32 +40,32 @@ def pool(networks: Networks) -> Pool:
     return Pool(networks.network, WireOptions(), Random(1), networks.of)
 
 
-def test_an_equal_demand_is_an_equal_host(pool: Pool, networks: Networks) -> None:
+async def test_an_equal_demand_is_an_equal_host(pool: Pool, networks: Networks) -> None:
     one, other = (pool.over(lambda address: "tls") for _ in range(2))
     assert one.lease(ADDRESS, Mailbox()).subchannel is other.lease(ADDRESS, Mailbox()).subchannel
     assert networks.asked == ["tls"]
 
 
-def test_another_demand_is_another_host(pool: Pool) -> None:
+async def test_another_demand_is_another_host(pool: Pool) -> None:
     plain, tls = pool.lease(ADDRESS, Mailbox()), pool.over(lambda address: "tls").lease(ADDRESS, Mailbox())
     assert plain.subchannel is not tls.subchannel
     assert pool.subchannels.keys() == {(ADDRESS, None), (ADDRESS, "tls")}
 
 
-def test_a_demand_may_differ_from_address_to_address(pool: Pool) -> None:
+async def test_a_demand_may_differ_from_address_to_address(pool: Pool) -> None:
     hosts = pool.over(lambda address: address.partition(":")[2])
     for port in (1, 2):
         hosts.lease(f"10.0.0.1:{port}", Mailbox())
     assert pool.subchannels.keys() == {("10.0.0.1:1", "1"), ("10.0.0.1:2", "2")}
 
 
-def test_only_hosts_of_the_same_demand_are_found(pool: Pool) -> None:
+async def test_only_hosts_of_the_same_demand_are_found(pool: Pool) -> None:
     tls = pool.over(lambda address: "tls")
     lease = tls.lease(ADDRESS, Mailbox())
     assert (pool.find(ADDRESS), tls.find(ADDRESS)) == (None, lease.subchannel)
 
 
-def test_no_demand_in_particular_asks_for_no_network(pool: Pool, networks: Networks) -> None:
+async def test_no_demand_in_particular_asks_for_no_network(pool: Pool, networks: Networks) -> None:
     pool.over(lambda address: None).lease(ADDRESS, Mailbox())
     assert networks.asked == [] and pool.find(ADDRESS) is not None
 
@@ -75,7 +75,7 @@ def test_a_pool_whose_credentials_do_not_care_stays_as_it_is() -> None:
     assert pool.over(lambda address: "tls") is pool
 
 
-def test_the_last_lease_retires_only_its_own_host(pool: Pool) -> None:
+async def test_the_last_lease_retires_only_its_own_host(pool: Pool) -> None:
     plain, tls = pool.lease(ADDRESS, Mailbox()), pool.over(lambda address: "tls").lease(ADDRESS, Mailbox())
     tls.release()
     assert pool.subchannels == {(ADDRESS, None): plain.subchannel}

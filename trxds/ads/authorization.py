@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from trxds.ground.documents import parse_json
-from trxds.ground.metadata import Headers
+from trxds.ground.metadata import Headers, flaw
 from trxds.wire.aside import aside
 
 from .bootstrap import ServerConfig
@@ -40,6 +40,13 @@ def read_token(path: str) -> str:
         raise OSError(f"jwt_token_file {path} cannot be read: {error.strerror or error}") from None
     if not _expires(token):
         raise OSError(f"jwt_token_file {path} holds no JWT with an exp field; write a token there")
+    return _sendable(token, f"jwt_token_file {path}")
+
+
+def _sendable(token: str, source: str) -> str:
+    """Base64 decoders pass over a line end in the middle, and a header cannot have it."""
+    if not token or (wrong := flaw(token)):
+        raise OSError(f"{source}: its token {f'has {wrong}' if token else 'is empty'}, so it cannot be sent")
     return token
 
 
@@ -56,7 +63,10 @@ def _google_token() -> str:
     auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
     try:
         credentials, _ = auth.default(scopes=[_SCOPE])
-        credentials.refresh(transport.Request())
     except Exception as error:  # its own, and whatever else it has for a file of credentials that is none
         raise OSError(f"google_default: no token: {str(error) or type(error).__name__}") from None
-    return str(credentials.token)
+    try:
+        credentials.refresh(transport.Request())
+    except Exception as error:  # by its kind alone: its text may quote what the token's endpoint answered
+        raise OSError(f"google_default: no token: to fetch one ended in {type(error).__name__}") from None
+    return _sendable(credentials.token or "", "google_default")

@@ -4,6 +4,7 @@ and the certificates that clusters refer to by name, `certificate_providers` (A2
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -108,9 +109,20 @@ JWT = "jwt_token_file"
 
 
 def _path(place: Place) -> str:
-    path = place.text()
     if place.value is None or place.value == "":
         place.wrong("is missing; write the path of the file with the token")
+    return _file(place)
+
+
+_CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # of a JWT, of PEM
+
+
+def _file(place: Place) -> str:
+    """A path. The content in its place is refused here, before another error shows it as a path."""
+    path = place.text()
+    if _CONTENT.match(path.strip()):
+        place.wrong("is what should be in the file; write the path of the file")
+        return ""
     return path
 
 
@@ -136,8 +148,8 @@ def _files(config: Place) -> CertificateFiles:
         if not here.value and other.value:
             here.wrong(f"is missing; {other.steps[-1]} is there, and each needs the other")
     return CertificateFiles(
-        config.member("ca_certificate_file").text(),
-        certificate.text(),
-        key.text(),
+        _file(config.member("ca_certificate_file")),
+        _file(certificate),
+        _file(key),
         config.member("refresh_interval").seconds(REFRESH_INTERVAL),
     )

@@ -91,6 +91,7 @@ class Line:
         self.uri = server.uri
         self.state = Connectivity.IDLE
         self.error = ""  # why the last stream ended, until the next is up
+        self.created_at = trio.current_time()
         self.changed_at = -math.inf  # when it came to its state, on Trio's clock
         self.traffic = Traffic()
         self._network = network

@@ -49,7 +49,7 @@ class InCookie:
         return None
 
     def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
-        return addresses, cluster
+        return cookie.written(addresses), cluster
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         # Another Set-Cookie: those of the server stay.

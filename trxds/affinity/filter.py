@@ -30,6 +30,7 @@ class StatefulSession:
         self._covered: str | None = None  # the last path that takes part
         self._last: Metadata | None = None  # what was read last
         self._held = _NOTHING  # ... and what it said
+        self._complaints: set[str] = set()
         self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
@@ -42,8 +43,10 @@ class StatefulSession:
             override = call.override
             if override is None or not override.actual:
                 return metadata
-            now = self._carrier.tells(override.actual, call.cluster)
-            return metadata if now == (held.addresses, held.cluster) else self._carrier.write(metadata, *now)
+            addresses, cluster = self._carrier.tells(override.actual, call.cluster)
+            if addresses == held.addresses and cluster in held.clusters:
+                return metadata
+            return self._carrier.write(metadata, addresses, cluster)
 
         return respond
 
@@ -60,8 +63,8 @@ class StatefulSession:
         # filters the later one has its way, unless only the earlier one knows a host.
         if held.addresses or call.override is None:
             call.override = Override(held.hosts, strict=self._strict)
-        if held.cluster != call.cluster and held.cluster and call.route is not None and call.route.has(held.cluster):
-            call.cluster = held.cluster
+        if held.cluster != call.cluster and held.cluster and call.route is not None:
+            call.cluster = next(filter(call.route.has, held.clusters), call.cluster)
         return held
 
     def explain(self, call: PickArgs) -> SessionStep:
@@ -70,18 +73,25 @@ class StatefulSession:
         held = self.judge(call)
         if held is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
-        return SessionStep(repr(self._carrier), held.hosts, held.cluster, self._verdict(held, call, drawn))
+        shown = self._cluster_shown(held, call)
+        return SessionStep(repr(self._carrier), held.hosts, shown, self._verdict(held, call, drawn))
+
+    def _cluster_shown(self, held: cookie.SessionCookie, call: PickArgs) -> str:
+        """What is no session cookie may hold a secret where we look for a cluster."""
+        if held.cluster and call.cluster in held.clusters:
+            return call.cluster
+        return held.cluster if held.is_list_of_hosts else ""
 
     def _verdict(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
         if not held.addresses and not held.cluster:
             return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
-        form = "" if cookie.names_hosts(held.addresses) else ", which is not of the form ip:port,"
-        host = f"names {held.addresses}{form}"
-        if not held.cluster:
-            return f"{host} and no cluster"
-        if held.cluster != call.cluster:
-            return f"{host} and cluster {held.cluster}, which the route does not have"
-        return f"{host} and cluster {held.cluster}{f', in place of {drawn}' if drawn != call.cluster else ''}"
+        host = f"names {', '.join(held.hosts)}"
+        shown = self._cluster_shown(held, call)
+        if not shown:
+            return f"{host} and no cluster{' of the route' if held.cluster else ''}"
+        if shown != call.cluster:
+            return f"{host} and cluster {shown}, which the route does not have"
+        return f"{host} and cluster {shown}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
     def _read(self, metadata: Metadata) -> cookie.SessionCookie:
         if metadata is not self._last:  # it is, where a method's calls say the same each time
@@ -96,10 +106,20 @@ class StatefulSession:
 
     def _learn(self, text: str) -> cookie.SessionCookie:
         held = cookie.decode(text)
-        if held is None or not cookie.names_hosts(held.addresses):
-            # Once for each text: the next time it is known.
-            _log.warning("%s holds no list of ip:port: %.100r", self._carrier, held.addresses if held else text)
+        problem = _problem(text, held)
+        if problem and problem not in self._complaints:
+            # Once, and without the text: whoever is made to send many must not fill the log, and it may be a secret.
+            self._complaints.add(problem)
+            _log.warning("%s %s; its RPCs are balanced as if they had none", self._carrier, problem)
+        if len(text) > cookie.MAX_SIZE:
+            return _NOTHING
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[text] = held or _NOTHING
         return self._known[text]
+
+
+def _problem(text: str, held: cookie.SessionCookie | None) -> str:
+    if len(text) > cookie.MAX_SIZE:
+        return f"is longer than {cookie.MAX_SIZE} characters"
+    return "" if held is not None and held.is_list_of_hosts else "holds no list of ip:port"

@@ -6,11 +6,15 @@ others wait until the first one has brought headers or has ended.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import trio
 
 from trxds.ground.metadata import EMPTY, Metadata, Value, is_value
 from trxds.lb.pick import PickArgs
 
+from .cookie import MAX_SIZE
 from .jar import CookieJar
 from .moves import Move, reason_of
 
@@ -21,13 +25,14 @@ class SessionCookies:
     Of where it was only the last move is remembered: that costs nothing but when it happens.
     """
 
-    def __init__(self, wait_for_first: bool = True, number: int = 0) -> None:
+    def __init__(self, wait_for_first: bool = True, number: int = 0, epoch: Callable[[], float] = time.time) -> None:
         self.number = number
         self.since = trio.current_time()
         self.calls = 0
         self.host = self.cluster = ""
         self.moves = 0
         self.last_move: Move | None = None
+        self._epoch = epoch
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
         self._filled = EMPTY, "", EMPTY  # what was filled last, with which cookies, and what that came to
@@ -65,11 +70,11 @@ class SessionCookies:
         told = False
         for name in call.session_headers if call is not None else ():
             value = metadata.first(name)
-            if isinstance(value, str) and is_value(value):
+            if isinstance(value, str) and len(value) <= MAX_SIZE and is_value(value):
                 self._headers[name], told = value, True
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):
-                self._jar.take(value, trio.current_time())
+                self._jar.take(value, trio.current_time(), self._epoch())
                 told = True
         if told and call is not None:
             self._place(call)

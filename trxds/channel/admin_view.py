@@ -30,6 +30,11 @@ class AdminView:
         return self.state.target
 
     @property
+    def created_at(self) -> float:
+        """When the channel was opened, in seconds on Trio's clock."""
+        return self.state.created_at
+
+    @property
     def connectivity(self) -> Connectivity | None:
         """The state as a call would find it; None once the channel is closed."""
         return self.state.connectivity

@@ -44,11 +44,16 @@ class CallCredentials:
     metadata: GiveMetadata
     allow_insecure: bool = False
 
+    def __repr__(self) -> str:
+        """By the function's name: a `partial` would show the token that it was given."""
+        name = getattr(self.metadata, "__qualname__", type(self.metadata).__qualname__)
+        return f"<CallCredentials {name}{', insecure allowed' if self.allow_insecure else ''}>"
+
 
 def check_call_credentials(given: object) -> None:
-    """`TypeError` for what are none, such as the function itself."""
+    """`TypeError` for what are none, such as the function itself, or a token, which must not be shown."""
     if not isinstance(given, CallCredentials):
-        raise TypeError(f"call credentials are trxds.CallCredentials(function), not {given!r}")
+        raise TypeError(f"call credentials are trxds.CallCredentials(function), not {type(given).__name__}")
 
 
 async def authorize(credentials: Iterable[CallCredentials], authority: str, path: str) -> Headers | Status:

@@ -62,7 +62,7 @@ def checked_credentials(given: object) -> ChannelCredentials:
     """`TypeError` for those of another library, say."""
     if not isinstance(given, Insecure | Tls | XdsCredentials):
         kinds = "trxds.insecure(), trxds.tls(...) or trxds.xds_credentials(...)"
-        raise TypeError(f"credentials are {kinds}, not {given!r}")
+        raise TypeError(f"credentials are {kinds}, not {type(given).__name__}")
     return given
 
 
@@ -72,5 +72,5 @@ def xds_credentials(fallback: Credentials) -> XdsCredentials:
     The fallback is for silence only: where TLS is asked for and fails, the connection fails.
     """
     if not isinstance(fallback, Insecure | Tls):
-        raise TypeError(f"the fallback is trxds.insecure() or trxds.tls(...), not {fallback!r}")
+        raise TypeError(f"the fallback is trxds.insecure() or trxds.tls(...), not {type(fallback).__name__}")
     return XdsCredentials(fallback)

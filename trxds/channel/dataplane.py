@@ -84,6 +84,7 @@ class ChannelState:
         self.rpcs: set[Rpc] = set()
         self.sessions: set[SessionCookies] = set()  # that are open, for who asks
         self.calls_begun = self.calls_succeeded = 0
+        self.created_at = self.now()
         self.last_call = -math.inf  # when it began, on Trio's clock
         self.explaining = 0  # of `rpcs`: they ask for an explanation and are no calls
         self.closed = False

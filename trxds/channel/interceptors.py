@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import trio
@@ -40,7 +40,7 @@ class CallDetails:
     method: str
     """Such as `/shop.Cart/Add`."""
 
-    metadata: Pairs = md.EMPTY
+    metadata: Pairs = field(default=md.EMPTY, repr=False)  # perhaps a plain list, which would show its values
     timeout: float | None = None
     wait_for_ready: bool | None = None
     compression: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from trxds.affinity.cookie import decode, names_hosts
+from trxds.affinity.cookie import decode
 
 _UNNAMED = "not named, so the route's draw decides"
 
@@ -29,13 +29,20 @@ def read_cookie(value: str) -> ReadCookie | None:
     read = decode(rest) if equals and rest.strip("=") and name.isidentifier() else decode(value)
     if read is None:
         return None
-    return ReadCookie(tuple(read.addresses.split(",")), read.cluster, read.expires, names_hosts(read.addresses))
+    return ReadCookie(tuple(read.addresses.split(",")), read.cluster, read.expires, read.is_list_of_hosts)
 
 
 def as_lines(cookie: ReadCookie) -> Iterator[str]:
     yield f"hosts: {', '.join(cookie.addresses)}"
     yield f"cluster: {cookie.cluster or _UNNAMED}"
     if not math.isinf(cookie.expires):
-        yield f"expires: {datetime.fromtimestamp(cookie.expires, UTC).isoformat()}"
+        yield f"expires: {_date(cookie.expires)}"
     if not cookie.usable:
         yield "not used: not every address is of the form ip:port, so calls are balanced as if there were no cookie"
+
+
+def _date(epoch: float) -> str:
+    try:
+        return datetime.fromtimestamp(epoch, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):  # Envoy's field has 64 bits, of which a date takes 38
+        return f"after the year 9999 ({int(epoch)} s since 1970)"

@@ -32,21 +32,21 @@ CREDENTIALS: Mapping[str, ChannelCredentials] = MappingProxyType(
 
 def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[str, str | bytes]]:
     """From KEY:VALUE and NAME=VALUE; `ValueError` says what is none. Binary values are base64, as on the wire."""
-    pairs = [_pair(each) for each in headers]
+    pairs = [_pair(number, each) for number, each in enumerate(headers, 1)]
     together = "; ".join(cookies)
     return [*pairs, ("cookie", together)] if together else pairs
 
 
-def _pair(header: str) -> tuple[str, str | bytes]:
+def _pair(number: int, header: str) -> tuple[str, str | bytes]:
     key, colon, value = (part.strip() for part in header.partition(":"))
     if not colon:
-        raise ValueError(f"{header!r} is not KEY:VALUE")
+        raise ValueError(f"-H number {number} has no colon; write KEY:VALUE")
     if not key.lower().endswith("-bin"):
         return key.lower(), value
     try:
         return key.lower(), base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except binascii.Error as error:
-        raise ValueError(f"{header!r}: the value of a -bin key is base64 ({error})") from None
+        raise ValueError(f"-H {key}: the value of a -bin key is base64 ({error})") from None
 
 
 async def explain_call(

@@ -203,7 +203,8 @@ def cookie(value: str, as_json: bool) -> None:
     """
     read = read_cookie(value)
     if read is None:
-        click.echo(f"{value!r} is no session cookie: neither base64 of addresses, nor Envoy's form", err=True)
+        text = f"these {len(value)} characters are no session cookie"
+        click.echo(f"{text}: neither base64 of addresses, nor Envoy's form", err=True)
         sys.exit(1)
     click.echo(json.dumps(plain(read), indent=1) if as_json else "\n".join(as_lines(read)))
 

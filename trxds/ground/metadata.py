@@ -32,6 +32,10 @@ class Metadata(tuple[tuple[str, Value], ...]):
 
     _encoded: Headers | None = None  # what `encode` made of it: the calls of a method tend to say the same
 
+    def __repr__(self) -> str:
+        """Keys and sizes. The values may be secrets, and a `repr` goes into logs; iterate to see them."""
+        return f"<Metadata {', '.join(f'{_key_shown(key)} ({_size(value)})' for key, value in self) or 'empty'}>"
+
     @overload
     def first(self, key: str) -> Value | None: ...
     @overload
@@ -61,21 +65,36 @@ def is_value(text: str) -> bool:
     return _VALUE.match(text) is not None
 
 
+def flaw(text: str) -> str:
+    """What keeps `text` from being such a value: the first character that no header can carry, by kind and position.
+
+    Empty if nothing does. The text itself is not in it: it may be a secret.
+    """
+    good = re.match(r"[\x20-\x7e]*", text)
+    assert good is not None
+    return f"{_kind(text[good.end()])} at position {good.end()}" if good.end() < len(text) else ""
+
+
 def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
-    """The caller's pairs as Metadata; keys are lowered. `TypeError` or `ValueError` names a bad pair."""
-    return Metadata([_checked(*_pair(given)) for given in pairs])
+    """The caller's pairs as Metadata; keys are lowered.
+
+    `TypeError` or `ValueError` names a bad pair by its key, or by its number, and never shows its value.
+    """
+    return Metadata([_checked(number, *_pair(number, given)) for number, given in enumerate(pairs)])
 
 
-def _pair(given: Any) -> tuple[str, Value]:
+def _pair(number: int, given: Any) -> tuple[str, Value]:
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
-        raise TypeError(f"metadata has {given!r} where a pair of key and value belongs, such as ('user', '7')")
+        what = f"{type(given).__name__} that is no pair of a text and its value"
+        raise TypeError(f"metadata[{number}] is a {what}; write pairs such as ('user', '7')")
     return given[0], given[1]
 
 
-def _checked(key: str, value: Value) -> tuple[str, Value]:
+def _checked(number: int, key: str, value: Value) -> tuple[str, Value]:
     name = key.lower()
     if not _KEY.match(name):
-        raise ValueError(f"metadata key {key!r}: use letters, digits, '_', '.' and '-' only")
+        # Not the key either: who confuses key and value gives the secret as the key.
+        raise ValueError(f"metadata[{number}]: its key {_key_flaw(name)}; use letters, digits, '_', '.' and '-' only")
     if name in _RESERVED or name.startswith(("grpc-status", "grpc-message", "grpc-encoding", "grpc-accept-encoding")):
         raise ValueError(f"metadata key {key!r} belongs to the protocol; choose another name")
     if name.endswith("-bin"):
@@ -86,8 +105,42 @@ def _checked(key: str, value: Value) -> tuple[str, Value]:
         kind = type(value).__name__
         raise TypeError(f"metadata {key!r}: its value is {kind}, not str; for bytes end the key in -bin")
     if not is_value(value):
-        raise ValueError(f"metadata {key!r}: value {value!r} is not printable ASCII; for bytes end the key in -bin")
+        raise ValueError(f"metadata {key!r}: its value has {flaw(value)}; {_remedy(value)}")
     return name, value
+
+
+def _remedy(value: str) -> str:
+    if is_value(value.strip("\r\n")):
+        return "strip it, as files end in one"
+    return "a value is printable ASCII; for bytes end the key in -bin"
+
+
+def _key_flaw(name: str) -> str:
+    good = re.match(r"[0-9a-z_.\-]*", name)
+    assert good is not None
+    return f"has {_kind(name[good.end()])} at position {good.end()}" if name else "is empty"
+
+
+def _kind(character: str) -> str:
+    """What it is, and not which: it may be part of a secret."""
+    if character in "\r\n":
+        return "a line end"
+    if character == "\0":
+        return "a NUL"
+    if character > "\x7e":
+        return "a character that is not ASCII" if character > "\x7f" else "a control character"
+    if character < " ":
+        return "a tab" if character == "\t" else "a control character"
+    return "a blank" if character == " " else "a punctuation mark"
+
+
+def _key_shown(key: str) -> str:
+    """A peer may break the rules of names, and then have put anything there."""
+    return key if is_key(key) else "of no name"
+
+
+def _size(value: Value) -> str:
+    return f"{len(value)} {'characters' if isinstance(value, str) else 'bytes'}"
 
 
 def encode(metadata: Metadata) -> Headers:

@@ -110,6 +110,11 @@ class Status:
     def __str__(self) -> str:
         return f"{self.code.name}: {self.text}" if self.text else self.code.name
 
+    def __repr__(self) -> str:
+        """With the size of `details` only: they came as metadata, whose values no log shows."""
+        details = "" if self.details is None else f" ({len(self.details)} bytes of details)"
+        return f"<Status {self}{details}>"
+
 
 OK = Status(StatusCode.OK)
 

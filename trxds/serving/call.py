@@ -28,7 +28,7 @@ from trxds.ground.metadata import (
     find,
 )
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, known
+from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
 from trxds.wire.events import ErrorCode, code_name
 from trxds.wire.message_stream import MessageStream
 
@@ -85,7 +85,9 @@ class Call(MessageStream):
         encoding = self._arrived.encoding
         if encoding == IDENTITY or known(encoding):
             return None
-        return Status(StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding!r} is unknown; use {ACCEPTED.decode()}")
+        return Status(
+            StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding_shown(encoding)} is unknown; use {ACCEPTED.decode()}"
+        )
 
     @property
     def has_all(self) -> bool:

@@ -6,6 +6,7 @@ when somebody takes it, one at a time, and never further than the limit on its s
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ IDENTITY = "identity"
 # By zlib's own numbers: deflate is zlib's format, gzip has another header around the same.
 _FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})
 
+_NAME = re.compile(r"[a-z0-9-]{1,12}", re.ASCII | re.IGNORECASE)
 _MOST = sys.maxsize - 1  # bytes; zlib counts no further
 
 ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
@@ -42,6 +44,11 @@ def encoding_named(name: str) -> str:
 def known(encoding: str) -> bool:
     """Whether messages in that encoding can be read."""
     return encoding in _FORMATS
+
+
+def encoding_shown(encoding: str) -> str:
+    """For errors: a peer may have put anything there, and what is no name of an encoding may be somebody's secret."""
+    return repr(encoding) if _NAME.fullmatch(encoding) else "of no name"
 
 
 def compress(message: bytes, encoding: str) -> bytes:

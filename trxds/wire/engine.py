@@ -59,6 +59,11 @@ class Engine(Protocol):
         """How much all streams together may send now."""
         ...
 
+    @property
+    def receive_window(self) -> int:
+        """How much the peer may send now on all streams together."""
+        ...
+
     def stream_window(self, stream_id: int) -> int:
         """How much this stream may send now, its connection's window apart; may be negative."""
         ...

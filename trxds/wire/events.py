@@ -42,7 +42,7 @@ class HeadersReceived:
     """A request, a response or trailers; `end` when the peer's half of the stream ends with it."""
 
     stream_id: int
-    headers: Headers
+    headers: Headers = field(repr=False)
     end: bool
 
 
@@ -59,7 +59,7 @@ class DataReceived:
     """`flow_length` is what the windows were charged: the data and its padding."""
 
     stream_id: int
-    data: bytes
+    data: bytes = field(repr=False)
     flow_length: int
     end: bool
 
@@ -72,9 +72,9 @@ class Answered:
     """
 
     stream_id: int
-    headers: Headers
-    data: bytes
-    trailers: Headers
+    headers: Headers = field(repr=False)
+    data: bytes = field(repr=False)
+    trailers: Headers = field(repr=False)
 
     @property
     def parts(self) -> tuple[HeadersReceived, DataReceived, HeadersReceived]:

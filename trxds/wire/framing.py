@@ -10,7 +10,7 @@ from collections import deque
 
 from trxds.ground.status import Status, StatusCode
 
-from .compression import ACCEPTED, IDENTITY, Compressed, known
+from .compression import ACCEPTED, IDENTITY, Compressed, encoding_shown, known
 from .pieces import Pieces
 
 _PREFIX = struct.Struct(">BI")
@@ -128,7 +128,7 @@ class Deframer:
     def _why_not(self) -> str:
         if self.encoding in {"", IDENTITY}:
             return "the headers name no compression"
-        return f"its compression {self.encoding!r} is unknown here; known are {ACCEPTED.decode()}"
+        return f"its compression {encoding_shown(self.encoding)} is unknown here; known are {ACCEPTED.decode()}"
 
 
 NOTHING_ARRIVED = Deframer(0)

@@ -23,6 +23,9 @@ from trxds.ground.metadata import Headers
 from .engine import Fields
 from .events import ErrorCode
 from .frames import Violation
+from .hpack_logs import hide_values
+
+hide_values()
 
 _EMPTY_TABLE = b"\x20"
 
@@ -34,6 +37,7 @@ _KEPT_FIELDS = 64
 _KEPT_FIELD = 2048  # bytes; a large token is about so long
 
 _ADDRESS = re.compile("<memory at [^>]*>")
+_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # what `repr` makes of bytes or of a text
 
 
 class BlockEncoder:
@@ -111,6 +115,9 @@ class Block(NamedTuple):
     informational: bool
     """A response with a status of 1xx, which another one follows."""
 
+    def __repr__(self) -> str:
+        return f"<Block of {len(self.headers)} fields, {self.size} bytes>"
+
 
 class BlockDecoder:
     """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
@@ -168,8 +175,15 @@ class BlockDecoder:
         self.usual.clear()
 
 
-class _CountedTable(HeaderTable):
-    """hpack's dynamic table, which also says how often it has changed."""
+class PrivateTable(HeaderTable):
+    """hpack's dynamic table, whose `repr` would show all values that are in it."""
+
+    def __repr__(self) -> str:
+        return f"<PrivateTable {len(self.dynamic_entries)} fields>"
+
+
+class _CountedTable(PrivateTable):
+    """It also says how often it has changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,8 +204,11 @@ class _CountedTable(HeaderTable):
 
 
 def complaint(error: Exception) -> str:
-    """In hpack's words, without where its view of the bytes lay: failures that are alike have equal messages."""
-    return _ADDRESS.sub("the bytes", str(error))
+    """In the words of hpack or h2, without the names and values that they quote, which may be secrets.
+
+    And without where hpack's view of the bytes lay: failures that are alike have equal messages.
+    """
+    return _QUOTED.sub("(not shown)", _ADDRESS.sub("the bytes", str(error)))
 
 
 def list_size(headers: Headers) -> int:

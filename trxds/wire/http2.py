@@ -43,7 +43,7 @@ from .events import (
     WindowOpened,
 )
 from .frames import CONTINUATION, HEADERS, Violation
-from .header_blocks import complaint, list_size
+from .header_blocks import PrivateTable, complaint, list_size
 from .options import WireOptions
 
 _PREFACE_SIZE = 24
@@ -175,6 +175,10 @@ class H2Engine:
     def connection_window(self) -> int:
         return self._h2.outbound_flow_control_window
 
+    @property
+    def receive_window(self) -> int:
+        return self._h2.inbound_flow_control_window
+
     def credit(self, stream_id: int, size: int) -> None:
         if stream_id == 0 or self._is_open(stream_id):
             self._h2.increment_flow_control_window(size, stream_id or None)
@@ -230,6 +234,7 @@ def _make_h2(client: bool, options: WireOptions) -> _H2:
     made.remote_settings = _KnownSettings(client=not client)
     made.max_inbound_frame_size = options.max_frame
     made.decoder.max_header_list_size = options.header_list_bound
+    made.encoder.header_table, made.decoder.header_table = PrivateTable(), PrivateTable()
     return made
 
 

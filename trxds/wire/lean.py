@@ -58,6 +58,10 @@ class LeanEngine(Reading):
         stream = self._streams.get(stream_id)
         return stream.send_window if stream is not None else 0
 
+    @property
+    def receive_window(self) -> int:
+        return self._receive_window
+
     def opening_room(self) -> int:
         return min(self._peer_window, self.connection_window, self._peer_max_frame)
 

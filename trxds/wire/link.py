@@ -15,6 +15,7 @@ nobody reads never holds up the others; its own window holds up itself.
 from __future__ import annotations
 
 import contextvars
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -81,10 +82,12 @@ class Link(ABC, Generic[S]):
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None  # while a writer can begin
         self._context = contextvars.Context()
-        self._now = trio.lowlevel.current_clock().current_time
+        self.now = self._now = trio.lowlevel.current_clock().current_time
         self._has_writer = False
         self._writer, self._reader = Seat(), Seat()
         self.messages_sent = self.messages_received = self.pings_sent = 0
+        self.last_sent = self.last_received = -math.inf
+        """When the last message was handed over, and when the last one that was taken had come, on Trio's clock."""
         self.last_read = 0.0
         """When a byte last came, on Trio's clock."""
         self._afterwards: Callable[[], None] | None = None  # what is left to do when all events of a read are handled

@@ -92,7 +92,9 @@ class MessageStream(ABC):
             self._rest, self._later = frame_large(message)
         self._ending = end
         if self.id:  # otherwise it counts when the stream opens
-            self._link.messages_sent += 1
+            link = self._link
+            link.messages_sent += 1
+            link.last_sent = link.now()
         self._link.push(self)
         return True
 
@@ -102,6 +104,7 @@ class MessageStream(ABC):
             self._rest = b"".join((self._rest, self._later, *map(frame, messages)))
             self._later = _NOTHING
             self._link.messages_sent += len(messages)
+            self._link.last_sent = self._link.now()
             self._link.push(self)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
@@ -158,7 +161,9 @@ class MessageStream(ABC):
         """The next message if it has come whole. Never a checkpoint."""
         message = self._arrived.take()
         if message is not None:
-            self._link.messages_received += 1
+            link = self._link
+            link.messages_received += 1
+            link.last_received = link.last_read  # no clock is asked for it
             if self.receiving:
                 self._give_back()
             if message.__class__ is Compressed:

@@ -31,11 +31,11 @@ class Request:
 
     path: str
     authority: str
-    metadata: Headers = field(default_factory=list)
+    metadata: Headers = field(default_factory=list, repr=False)
     deadline: float = math.inf
     on_headers: Callable[[], None] | None = None
     max_receive_size: int = MAX_RECEIVE_SIZE
-    message: bytes | None = None
+    message: bytes | None = field(default=None, repr=False)
     observer: AttemptObserver | None = None
 
     def timeout(self, now: float) -> Headers:

@@ -29,6 +29,11 @@ _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
 # RFC 9113 §8.2.1: no capitals, blanks or controls, nothing beyond ASCII; a colon is for pseudo headers.
 _NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
 
+# What errors show of a peer's headers: what is of the form that it should be. Anything else may be somebody's secret.
+_SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
+_NUMBER = re.compile(rb"[0-9]{1,10}\Z")
+_MEDIA_TYPE = re.compile(rb"[a-z]{1,20}/[a-z0-9.+-]{1,60}\Z", re.IGNORECASE)
+
 
 _Initial: TypeAlias = tuple[Status | None, Metadata, str]
 
@@ -70,8 +75,7 @@ def headers_problem(headers: Headers, peer: str) -> Status | None:
         return _http_status(http, peer)
     content_type = find(headers, b"content-type") or b""
     if not content_type.startswith(b"application/grpc"):
-        text = f"{peer}: the answer has content-type {content_type.decode('latin-1')!r}; {_NO_GRPC}"
-        return Status(StatusCode.UNKNOWN, text)
+        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_media_type(content_type)}; {_NO_GRPC}")
     return None
 
 
@@ -86,7 +90,8 @@ def trailers_status(headers: Headers, peer: str) -> Status:
     code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
     message = find(headers, b"grpc-message")
     if code is StatusCode.UNKNOWN and text != b"2":
-        return Status(code, f"the server sent grpc-status {text.decode('latin-1')!r}, which no gRPC knows")
+        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
+        return Status(code, f"the server sent {shown}, which no gRPC knows")
     return Status(code, decode_message(message) if message else "", _details(headers))
 
 
@@ -99,8 +104,18 @@ def _bad_name(headers: Headers, peer: str) -> Status | None:
     """Whoever writes such names is no HTTP/2 server, and metadata has none of them."""
     for name, _ in headers:
         if not _NAME.match(name):
-            return Status(StatusCode.INTERNAL, f"{peer}: it sent a header by the name {name!r}, which HTTP/2 forbids")
+            # It may be anything, with a value in it perhaps, unless it looks like a name.
+            shown = f"by the name {name!r}" if _SHOWN_NAME.match(name) else f"with a name of {len(name)} bytes"
+            return Status(StatusCode.INTERNAL, f"{peer}: it sent a header {shown}, which HTTP/2 forbids")
     return None
+
+
+def _media_type(content_type: bytes) -> str:
+    """Without parameters; only of the form of one is it shown, as other values may be anything."""
+    kind = content_type.partition(b";")[0].strip()
+    if not kind:
+        return "no content-type"
+    return f"content-type {kind.decode()!r}" if _MEDIA_TYPE.match(kind) else "a content-type that is none"
 
 
 def _status_without_code(headers: Headers, peer: str) -> Status:
@@ -113,7 +128,8 @@ def _status_without_code(headers: Headers, peer: str) -> Status:
 def _http_status(http: bytes | None, peer: str) -> Status:
     if http is None:
         return Status(StatusCode.INTERNAL, f"{peer}: the answer has no HTTP status")
-    return Status(_http_code(http), f"{peer}: the answer has HTTP status {http.decode('latin-1')}; {_NO_GRPC}")
+    shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is no number"
+    return Status(_http_code(http), f"{peer}: the answer has {shown}; {_NO_GRPC}")
 
 
 def _http_code(text: bytes) -> StatusCode:

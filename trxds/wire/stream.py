@@ -100,6 +100,7 @@ class ClientStream(MessageStream):
         self.id = stream_id
         if self._rest:
             self._link.messages_sent += 1
+            self._link.last_sent = self.opened_at
         self.whole = b""
         if said:
             self._rest, self.sending = b"", False
@@ -186,6 +187,7 @@ class ClientStream(MessageStream):
         self._reply = only_message(event.data, self._max_receive_size) if self._single else None
         if self._reply is not None:
             self._link.messages_received += 1
+            self._link.last_received = self._link.last_read
             self._finish(*self._link.answers.trailers(event.trailers))
             return
         problem = self._arriving().feed(event.data)

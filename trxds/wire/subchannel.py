@@ -59,6 +59,7 @@ class Subchannel:
         self.address = address
         self.state = Connectivity.IDLE
         self.error: Status | None = None
+        self.created_at = trio.current_time()
         self.changed_at = -math.inf  # when it came to its state, on Trio's clock
         self.traffic = Traffic()
         self.secure = isinstance(network, TlsNetwork)

@@ -32,7 +32,10 @@ def _fill_data(data: Any, connection: Connection, clock: Clock) -> None:
     data.messages_sent, data.messages_received = connection.messages_sent, connection.messages_received
     data.keep_alives_sent = connection.pings_sent
     clock.stamp(data.last_local_stream_created_timestamp, calls.last_started)
-    data.local_flow_control_window.value = connection.engine.connection_window
+    clock.stamp(data.last_message_sent_timestamp, connection.last_sent)
+    clock.stamp(data.last_message_received_timestamp, connection.last_received)
+    data.local_flow_control_window.value = connection.engine.connection_window  # what the host grants us
+    data.remote_flow_control_window.value = connection.engine.receive_window
     # A server that allows any number allows more than the field can say.
     data.peer_max_concurrent_streams = min(connection.engine.peer_max_streams, 2**32 - 1)
     if connection.goaway is not None:

@@ -50,7 +50,7 @@ class Telling:
     async def _fill_channel(self, message: Any, channel: Source) -> None:
         view = channel.admin_view()
         message.ref.channel_id, message.ref.name = self.numbers.of(channel), view.target
-        self._fill(message.data, view.target, view.connectivity, view.calls)
+        self._fill(message.data, view.target, view.connectivity, view.calls, view.created_at)
         for number, subchannel in enumerate(tuple(view.pool.subchannels.values()), 1):
             self._refer(message.subchannel_ref.add(), subchannel)
             if number % _AT_ONCE == 0:
@@ -58,7 +58,7 @@ class Telling:
 
     def _fill_line(self, message: Any, line: Line) -> None:
         message.ref.channel_id, message.ref.name = self.numbers.of(line), f"{line.kind}/{line.uri}"
-        self._fill(message.data, line.uri, line.state, line.traffic.calls)
+        self._fill(message.data, line.uri, line.state, line.traffic.calls, line.created_at)
         self._fill_trace(message.data, line.state, line.error, line.changed_at)
         self._fill_sockets(message, line.traffic)
 
@@ -66,7 +66,7 @@ class Telling:
         message = protos.message("Subchannel")()
         self._refer(message.ref, subchannel)
         state = None if subchannel.retired else subchannel.state
-        self._fill(message.data, subchannel.address, state, subchannel.traffic.calls)
+        self._fill(message.data, subchannel.address, state, subchannel.traffic.calls, subchannel.created_at)
         error = subchannel.error.message if subchannel.error is not None else ""
         self._fill_trace(message.data, state, error, subchannel.changed_at)
         self._fill_sockets(message, subchannel.traffic)
@@ -85,11 +85,12 @@ class Telling:
         for connection in traffic.connections:
             message.socket_ref.add(socket_id=self.numbers.of(connection), name=connection.peer)
 
-    def _fill(self, data: Any, target: str, state: Connectivity | None, calls: Calls) -> None:
+    def _fill(self, data: Any, target: str, state: Connectivity | None, calls: Calls, created_at: float) -> None:
         data.state.state = _STATES[state]
         data.target = target
         data.calls_started, data.calls_succeeded, data.calls_failed = calls.started, calls.succeeded, calls.failed
         self.clock.stamp(data.last_call_started_timestamp, calls.last_started)
+        self.clock.stamp(data.trace.creation_timestamp, created_at)
 
     def _fill_trace(self, data: Any, state: Connectivity | None, error: str, changed_at: float) -> None:
         """The one event that is remembered: how it came to its state."""

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -42,7 +42,7 @@ class Program:
     """`address` is what the program has as `admin`."""
 
     address: str
-    token: str = ""
+    token: str = field(default="", repr=False)
 
     @asynccontextmanager
     async def ask(self, sections: Sequence[str] = (), events: Sequence[str] = (), **more: str) -> AsyncIterator[Answer]:

@@ -1,0 +1,40 @@
+"""hpack says at DEBUG what it encodes and decodes, values too; of our headers it says it without them.
+
+hpack has no switch for that, and its debug log is often on with everybody else's. The filter changes what is logged
+on our behalf alone: another user of hpack in this process (httpx, say) has its log as before. Where DEBUG is off no
+record is made, so that the filter costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import FrameType
+
+HIDDEN = "(not shown by trxds)"
+
+_LOGGERS = ("hpack.hpack", "hpack.table")
+_OURS = f"{__name__.partition('.')[0]}."
+
+
+def hide_values() -> None:
+    """Have hpack's loggers leave out what trxds gives hpack. To do it twice is to do it once."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_hide)
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    if record.args and _is_ours(sys._getframe()):
+        given = record.args if isinstance(record.args, tuple) else (record.args,)
+        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in given])  # sizes and flags stay
+    return True
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether trxds is among the callers, for logging filters a record in the stack that made it."""
+    frame = frame.f_back if frame is not None else None
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_OURS):
+            return True
+        frame = frame.f_back
+    return False
