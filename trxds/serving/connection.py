@@ -56,7 +56,7 @@ class ServerConnection(Link[ServerStream]):
         self.on_request: Callable[[], None] | None = None
         self._max_streams = options.max_concurrent_streams
         self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self._now())
-        self._start = start
+        self._run_handler = start
         self._handlers = 0
         self._unstarted: OrderedDict[Call, None] = OrderedDict()
         self._most_unsent = _MOST_UNSENT * options.unsent_bound
@@ -103,7 +103,7 @@ class ServerConnection(Link[ServerStream]):
 
     def _start_handler(self, call: Call) -> None:
         self._handlers += 1
-        self._start(call)
+        self._run_handler(call)
 
     # -- resets
 
