@@ -34,6 +34,20 @@ async def test_a_session_stays_in_the_cluster_that_was_drawn_first(autojump_cloc
                 assert len({await rpcs.cluster(caller=session) for _ in range(10)}) == 1
 
 
+async def test_clusters_whose_names_have_quotes_keep_their_sessions(autojump_clock):
+    names = ('"x"', "x", 'cluster:"x"', '"')
+    async with routed(to(dict.fromkeys(names, 1)), clusters=names, sessions=True) as rpcs:
+        for _ in range(20):
+            async with rpcs.channel.session() as session:
+                assert len({await rpcs.cluster(caller=session) for _ in range(10)}) == 1
+
+
+async def test_a_name_in_quotes_or_behind_the_prefix_means_the_plain_one_where_the_route_has_no_other(autojump_clock):
+    async with routed(to(ONE_IN_A_MILLION), sessions=True) as rpcs:
+        for said in ('"a"', "cluster:a", 'cluster:"a"'):
+            assert await rpcs.with_metadata(cookie(rpcs, said, "a")) == "a"
+
+
 async def test_the_cookies_cluster_is_taken_whatever_its_weight(autojump_clock):
     async with routed(to(ONE_IN_A_MILLION), sessions=True) as rpcs:
         assert await rpcs.with_metadata(cookie(rpcs, "a")) == "a"
