@@ -141,7 +141,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.forget()
         before = {type: set(names) for type, names in self.server.names.items()}
         self.server.answers = {}
-        while (request := self.conversation.next_request()) is not None:
+        while (request := self.conversation.next_request(self.now)) is not None:
             self.server.hears(request)
             self.conversation.sent(request, self.now)
         for key in self.watched - self.value.keys():

@@ -64,7 +64,7 @@ class Talk:
 
     def requests(self) -> list[DiscoveryRequest]:
         requests = []
-        while (request := self.conversation.next_request()) is not None:
+        while (request := self.conversation.next_request(self.now)) is not None:
             self.conversation.sent(request, self.now)
             requests.append(request)
         return requests
