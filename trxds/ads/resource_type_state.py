@@ -42,6 +42,7 @@ class NextRequest:
 @dataclass(frozen=True, slots=True)
 class _InFlight:
     names: frozenset[str]
+    wanted: frozenset[str]  # some of which may have been left out
     response: float  # whose nonce it carries
     answers: bool
 
@@ -62,26 +63,30 @@ class ResourceTypeState:
         self._not_held: set[str] = set()  # names that came and that we do not have; the server may think that we do
         self._not_in_ack: set[str] = set()  # of those, the ones that our last ACK or NACK did not name
         self._left_out: set[str] = set()  # and the ones that any request with its nonce did not name
-        self._in_flight = _InFlight(frozenset(), 0, answers=False)
+        self._in_flight = _InFlight(frozenset(), frozenset(), 0, answers=False)
         self._in_doubt = False
-        self._may_be_unheard = False  # the last request changed the names, and may have crossed a response
+        self._wanted: frozenset[str] = frozenset()  # when the last request was composed
+        self._may_be_unheard = False  # that was a change, and the request may have crossed a response
 
     # -- what we say
 
-    def next_request(self, wanted: Collection[str], now: float) -> NextRequest | None:
+    def next_request(self, wanted_in_order: Collection[str], now: float) -> NextRequest | None:
         """Return the next request of this type, or None if there is nothing to say now. It is taken for in flight."""
-        if not wanted and self.requested is None:
+        if not wanted_in_order and self.requested is None:
             return None  # an empty list as a type's first request would mean: everything
-        changed = self.requested is None or len(wanted) != len(self.requested) or not self.requested.issuperset(wanted)
-        ack = self._next_ack(now, changed=changed)
-        omitted = self._omitted(wanted, ack)
-        if ack is None and not changed and not omitted:
+        names = wanted = frozenset(wanted_in_order)
+        ack = self._next_ack(now, at_once=wanted != self._wanted or self._may_be_unheard)
+        if ack is None and self._pending_acks and self._cumulative:
+            return None  # it would carry the nonce without the error, which would be an ACK
+        if omitted := self._omitted(wanted, ack):
+            wanted_in_order = [name for name in wanted_in_order if name not in omitted]
+            names = wanted - omitted
+        if ack is None and names == self.requested:
             return None
-        names = [name for name in wanted if name not in omitted] if omitted else wanted
         # A request of the incremental protocol says what it says whatever has crossed it.
         response = inf if not self._cumulative else ack.response if ack else self._responses
-        self._in_flight = _InFlight(frozenset(names), response, answers=ack is not None)
-        return NextRequest(names, ack)
+        self._in_flight = _InFlight(names, wanted, response, answers=ack is not None)
+        return NextRequest(wanted_in_order, ack)
 
     @property
     def has_more(self) -> bool:
@@ -96,7 +101,8 @@ class ResourceTypeState:
     def sent(self) -> list[str]:
         """The request in flight was handed over; return the names that it asks for no more."""
         sent, before = self._in_flight, self.requested or frozenset()
-        self.requested, self._may_be_unheard = sent.names, sent.names != before
+        self._may_be_unheard = sent.wanted != self._wanted
+        self.requested, self._wanted = sent.names, sent.wanted
         no_more = (self._held.keys() | before) - sent.names
         released = [name for name in no_more if self._held.get(name, 0) <= sent.response]
         for name in released:
@@ -113,28 +119,28 @@ class ResourceTypeState:
             self._not_held.add(name)
 
     def has_requested(self, name: str) -> bool:
-        """Our last request named it."""
-        return self.requested is not None and name in self.requested
+        """Our last request named it, and so does the one in flight."""
+        return self.requested is not None and name in self.requested and name in self._in_flight.names
 
     def may_forget(self, name: str) -> bool:
         """The server knows that we do not want it, as far as we can tell."""
-        return name not in self._held and not self.has_requested(name)
+        named = name in self._in_flight.names or (self.requested is not None and name in self.requested)
+        return name not in self._held and not named
 
-    def _next_ack(self, now: float, *, changed: bool) -> PendingAck | None:
-        # In state of the world other names go with the nonce, and without the error they would be an ACK.
-        at_once = self._cumulative and (changed or self._may_be_unheard)
+    def _next_ack(self, now: float, *, at_once: bool) -> PendingAck | None:
+        """The next answer that need not wait any longer. In state of the world no other request may go before it."""
         for index, ack in enumerate(self._pending_acks):
-            if at_once or ack.due <= now:
+            if ack.due <= now or (at_once and self._cumulative):
                 return self._pending_acks.pop(index)
         return None
 
-    def _omitted(self, wanted: Collection[str], ack: PendingAck | None) -> Set[str]:
+    def _omitted(self, wanted: frozenset[str], ack: PendingAck | None) -> Set[str]:
         """The names that this request leaves out, so that the next one asks for them.
 
         A server that answers each request at once, because of a NACK or as it has changed again, ignores our next
         one. So a NACK has all names, and so has an ACK if the last one had not; what they claim is taken back after.
         """
-        doubtful = self._not_held.intersection(wanted) if self.requested is not None else set[str]()
+        doubtful = self._not_held & wanted if self.requested is not None else set[str]()
         self._in_doubt = bool(doubtful)
         if ack is None:
             return doubtful - self._left_out
@@ -147,6 +153,7 @@ class ResourceTypeState:
         self._responses += 1
         self.nonce = reading.nonce
         names = reading.names
+        self._not_in_ack -= names
         if reading.is_complete:
             self._not_held &= names
         for name in names:
