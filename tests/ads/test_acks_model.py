@@ -6,14 +6,16 @@ names there; any other request is ignored. Whatever crossed: when all is said, e
 
 from __future__ import annotations
 
+import os
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
+from random import Random
 from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+import pytest
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
@@ -23,11 +25,7 @@ from trxds.ads.response import Item, Reading
 from trxds.ads.state import ResourceState
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, Parsed, ResourceType
 
-Key = tuple[ResourceType, str]
-
-TYPES = st.sampled_from([CDS, EDS])
-NAMES = st.sampled_from("abc")
-TEXTS = st.sampled_from(["1", "2", "bad"])
+SCHEDULES = int(os.environ.get("SCHEDULES", "600"))
 
 
 @dataclass
@@ -115,20 +113,26 @@ class Snapshots(Incremental):
         self.send(type, have, have)
 
 
-class CrossingMachine(RuleBasedStateMachine):
-    @initialize(server=st.sampled_from(["one by one", "as they come", "snapshots"]))
-    def begin(self, server: str) -> None:
-        self.server = Snapshots() if server == "snapshots" else Incremental(waits=server == "one by one")
+class Crossing:
+    """One client with two resources of a type, and a server; a step is what one of them does."""
+
+    def __init__(self, type: ResourceType, server: Incremental) -> None:
+        self.type = type
+        self.server = server
         config = ServerConfig("plane:1")
         self.conversation = Conversation(config, Node("n"))
         self.authority = Authority([config], self, "n")
         self.now = 0.0
-        self.watched: set[Key] = set()
-        self.told: dict[Key, ResourceState] = {}
-        self.refused: set[ResourceType] = set()  # types with a bad resource, now or not long ago
+        self.watched: set[str] = set()
+        self.told: dict[str, ResourceState] = {}
+        self.refused = False  # something is, or was not long ago
         self.in_flight: Any = None
         self.requests: deque[Any] = deque()
         self.conversation.stream_opened()
+        for name in "ab":
+            self.server.change(type, name, "1")
+            self.watch_or_leave(name)
+        self.exchange()
 
     def engage(self, server: ServerConfig) -> Conversation:
         return self.conversation
@@ -138,58 +142,44 @@ class CrossingMachine(RuleBasedStateMachine):
 
     # -- what may happen
 
-    @rule(type=TYPES, name=NAMES)
-    def watch(self, type: ResourceType, name: str) -> None:
-        if (type, name) not in self.watched:
-            self.watched.add((type, name))
-            self.hear(self.authority.watch(type, name, self.now))
+    def watch_or_leave(self, name: str) -> None:
+        if name in self.watched:
+            self.watched.discard(name)
+            self.told.pop(name, None)
+            self.authority.leave(self.type, name)
+        else:
+            self.watched.add(name)
+            self.hear(self.authority.watch(self.type, name, self.now))
 
-    @rule(type=TYPES, name=NAMES)
-    def leave(self, type: ResourceType, name: str) -> None:
-        if (type, name) in self.watched:
-            self.watched.discard((type, name))
-            self.told.pop((type, name), None)
-            self.authority.leave(type, name)
+    def put(self, name: str, text: str) -> None:
+        self.refused = self.refused or text == "bad"
+        self.server.change(self.type, name, text)
 
-    @rule(type=TYPES, name=NAMES, text=TEXTS)
-    def put(self, type: ResourceType, name: str, text: str) -> None:
-        if text == "bad":
-            self.refused.add(type)
-        self.server.change(type, name, text)
+    def remove(self, name: str) -> None:
+        if name in self.server.resources[self.type]:
+            self.server.change(self.type, name, None)
 
-    @rule(type=TYPES, name=NAMES)
-    def remove(self, type: ResourceType, name: str) -> None:
-        if name in self.server.resources[type]:
-            self.server.change(type, name, None)
-
-    @precondition(lambda self: self.in_flight is None)
-    @rule()
     def client_writes(self) -> None:
         """The server may have read it before the client knows that it is sent."""
-        self.in_flight = self.conversation.next_request(self.now)
         if self.in_flight is not None:
-            self.requests.append(self.in_flight)
+            self.conversation.sent(self.in_flight, self.now)
+            self.in_flight = None
+        else:
+            self.in_flight = self.conversation.next_request(self.now)
+            if self.in_flight is not None:
+                self.requests.append(self.in_flight)
 
-    @precondition(lambda self: self.in_flight is not None)
-    @rule()
-    def client_has_written(self) -> None:
-        self.conversation.sent(self.in_flight, self.now)
-        self.in_flight = None
-
-    @precondition(lambda self: self.requests)
-    @rule()
     def server_reads(self) -> None:
-        self.server.hear(self.requests.popleft())
+        if self.requests:
+            self.server.hear(self.requests.popleft())
 
-    @precondition(lambda self: self.server.responses)
-    @rule()
     def client_reads(self) -> None:
-        type, version, nonce, resources = self.server.responses.popleft()
-        items = tuple(self.item(type, name, text) for name, text in resources.items())
-        reading = Reading(type, version, nonce, items)
-        self.hear(self.authority.review(self.conversation.received(reading, self.now)))
+        if self.server.responses:
+            type, version, nonce, resources = self.server.responses.popleft()
+            items = tuple(self.item(name, text) for name, text in resources.items())
+            reading = Reading(type, version, nonce, items)
+            self.hear(self.authority.review(self.conversation.received(reading, self.now)))
 
-    @rule()
     def stream_breaks(self) -> None:
         self.conversation.stream_ended("over", self.now)
         self.hear(self.authority.review([]))
@@ -198,57 +188,105 @@ class CrossingMachine(RuleBasedStateMachine):
         self.server.restart()
         self.conversation.stream_opened()
 
-    @rule()
     def all_is_said(self) -> None:
-        """At once, unless something of that type was refused: a NACK may have to wait."""
+        """At once, unless something was refused: a NACK may have to wait."""
         self.exchange()
-        for type, name in self.watched:
-            if type not in self.refused:
-                self.check(type, name)
+        if not self.refused:
+            self.watchers_have_what_the_server_has()
         for _ in range(17):  # seconds: longer than what does not exist is waited for
             self.now += 1.0
             self.hear(self.authority.review(self.conversation.due(self.now)))
             self.exchange()
-        self.refused = {type for type in (CDS, EDS) if "bad" in self.server.resources[type].values()}
-        for type, name in self.watched:
-            self.check(type, name)
-            if type is CDS and name not in self.server.resources[type]:
-                assert self.told[type, name].absent, (type.kind, name)
+        self.refused = "bad" in self.server.resources[self.type].values()
+        self.watchers_have_what_the_server_has()
+        if self.type is CDS:
+            for name in self.watched - self.server.resources[CDS].keys():
+                assert self.told[name].absent, f"{name} is not there"
 
-    # -- the machine's own
+    # -- its own
 
     def exchange(self) -> None:
         for _ in range(200):
-            if self.in_flight is not None:
-                self.client_has_written()
-            elif self.requests:
-                self.server_reads()
-            elif self.server.responses:
-                self.client_reads()
-            else:
-                self.client_writes()
-                if self.in_flight is None:
-                    return
+            self.client_writes()
+            idle = self.in_flight is None and not self.requests and not self.server.responses
+            if idle and not self.conversation.has_more_to_say:
+                return
+            self.server_reads()
+            self.client_reads()
         raise AssertionError("it never comes to rest")
 
-    def check(self, type: ResourceType, name: str) -> None:
-        text = self.server.resources[type].get(name)
-        if text is not None:
-            state = self.told.get((type, name))
-            assert state is not None, (type.kind, name, text)
+    def watchers_have_what_the_server_has(self) -> None:
+        for name in self.watched & self.server.resources[self.type].keys():
+            state, text = self.told.get(name), self.server.resources[self.type][name]
+            assert state is not None, f"{name} was not served"
             shown = "bad" if state.error or state.ambient else state.value
-            assert shown == text, (type.kind, name, text, shown)
+            assert shown == text, f"{name} is {text}, its watcher has {shown}"
 
-    def item(self, type: ResourceType, name: str, text: str) -> Item:
+    def item(self, name: str, text: str) -> Item:
         raw = name, text.encode()
         parsed = Parsed(name, None, ("bad",)) if text == "bad" else Parsed(name, text, ())
-        return Item(raw, self.conversation.known(type).get(raw) or parsed)
+        return Item(raw, self.conversation.known(self.type).get(raw) or parsed)
 
     def hear(self, changes: Changes) -> None:
-        for key, state in changes.items():
-            if key in self.watched:
-                self.told[key] = state
+        for (_, name), state in changes.items():
+            if name in self.watched:
+                self.told[name] = state
 
 
-TestCrossing = CrossingMachine.TestCase
-TestCrossing.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+STEPS: list[tuple[int, str, list[str]]] = [  # how often, what, and of which each time one is drawn
+    (4, "watch_or_leave a", []),
+    (1, "watch_or_leave b", []),
+    (1, "put a", ["1", "2", "bad"]),
+    (2, "put b", ["1", "2", "bad"]),
+    (1, "remove a", []),
+    (4, "client_writes", []),
+    (4, "server_reads", []),
+    (4, "client_reads", []),
+    (1, "stream_breaks", []),
+]
+
+
+def schedule(random: Random) -> list[str]:
+    drawn = random.choices(STEPS, [weight for weight, _, _ in STEPS], k=random.randint(3, 14))
+    return [" ".join([step, *random.sample(choice, 1)]) if choice else step for _, step, choice in drawn]
+
+
+def run(crossing: Crossing, steps: list[str]) -> None:
+    for step in steps:
+        name, *arguments = step.split()
+        getattr(crossing, name)(*arguments)
+    crossing.all_is_said()
+    for name in "ab":
+        if name not in crossing.watched:
+            crossing.watch_or_leave(name)
+    crossing.all_is_said()
+
+
+SERVERS: dict[str, Callable[[], Incremental]] = {
+    "one at a time": partial(Incremental, waits=True),
+    "as they come": partial(Incremental, waits=False),
+    "snapshots": Snapshots,
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("type", [CDS, EDS], ids=["CDS", "EDS"])
+def test_when_all_is_said_watchers_have_what_the_server_has(type: ResourceType, server: str) -> None:
+    random = Random(14)
+    for _ in range(SCHEDULES):
+        steps = schedule(random)
+        try:
+            run(Crossing(type, SERVERS[server]()), steps)
+        except AssertionError as error:
+            raise AssertionError(f"{error} after {shortest(steps, type, server)}") from None
+
+
+def shortest(steps: list[str], type: ResourceType, server: str) -> list[str]:
+    """Without the steps that do not matter."""
+    for index in range(len(steps)):
+        fewer = steps[:index] + steps[index + 1 :]
+        try:
+            run(Crossing(type, SERVERS[server]()), fewer)
+        except AssertionError:
+            return shortest(fewer, type, server)
+    return steps

@@ -119,8 +119,9 @@ class ResourceTypeState:
             self._not_held.add(name)
 
     def has_requested(self, name: str) -> bool:
-        """Our last request named it, and so does the one in flight."""
-        return self.requested is not None and name in self.requested and name in self._in_flight.names
+        """Our last request named it, and so does the one in flight. The first one is answered, so it has arrived."""
+        in_flight = self._in_flight.names
+        return name in in_flight and (self.requested is None or name in self.requested)
 
     def may_forget(self, name: str) -> bool:
         """The server knows that we do not want it, as far as we can tell."""
