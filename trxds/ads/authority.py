@@ -141,9 +141,7 @@ class Authority:
         if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
             return False
         # What is known of a route may be used for long; what is known of endpoints goes out of date (A95).
-        never_came = (
-            each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values()
-        )
+        never_came = (each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values())
         return self._impatient or any(never_came)
 
     def _ask_next(self) -> None:

@@ -7,7 +7,7 @@ version it accepted, and why). How that is said is the dialect's.
 Three kinds of memory, by how long they last:
 
 * `Resource`, a name and what is known of it, is shared with the other servers of its authority;
-* `_Subscription`, a type's names and what this server gave for them, lives as long as this;
+* `Subscription`, a type's names and what this server gave for them, lives as long as this;
 * `_Stream`, with a `ResourceTypeState` for each type, what was asked and has to be answered, dies with the stream.
 
 A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,45 +35,9 @@ from .resource import CacheState, Resource, Trouble, Update
 from .resource_type_state import ResourceTypeState
 from .response import NOTHING, Failed, Ignored, Item, Raw, Reading, invalid, known_type
 from .sotw import StateOfTheWorld
+from .subscription import Subscription
 
 log = logging.getLogger("trxds.ads")
-
-
-@dataclass(slots=True, eq=False)
-class _Subscription:
-    """The resources of one type, and what this server sent of them."""
-
-    version: str = ""  # the last that we accepted whole
-    resources: dict[str, Resource] = field(default_factory=dict)
-    unwanted: set[str] = field(default_factory=set)  # of those; they go when the server knows
-    given: dict[str, Update] = field(default_factory=dict)  # what each came as, last
-    parsed: dict[Raw, Parsed] = field(default_factory=dict)  # and what the bytes of those were parsed to
-
-    @property
-    def wanted(self) -> Collection[str]:
-        """The names that are to be asked for, in the order in which they came up."""
-        if not self.unwanted:
-            return self.resources.keys()
-        return [name for name in self.resources if name not in self.unwanted]
-
-    def versions(self) -> dict[str, str]:
-        """Of all that we have; empty for what is not from this server, or not as it sent it last."""
-        have = (resource for resource in self.resources.values() if resource.value is not None)
-        return {resource.name: self._version(resource) for resource in have}
-
-    def _version(self, resource: Resource) -> str:
-        update = self.given.get(resource.name)
-        same = update is not None and update is resource.accepted and not resource.awaited
-        return update.version if update is not None and same else ""
-
-    def note(self, name: str, update: Update, parsed: Parsed) -> None:
-        self.forget(name)
-        self.given[name] = update
-        self.parsed[update.raw] = parsed
-
-    def forget(self, name: str) -> None:
-        if update := self.given.pop(name, None):
-            self.parsed.pop(update.raw, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +74,7 @@ class Conversation:
         self._data_errors = data_errors or DataErrors()
         self._time_of_day = time_of_day
         # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
-        self._subscriptions = {type: _Subscription() for type in RESOURCE_TYPES.values()}
+        self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
 
     def __repr__(self) -> str:
