@@ -1,4 +1,4 @@
-"""State of the world as go-control-plane's snapshot cache serves it (server/sotw, cache/v3/simple.go; not its ADS mode).
+"""State of the world as go-control-plane's snapshot cache serves it (server/sotw, cache/v3/simple.go), not in ADS mode.
 
 Unlike our own server it has one version for all types, and a response has all that is asked for, or everything there is
 if nothing is. It sends nothing more of a type before it has an answer to the last response, ignores a request
