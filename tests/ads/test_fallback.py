@@ -54,7 +54,7 @@ class Mesh:
 
     def says(self, server: str) -> set[str]:
         names: set[str] = set()
-        while (request := self.asked[server].next_request()) is not None:
+        while (request := self.asked[server].next_request(0.0)) is not None:
             self.asked[server].sent(request, 0.0)
             names.update(request.resource_names)
         return names
@@ -243,7 +243,7 @@ def test_what_the_first_server_gave_it_has_to_give_again_after_another_was_asked
     mesh.asked["a"].stream_ended("over", 0.0)
     mesh.fails("a")
     mesh.asked["a"].stream_opened()
-    request = mesh.asked["a"].next_request()
+    request = mesh.asked["a"].next_request(0.0)
     assert request is not None
     assert request.version_info == ""
 

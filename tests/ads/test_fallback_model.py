@@ -126,12 +126,16 @@ class FallbackMachine(RuleBasedStateMachine):
     @property
     def needy(self) -> bool:
         """Something never came, or that does not matter."""
-        return self.impatient or any(each.state is CacheState.REQUESTED for each in self.authority.resources)
+        return self.impatient or any(each.awaited and each.value is None for each in self.authority.resources)
 
     def everything_said(self, conversation: Conversation) -> None:
-        while (request := conversation.next_request()) is not None:
+        """An ACK leaves out a name that came while nobody wanted it; a request behind it asks for it."""
+        request = None
+        while (following := conversation.next_request(0.0)) is not None:
+            request = following
             conversation.sent(request, 0.0)
-            assert set(request.resource_names) == self.watched
+            assert set(request.resource_names) <= self.watched
+        assert request is None or set(request.resource_names) == self.watched
 
     def hear(self, changes: Changes) -> None:
         for (_, name), state in changes.items():

@@ -32,7 +32,7 @@ def test_a_resource_that_does_not_come_in_15_seconds_does_not_exist(talk: Talk) 
 def test_the_wait_begins_when_the_request_was_sent(talk: Talk) -> None:
     talk.wants("CDS", "a")
     talk.conversation.stream_opened()
-    request = talk.conversation.next_request()
+    request = talk.conversation.next_request(talk.now)
     assert request is not None
     talk.now = 100
     assert talk.conversation.next_deadline == math.inf

@@ -59,24 +59,33 @@ class Talk:
         self.conversation.stream_opened()
         return self.says()
 
+    def opens_silently(self) -> None:
+        self.conversation.stream_opened()
+        self.requests()
+
     def says(self) -> list[str]:
         return [in_words(request) for request in self.requests()]
 
     def requests(self) -> list[DiscoveryRequest]:
         requests = []
-        while (request := self.conversation.next_request()) is not None:
+        while (request := self.conversation.next_request(self.now)) is not None:
             self.conversation.sent(request, self.now)
             requests.append(request)
         return requests
 
     def hears(self, kind: str, version: str, *unnamed: Bad, removed: tuple[str, ...] = (), **resources: str) -> Told:
         """A response; its nonce is n1, n2, ... Nothing is said yet."""
+        reading = self.reading(kind, version, *unnamed, removed=removed, **resources)
+        return told(self.authority.review(self.conversation.received(reading, self.now)))
+
+    def reading(
+        self, kind: str, version: str, *unnamed: Bad, removed: tuple[str, ...] = (), **resources: str
+    ) -> Reading:
         self.nonce += 1
         items = [Item(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
         items += [self.item(kind, name, text) for name, text in resources.items()]
         partial = isinstance(self.conversation.dialect, Delta)
-        reading = Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
-        return told(self.authority.review(self.conversation.received(reading, self.now)))
+        return Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
 
     def hears_of_failure(self, kind: str, version: str, name: str, code: int, message: str) -> Told:
         """A response that has only the error of one resource (xRFC TP3)."""

@@ -100,7 +100,7 @@ class Authority:
         return self._resources[type, name]
 
     def leave(self, type: ResourceType, name: str) -> Resource:
-        """Want it no longer; it is kept until the servers are told, since a watcher may come back."""
+        """Want it no longer; it is kept until the servers know, since a watcher may come back."""
         resource = self._resources.pop((type, name))
         resource.wanted = False
         for conversation in self._asked:
@@ -143,7 +143,8 @@ class Authority:
         if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
             return False
         # What is known of a route may be used for long; what is known of endpoints goes out of date (A95).
-        return self._impatient or any(each.state is CacheState.REQUESTED for each in self._resources.values())
+        never_came = (each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values())
+        return self._impatient or any(never_came)
 
     def _ask_next(self) -> None:
         for above in self._asked:

@@ -30,6 +30,7 @@ class Delta:
     path = PATH
     response = DeltaDiscoveryResponse
     remedy = f"check that the server speaks the incremental protocol, or take {FEATURE} out of its server_features"
+    cumulative = False
 
     @staticmethod
     def request(ask: Ask) -> Any:

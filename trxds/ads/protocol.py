@@ -7,12 +7,12 @@ version it accepted, and why). How that is said is the dialect's.
 Three kinds of memory, by how long they last:
 
 * `Resource`, a name and what is known of it, is shared with the other servers of its authority;
-* `_Subscription`, a type's names and what this server gave for them, lives as long as this;
-* `_Stream`, nonces, what was asked and what still has to be said, dies with the stream.
+* `Subscription`, a type's names and what this server gave for them, lives as long as this;
+* `_Stream`, with a `ResourceTypeState` for each type, what was asked and has to be answered, dies with the stream.
 
 A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that
-went out; `read` and `received` for each response; `due` when `next_deadline` has come; `stream_ended`.
-What comes back is the resources of which something new is known.
+went out; `read` and `received` for each response; `due` when `next_deadline` has come, and `next_request` again
+after either; `stream_ended`. What comes back is the resources of which something new is known.
 """
 
 from __future__ import annotations
@@ -32,59 +32,21 @@ from .bootstrap import Node, ServerConfig
 from .dataerrors import NOT_FOUND, DataErrors
 from .request import Ask, Dialect, introduce, refuse
 from .resource import CacheState, Resource, Trouble, Update
+from .resource_type_state import ResourceTypeState
 from .response import NOTHING, Failed, Ignored, Item, Raw, Reading, invalid, known_type
 from .sotw import StateOfTheWorld
+from .subscription import Subscription
 
 log = logging.getLogger("trxds.ads")
 
 
 @dataclass(slots=True, eq=False)
-class _Subscription:
-    """The resources of one type, and what this server sent of them."""
-
-    version: str = ""  # the last that we accepted whole
-    resources: dict[str, Resource] = field(default_factory=dict)
-    unwanted: set[str] = field(default_factory=set)  # go when the next request is composed
-    given: dict[str, Update] = field(default_factory=dict)  # what each came as, last
-    parsed: dict[Raw, Parsed] = field(default_factory=dict)  # and what the bytes of those were parsed to
-
-    def versions(self) -> dict[str, str]:
-        """Of all that we have; empty for what is not from this server, or not as it sent it last."""
-        have = (resource for resource in self.resources.values() if resource.value is not None)
-        return {resource.name: self._version(resource) for resource in have}
-
-    def _version(self, resource: Resource) -> str:
-        update = self.given.get(resource.name)
-        return update.version if update is not None and update is resource.accepted else ""
-
-    def note(self, name: str, update: Update, parsed: Parsed) -> None:
-        self.forget(name)
-        self.given[name] = update
-        self.parsed[update.raw] = parsed
-
-    def forget(self, name: str) -> None:
-        if update := self.given.pop(name, None):
-            self.parsed.pop(update.raw, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """To the response of that nonce; without errors it is an ACK. `version` is the last one accepted by then."""
-
-    nonce: str
-    version: str
-    errors: tuple[str, ...]
-
-
-@dataclass(slots=True, eq=False)
 class _Stream:
+    types: dict[ResourceType, ResourceTypeState]
     to_say: dict[ResourceType, None]  # types that may have something to say, in the order it came up
+    waiting: dict[ResourceType, float] = field(default_factory=dict)  # types whose next NACK has to wait, until when
     introduced: bool = False  # the node goes with the first request only
     heard: bool = False  # the end of a stream that answered is no failure
-    nonces: dict[ResourceType, str] = field(default_factory=dict)
-    answers: dict[ResourceType, list[_Answer]] = field(default_factory=dict)  # not sent yet: one or two of a type
-    asking: frozenset[str] = frozenset()  # the names in the request that is being sent
-    asked: dict[ResourceType, frozenset[str]] = field(default_factory=dict)
     deadlines: dict[Resource, float] = field(default_factory=dict)  # all as long: the first is the earliest
 
 
@@ -112,11 +74,11 @@ class Conversation:
         self._data_errors = data_errors or DataErrors()
         self._time_of_day = time_of_day
         # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
-        self._subscriptions = {type: _Subscription() for type in RESOURCE_TYPES.values()}
+        self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
 
     def __repr__(self) -> str:
-        names = sum(len(s.resources) - len(s.unwanted) for s in self._subscriptions.values())
+        names = sum(len(s.wanted) for s in self._subscriptions.values())
         return f"<Conversation {self.server.uri} {'open' if self._stream else 'closed'}, {names} resources>"
 
     @property
@@ -138,14 +100,16 @@ class Conversation:
         if resource.name not in subscription.resources:
             subscription.resources[resource.name] = resource
             resource.asked_of += 1
-            self._mention(resource.type)
+        self._mention(resource.type)
 
     def unsubscribe(self, resource: Resource) -> None:
-        """Want it no longer. It is forgotten when the next request is composed: a watcher may drop
-        a resource and take it again in one step, and the server shall not notice."""
+        """Want it no longer. It is kept until the server knows, in which case it would send it again: until then a
+        watcher may drop it and take it again. What other servers are asked for need not be kept here."""
         subscription = self._subscriptions[resource.type]
         if resource.name in subscription.resources:
             subscription.unwanted.add(resource.name)
+            if resource.wanted or (self._stream is None and resource.asked_of > 1):
+                self._forget(resource)
             self._mention(resource.type)
 
     def forget_versions(self) -> None:
@@ -159,82 +123,91 @@ class Conversation:
 
     def stream_opened(self) -> None:
         """A stream begins: everything has to be asked anew, with the versions we have and no nonce."""
-        self._stream = _Stream(to_say=dict.fromkeys(self._subscriptions))
+        types = {type: ResourceTypeState(cumulative=self.dialect.cumulative) for type in self._subscriptions}
+        self._stream = _Stream(types, to_say=dict.fromkeys(types))
 
-    def next_request(self) -> Any | None:
+    def next_request(self, now: float) -> Any | None:
         """The next thing to say, or None. Whatever came up since the last one is in it."""
         stream = self._stream
         while stream is not None and stream.to_say:
             type = next(iter(stream.to_say))
             del stream.to_say[type]
-            request = self._compose(type, stream)
+            request = self._compose(type, stream, now)
             if request is not None:
                 return request
         return None
 
     def sent(self, request: Any, now: float) -> None:
-        """A request went out. Only now the wait begins for what it asked the first time on this stream."""
+        """A request went out. Only now the wait begins for what it asked the first time on this stream, and what
+        it left out may be forgotten."""
         stream, type = self._stream, RESOURCE_TYPES[request.type_url]
         if stream is None:
             return
-        before, stream.asked[type] = stream.asked.get(type, frozenset()), stream.asking
-        resources = self._subscriptions[type].resources
-        for name in stream.asking - before:
-            if name in resources and resources[name].awaited:
-                stream.deadlines[resources[name]] = now + self._data_errors.wait
+        subscription, state = self._subscriptions[type], stream.types[type]
+        before = state.requested or frozenset()
+        for name in state.sent():
+            if name in subscription.resources and name not in subscription.unwanted:
+                subscription.resources[name].ask_again()
+        self._forget_unwanted(type)
+        for name in (state.requested or frozenset()) - before:
+            resource = subscription.resources.get(name)
+            if resource is not None and resource.awaited:
+                stream.deadlines.setdefault(resource, now + self._data_errors.wait)
 
     def _mention(self, type: ResourceType) -> None:
         if self._stream is not None:
             self._stream.to_say[type] = None
 
-    def _compose(self, type: ResourceType, stream: _Stream) -> Any | None:
-        subscription = self._subscriptions[type]
+    def _compose(self, type: ResourceType, stream: _Stream, now: float) -> Any | None:
         self._forget_unwanted(type)
-        names, asked = subscription.resources.keys(), stream.asked.get(type)
-        if not names and asked is None:
-            return None  # an empty list as a type's first request would mean: everything
-        answer = self._next_answer(type, stream)
-        if answer is None and names == asked:
+        subscription, state = self._subscriptions[type], stream.types[type]
+        asked = state.requested
+        following = state.next_request(subscription.wanted, now)
+        self._follow_up(type, stream, said=following is not None)
+        if following is None:
             return None
-        stream.asking = frozenset(names)
+        ack = following.ack
+        version, nonce = (ack.version, ack.nonce) if ack else (subscription.version, state.nonce)
         versions = subscription.versions() if asked is None else {}
-        said = answer or _Answer(stream.nonces.get(type, ""), subscription.version, ())
-        ask = Ask(type, names, asked, said.version, versions, said.nonce, answers=answer is not None)
+        ask = Ask(type, following.names, asked, version, versions, nonce, answers=ack is not None)
         request = self.dialect.request(ask)
         if not stream.introduced:
             stream.introduced = True
             introduce(request, self._node)
-        if said.errors:
-            refuse(request, said.errors)
+        if ack and ack.errors:
+            refuse(request, ack.errors)
         return request
 
-    def _next_answer(self, type: ResourceType, stream: _Stream) -> _Answer | None:
-        answers = stream.answers.pop(type, [])
-        if len(answers) > 1:
-            stream.answers[type] = answers[1:]
+    def _follow_up(self, type: ResourceType, stream: _Stream, *, said: bool) -> None:
+        """What has more to say is asked again: when it has been said, or when the NACK that waits may go."""
+        state = stream.types[type]
+        stream.waiting.pop(type, None)
+        if said and state.has_more:
             stream.to_say[type] = None
-        return answers[0] if answers else None
-
-    def _owe(self, reading: Reading, stream: _Stream) -> None:
-        """The newest answer is enough, but no refusal is overtaken: the server would never hear of it."""
-        answers = stream.answers.setdefault(reading.type, [])
-        del answers[1 if answers and answers[0].errors else 0 :]
-        answers.append(_Answer(reading.nonce, self._subscriptions[reading.type].version, reading.errors))
-        stream.to_say[reading.type] = None
+        elif state.next_due < math.inf:
+            stream.waiting[type] = state.next_due
 
     def _forget_unwanted(self, type: ResourceType) -> None:
-        subscription = self._subscriptions[type]
-        for name in subscription.unwanted:
-            resource = subscription.resources.pop(name)
-            subscription.forget(name)
-            resource.asked_of -= 1
-            if not resource.wanted:
-                if resource.kept_though_deleted:
-                    log.info('%s resource "%s", which the server deleted, is wanted no longer', type.kind, name)  # A53
-                resource.forget()
-            if self._stream is not None:
-                self._stream.deadlines.pop(resource, None)
-        subscription.unwanted.clear()
+        """Forget what nobody wants, once the server knows."""
+        subscription, stream = self._subscriptions[type], self._stream
+        for name in tuple(subscription.unwanted):
+            if stream is None or stream.types[type].may_forget(name):
+                self._forget(subscription.resources[name])
+
+    def _forget(self, resource: Resource) -> None:
+        type, subscription = resource.type, self._subscriptions[resource.type]
+        subscription.unwanted.discard(resource.name)
+        del subscription.resources[resource.name]
+        subscription.forget(resource.name)
+        resource.asked_of -= 1
+        if not resource.wanted and not resource.asked_of:
+            if resource.kept_though_deleted:
+                text = '%s resource "%s", which the server deleted, is wanted no longer'  # A53
+                log.info(text, type.kind, resource.name)
+            resource.forget()
+        if self._stream is not None:
+            self._stream.deadlines.pop(resource, None)
+            self._stream.types[type].drop(resource.name)
 
     # -- what we hear
 
@@ -262,16 +235,17 @@ class Conversation:
         if stream is None:
             return []  # closed while it was being read
         stream.heard = True
-        stream.nonces[reading.type] = reading.nonce
         if not reading.errors:
             subscription.version = reading.version
-        self._owe(reading, stream)
+        gone = self._gone(reading, stream.types[reading.type])
+        stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
+        self._mention(reading.type)
         self.failure, self.answers = None, True
         came = self._update(reading.version, now)
         touched = [resource for item in reading.items if (resource := self._take(item, reading, came))]
         touched += [resource for each in reading.failed if (resource := self._fail(each, reading, came))]
-        touched += [self._delete(resource, came) for resource in self._gone(reading)]
-        return touched
+        touched += [self._delete(resource, came) for resource in gone]
+        return [resource for resource in touched if resource.wanted]
 
     def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
         """The resource of that name, if anybody wants it. It is waited for no longer."""
@@ -317,18 +291,21 @@ class Conversation:
         )
         return resource
 
-    def _gone(self, reading: Reading) -> list[Resource]:
+    def _gone(self, reading: Reading, state: ResourceTypeState) -> list[Resource]:
         """What the server says is gone, or had and leaves out of a response that is complete.
 
-        A resource never seen may be left out: the response may answer an earlier request. And when
-        a name could not be read it may be any.
+        A resource never seen may be left out: the response may answer an earlier request.
         """
         resources = self._subscriptions[reading.type].resources
         gone = [resources[name] for name in reading.removed if name in resources]
-        if reading.type.full_state and not reading.partial:
-            names = {item.parsed.name for item in reading.items}.union(each.name for each in reading.failed)
-            left_out = [] if None in names else [resources[name] for name in resources.keys() - names]
-            gone += [resource for resource in left_out if resource.seen]
+        if reading.is_complete:
+            for name in resources.keys() - reading.names:
+                was_held = state.lost(name)
+                if not state.has_requested(name):
+                    if was_held:  # it may be left out because our last request did not name it
+                        resources[name].ask_again()
+                elif resources[name].seen:
+                    gone.append(resources[name])
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
 
     def _delete(self, resource: Resource, came: Update) -> Resource:
@@ -345,21 +322,35 @@ class Conversation:
     # -- what time tells
 
     @property
+    def has_more_to_say(self) -> bool:
+        """There may be a next request."""
+        return self._stream is not None and bool(self._stream.to_say)
+
+    @property
     def next_deadline(self) -> float:
         """When `due` has something to say; infinite if never."""
-        deadlines = self._stream.deadlines if self._stream is not None else {}
-        return next(iter(deadlines.values()), math.inf)
+        if self._stream is None:
+            return math.inf
+        return min(self._first_timeout, *self._stream.waiting.values(), math.inf)
+
+    @property
+    def _first_timeout(self) -> float:
+        return next(iter(self._stream.deadlines.values()), math.inf) if self._stream is not None else math.inf
 
     def due(self, now: float) -> list[Resource]:
         """The resources that did not come in time, neither from here nor from elsewhere."""
-        late: list[Resource] = []
-        while self._stream is not None and self.next_deadline <= now:
-            resource = next(iter(self._stream.deadlines))
-            del self._stream.deadlines[resource]
+        stream, late = self._stream, list[Resource]()
+        while stream is not None and self._first_timeout <= now:
+            resource = next(iter(stream.deadlines))
+            del stream.deadlines[resource]
             if resource.awaited:
                 self._give_up(resource, now)
                 late.append(resource)
-        return late
+        if stream is not None:
+            for type in [type for type, when in stream.waiting.items() if when <= now]:
+                del stream.waiting[type]
+                stream.to_say[type] = None
+        return [resource for resource in late if resource.wanted]
 
     def _give_up(self, resource: Resource, now: float) -> None:
         rules = self._data_errors

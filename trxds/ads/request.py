@@ -38,6 +38,8 @@ class Dialect(Protocol):
     response: Any
     remedy: str
     """What to do about a server that does not speak it."""
+    cumulative: bool
+    """Each request has all names, and its nonce answers all responses up to that one."""
 
     def request(self, ask: Ask) -> Any: ...
 

@@ -84,12 +84,16 @@ class Resource:
 
     @property
     def seen(self) -> bool:
-        """It came, good or bad, and has not been lost since."""
+        """It came, good or bad, and has neither been lost since nor asked for again."""
+        if self.state is CacheState.REQUESTED:
+            return False
         return self.value is not None or self.state is CacheState.NACKED
 
     @property
     def awaited(self) -> bool:
-        """Nothing usable came, and it is not known to be absent."""
+        """Nothing usable came since it was asked for, and it is not known to be absent."""
+        if self.state is CacheState.REQUESTED:
+            return True
         return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
 
     @property
@@ -123,6 +127,12 @@ class Resource:
         self.state, self.value, self.trouble, self.parsed = CacheState.REQUESTED, None, None, None
         self.accepted = self.failed = self.told = None
         self.absent, self.since = False, ""
+
+    def ask_again(self) -> None:
+        """The server may take it that nobody wants it, but somebody does. What we have is used until it answers."""
+        if self.state is not CacheState.DOES_NOT_EXIST:
+            self.state, self.parsed = CacheState.REQUESTED, None
+            self.failed, self.trouble, self.absent = None, None, False
 
     def seen_by_watchers(self, failure: Trouble | None, node: str) -> ResourceState | None:
         """What a watcher should know, or None while the servers have still to answer.

@@ -6,7 +6,7 @@ between. A resource whose bytes we have already is not parsed again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -70,6 +70,26 @@ class Reading:
         return tuple(
             _text(index, item.parsed, self.type) for index, item in enumerate(self.items) if item.parsed.errors
         )
+
+    @property
+    def names(self) -> Set[str]:
+        """What it has something to say of, but for what it removes."""
+        names = {item.parsed.name for item in self.items} | {each.name for each in self.failed}
+        return {name for name in names if name is not None}
+
+    @property
+    def refused(self) -> dict[str | None, tuple[str, ...]]:
+        """The errors of each bad resource; those without a name are together under None."""
+        refused: dict[str | None, tuple[str, ...]] = {}
+        for item in self.items:
+            if item.parsed.errors:
+                refused[item.parsed.name] = (*refused.get(item.parsed.name, ()), *item.parsed.errors)
+        return refused
+
+    @property
+    def is_complete(self) -> bool:
+        """The server has nothing else of this type that we asked for. A name that cannot be read may be any."""
+        return self.type.full_state and not self.partial and all(item.parsed.name is not None for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)

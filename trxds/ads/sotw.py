@@ -19,6 +19,7 @@ class StateOfTheWorld:
     path = PATH
     response = DiscoveryResponse
     remedy = "check that server_uri is an xDS server's"
+    cumulative = True
     read = staticmethod(read)
 
     @staticmethod

@@ -113,23 +113,34 @@ class AdsStream:
 
     async def _write(self, stream: ClientStream) -> None:
         while True:
-            while (request := self._conversation.next_request()) is not None:
+            while (request := self._next_request()) is not None:
                 if not await stream.send(request.SerializeToString()):
                     return  # the reader will find out why
                 self._sent(request)
             await self._to_say.next()
 
+    def _next_request(self) -> Any | None:
+        before = self._conversation.next_deadline
+        request = self._conversation.next_request(trio.current_time())
+        self._set_clock(before)  # a NACK may have to wait
+        return request
+
     def _sent(self, request: Any) -> None:
         self._told.requested(request)
         before = self._conversation.next_deadline
         self._conversation.sent(request, trio.current_time())
+        self._set_clock(before)
+
+    def _set_clock(self, before: float) -> None:
         if self._conversation.next_deadline != before:
-            self._to_wait.put("sent", None)
+            self._to_wait.put("said", None)
 
     async def _watch_the_clock(self) -> None:
         while True:
             await self._to_wait.next(self._conversation.next_deadline)
             self._tell(self._review(self._conversation, self._conversation.due(trio.current_time())))
+            if self._conversation.has_more_to_say:
+                self._to_say.put("clock", None)
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:

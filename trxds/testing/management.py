@@ -31,6 +31,7 @@ from trxds.serving.server import serve
 from .load import PATH as LOAD_PATH
 from .load import LoadReportingService
 from .network import MemoryNetwork
+from .snapshots import Snapshots
 from .subscriptions import TYPE_URLS, Delta, Entry, StateOfTheWorld, Subscriptions
 
 _SERVICE = "/envoy.service.discovery.v3.AggregatedDiscoveryService"
@@ -101,10 +102,12 @@ class _Stream:
 class ManagementServer:
     """Resources by name, served to every ADS stream that asks. `requests` and `responses` are the record.
 
-    `load` is its load reporting service.
+    `load` is its load reporting service. With `snapshots` it serves state of the world as go-control-plane's
+    snapshot cache does (`trxds/testing/snapshots.py`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, snapshots: bool = False) -> None:
+        self._snapshots = snapshots
         self.requests: list[Request] = []
         self.responses: list[Response] = []
         self.load = LoadReportingService()
@@ -135,15 +138,13 @@ class ManagementServer:
         for kind, found in changed.items():
             if found:
                 self._resources[kind].update(found)
-                self._versions[kind] += 1
-        self._push()
+        self._changed(*(kind for kind, found in changed.items() if found))
 
     def remove(self, kind: str, *names: str) -> None:
         """Remove resources of that kind ("LDS", "RDS", "CDS" or "EDS"); `KeyError` if one is not there."""
         for name in names:
             del self._resources[kind][name]
-        self._versions[kind] += 1
-        self._push()
+        self._changed(kind)
 
     def fail(self, kind: str, name: str, code: int, message: str) -> None:
         """Instead of that resource, say why there is none (xRFC TP3), until it is put; `code` is a google.rpc.Code."""
@@ -151,7 +152,11 @@ class ManagementServer:
         self._resources[kind][name] = protos.ResourceError(
             resource_name=protos.ResourceName(name=name), error_detail=detail
         )
-        self._versions[kind] += 1
+        self._changed(kind)
+
+    def _changed(self, *kinds: str) -> None:
+        for kind in self._versions if self._snapshots and kinds else kinds:
+            self._versions[kind] += 1
         self._push()
 
     def withhold(self, kind: str) -> None:
@@ -186,7 +191,7 @@ class ManagementServer:
     async def handle(self, call: Call) -> None:
         """One ADS stream, in the protocol that the method's name says."""
         self._opened += 1
-        stream = _Stream(self._opened, Delta() if call.path == DELTA_PATH else StateOfTheWorld())
+        stream = _Stream(self._opened, self._subscriptions(call.path))
         self._streams.append(stream)
         self._heard.unpark_all()
         try:
@@ -195,6 +200,11 @@ class ManagementServer:
         finally:
             self._streams.remove(stream)
             self._heard.unpark_all()
+
+    def _subscriptions(self, path: str) -> Subscriptions:
+        if path == DELTA_PATH:
+            return Delta()
+        return Snapshots() if self._snapshots else StateOfTheWorld()
 
     def drop_streams(self) -> None:
         """End every ADS stream with OK, and keep listening."""

@@ -84,14 +84,7 @@ class StateOfTheWorld:
             before = self.sent.get(kind, {})
             _forget(self.sent.get("EDS"), (due[name] for name in due if before.get(name) != sent[name]))
         self.sent[kind] = sent if kind in COMPLETE else {**self.sent.get(kind, {}), **sent}
-        message = protos.DiscoveryResponse(
-            version_info=str(version),
-            type_url=TYPE_URLS[kind],
-            nonce=nonce,
-            resources=[entry for entry in due.values() if not is_error(entry)],
-            resource_errors=[entry for entry in due.values() if is_error(entry)],
-        )
-        return Sending(message, tuple(due))
+        return sotw_response(kind, due, version, nonce)
 
     def _new(self, kind: str, entries: Mapping[str, Entry]) -> dict[str, Entry] | None:
         if kind not in self.wanted:
@@ -103,6 +96,18 @@ class StateOfTheWorld:
             return have if before is None or before != _contents(have) else None
         changed = {name: entry for name, entry in have.items() if before is None or before.get(name) != _content(entry)}
         return changed or None
+
+
+def sotw_response(kind: str, entries: Mapping[str, Entry], version: int, nonce: str) -> Sending:
+    """A state-of-the-world response of these."""
+    message = protos.DiscoveryResponse(
+        version_info=str(version),
+        type_url=TYPE_URLS[kind],
+        nonce=nonce,
+        resources=[entry for entry in entries.values() if not is_error(entry)],
+        resource_errors=[entry for entry in entries.values() if is_error(entry)],
+    )
+    return Sending(message, tuple(entries))
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,45 @@
+"""When a NACK may go out that says nothing new.
+
+go-control-plane sends a refused resource again as soon as it is refused: answered at once, that is thousands of
+NACKs a second for as long as nobody repairs the resource. So the first NACK goes at once, and those that repeat
+it wait, longer each time. What a NACK says is compared by resource, because the order of the resources in a
+response, and with it the index in the error's text, may differ each time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .response import Reading
+
+MIN_DELAY = 0.1  # seconds between a NACK and the first one that repeats it; doubled for each one after
+MAX_DELAY = 1.0
+
+AT_ONCE = -math.inf
+
+
+class NackPacing:
+    """For one type of resource on one stream."""
+
+    __slots__ = ("_delay", "_due", "_refused")
+
+    def __init__(self) -> None:
+        self._refused: dict[str | None, tuple[str, ...]] = {}  # the errors that the server was told, by resource
+        self._delay = MIN_DELAY
+        self._due = AT_ONCE  # of the last NACK
+
+    def due(self, reading: Reading, now: float) -> float:
+        """Return when the answer to this response may go out. Those that wait already and the next one share a time."""
+        repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}
+        for name in repaired:
+            del self._refused[name]
+        refused = reading.refused
+        if not refused:
+            return AT_ONCE
+        is_new = any(self._refused.get(name) != errors for name, errors in refused.items())
+        self._refused |= refused
+        if is_new:
+            self._delay, self._due = MIN_DELAY, now
+        elif self._due <= now:
+            self._due, self._delay = max(now, self._due + self._delay), min(2 * self._delay, MAX_DELAY)
+        return self._due if self._due > now else AT_ONCE

@@ -1,0 +1,179 @@
+"""What was said about one type of resource on one stream: names, nonces, ACKs and NACKs.
+
+In state of the world a request does three things at once: it names all that we want, it answers the response
+whose nonce it carries, and a name that it repeats tells the server that we have what it sent under that name. The
+server then sends it again only when it changes, and a server ignores a request with an older nonce. So there are
+two rules here, beyond the protocol's own (grpc/grpc-go#8125, grpc/grpc#38698):
+
+* A resource that nobody wants any more is kept until a request without its name has been sent that carries the
+  nonce of the last response with it. A name that comes back before that is served from what was kept.
+* An ACK leaves out the names that came when we did not take them. A request right behind it asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Set
+from dataclasses import dataclass
+from math import inf
+
+from .nack_pacing import AT_ONCE, NackPacing
+from .response import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAck:
+    """The answer to one response, not sent yet; with errors it is a NACK."""
+
+    nonce: str
+    version: str  # the last of the type that was accepted by then
+    errors: tuple[str, ...]
+    response: int  # which one of the type's on this stream, from 1
+    due: float
+
+
+@dataclass(frozen=True, slots=True)
+class NextRequest:
+    """The names that a request has, and the response that it answers, if any."""
+
+    names: Collection[str]
+    ack: PendingAck | None
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    names: frozenset[str]
+    wanted: frozenset[str]  # some of which may have been left out
+    response: float  # whose nonce it carries
+    answers: bool
+
+
+class ResourceTypeState:
+    """`cumulative` is the protocol's: whether a request has all names, and answers all responses up to its nonce."""
+
+    def __init__(self, *, cumulative: bool) -> None:
+        self.requested: frozenset[str] | None = None
+        """The names in the last request that was sent; None before the first."""
+        self.nonce = ""
+        """Of the last response."""
+        self._cumulative = cumulative
+        self._responses = 0
+        self._pending_acks: list[PendingAck] = []
+        self._pacing = NackPacing()
+        self._held: dict[str, int] = {}  # names that the server knows us to have: in which response each came last
+        self._not_held: set[str] = set()  # names that came and that we do not have; the server may think that we do
+        self._not_in_ack: set[str] = set()  # of those, the ones that our last ACK or NACK did not name
+        self._left_out: set[str] = set()  # and the ones that any request with its nonce did not name
+        self._in_flight = _InFlight(frozenset(), frozenset(), 0, answers=False)
+        self._in_doubt = False
+        self._wanted: frozenset[str] = frozenset()  # when the last request was composed
+        self._may_be_unheard = False  # that was a change, and the request may have crossed a response
+
+    # -- what we say
+
+    def next_request(self, wanted_in_order: Collection[str], now: float) -> NextRequest | None:
+        """Return the next request of this type, or None if there is nothing to say now. It is taken for in flight."""
+        if not wanted_in_order and self.requested is None:
+            return None  # an empty list as a type's first request would mean: everything
+        names = wanted = frozenset(wanted_in_order)
+        ack = self._next_ack(now, at_once=wanted != self._wanted or self._may_be_unheard)
+        if ack is None and self._pending_acks and self._cumulative:
+            return None  # it would carry the nonce without the error, which would be an ACK
+        if omitted := self._omitted(wanted, ack):
+            wanted_in_order = [name for name in wanted_in_order if name not in omitted]
+            names = wanted - omitted
+        if ack is None and names == self.requested:
+            return None
+        # A request of the incremental protocol says what it says whatever has crossed it.
+        response = inf if not self._cumulative else ack.response if ack else self._responses
+        self._in_flight = _InFlight(names, wanted, response, answers=ack is not None)
+        return NextRequest(wanted_in_order, ack)
+
+    @property
+    def has_more(self) -> bool:
+        """Another request of this type is to follow, now or later."""
+        return bool(self._pending_acks) or self._in_doubt
+
+    @property
+    def next_due(self) -> float:
+        """When the next NACK that waits may go out; infinite if none waits."""
+        return min((ack.due for ack in self._pending_acks), default=inf)
+
+    def sent(self) -> list[str]:
+        """The request in flight was handed over; return the names that it asks for no more."""
+        sent, before = self._in_flight, self.requested or frozenset()
+        self._may_be_unheard = sent.wanted != self._wanted
+        self.requested, self._wanted = sent.names, sent.wanted
+        no_more = (self._held.keys() | before) - sent.names
+        released = [name for name in no_more if self._held.get(name, 0) <= sent.response]
+        for name in released:
+            self.drop(name)
+        left_out = self._not_held - sent.names
+        if sent.answers:
+            self._not_in_ack, self._left_out = left_out, set()
+        self._left_out |= left_out
+        return released
+
+    def drop(self, name: str) -> None:
+        """We no longer have it. The server may still think so: a request may have crossed a response."""
+        if self._held.pop(name, None) is not None and self._cumulative:
+            self._not_held.add(name)
+
+    def has_requested(self, name: str) -> bool:
+        """Our last request named it, and so does the one in flight. The first one is answered, so it has arrived."""
+        in_flight = self._in_flight.names
+        return name in in_flight and (self.requested is None or name in self.requested)
+
+    def may_forget(self, name: str) -> bool:
+        """The server knows that we do not want it, as far as we can tell."""
+        named = name in self._in_flight.names or (self.requested is not None and name in self.requested)
+        return name not in self._held and not named
+
+    def _next_ack(self, now: float, *, at_once: bool) -> PendingAck | None:
+        """The next answer that need not wait any longer. In state of the world no other request may go before it."""
+        for index, ack in enumerate(self._pending_acks):
+            if ack.due <= now or (at_once and self._cumulative):
+                return self._pending_acks.pop(index)
+        return None
+
+    def _omitted(self, wanted: frozenset[str], ack: PendingAck | None) -> Set[str]:
+        """The names that this request leaves out, so that the next one asks for them.
+
+        A server that answers each request at once, because of a NACK or as it has changed again, ignores our next
+        one. So a NACK has all names, and so has an ACK if the last one had not; what they claim is taken back after.
+        """
+        doubtful = self._not_held & wanted if self.requested is not None else set[str]()
+        self._in_doubt = bool(doubtful)
+        if ack is None:
+            return doubtful - self._left_out
+        return set[str]() if ack.errors else doubtful - self._not_in_ack
+
+    # -- what we hear
+
+    def received(self, reading: Reading, version: str, subscribed: Container[str], now: float) -> None:
+        """Note what a response brings, and owe the server an answer. `version` is the last one accepted."""
+        self._responses += 1
+        self.nonce = reading.nonce
+        names = reading.names
+        self._not_in_ack -= names
+        if reading.is_complete:
+            self._not_held &= names
+        for name in names:
+            if name in subscribed:
+                self._held[name] = self._responses
+                self._not_held.discard(name)
+            elif self._cumulative:
+                self._not_held.add(name)
+        self._owe(PendingAck(reading.nonce, version, reading.errors, self._responses, self._pacing.due(reading, now)))
+
+    def lost(self, name: str) -> bool:
+        """A complete response does not have it; return whether an earlier one had."""
+        return self._held.pop(name, None) is not None
+
+    def _owe(self, ack: PendingAck) -> None:
+        """In state of the world the newest answer is enough, but no NACK is overtaken: the server would never
+        hear of it. One that waits repeats what the server has heard."""
+        if self._cumulative:
+            first = self._pending_acks[0] if self._pending_acks else None
+            is_news = first is not None and first.errors and first.due == AT_ONCE
+            del self._pending_acks[1 if is_news else 0 :]
+        self._pending_acks.append(ack)

@@ -1,0 +1,48 @@
+"""The resources of one type that one server is asked for, and what it sent of them; this outlives its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from trxds.resources.types import Parsed
+
+from .resource import Resource, Update
+from .response import Raw
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """`unwanted` are those of `resources` that nobody watches any more; they go when the server knows."""
+
+    version: str = ""  # the last that we accepted whole
+    resources: dict[str, Resource] = field(default_factory=dict)
+    unwanted: set[str] = field(default_factory=set)
+    given: dict[str, Update] = field(default_factory=dict)  # what each came as, last
+    parsed: dict[Raw, Parsed] = field(default_factory=dict)  # and what the bytes of those were parsed to
+
+    @property
+    def wanted(self) -> Collection[str]:
+        """The names that are to be asked for, in the order in which they came up."""
+        if not self.unwanted:
+            return self.resources.keys()
+        return [name for name in self.resources if name not in self.unwanted]
+
+    def versions(self) -> dict[str, str]:
+        """Of all that we have; empty for what is not from this server, or not as it sent it last."""
+        have = (resource for resource in self.resources.values() if resource.value is not None)
+        return {resource.name: self._version(resource) for resource in have}
+
+    def _version(self, resource: Resource) -> str:
+        update = self.given.get(resource.name)
+        same = update is not None and update is resource.accepted and not resource.awaited
+        return update.version if update is not None and same else ""
+
+    def note(self, name: str, update: Update, parsed: Parsed) -> None:
+        self.forget(name)
+        self.given[name] = update
+        self.parsed[update.raw] = parsed
+
+    def forget(self, name: str) -> None:
+        if update := self.given.pop(name, None):
+            self.parsed.pop(update.raw, None)
