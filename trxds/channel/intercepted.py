@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from trxds.ground import metadata as md
 
 from .call import Call
 from .call_credentials import CallCredentials
+from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next, OpenCall
-from .kinds import Pairs
+from .kinds import CallOptions, Pairs
 from .method import Method, checked_path, only_reply, streams_replies, swallowed
 
 Req = TypeVar("Req")
@@ -32,14 +33,27 @@ class InterceptedMethod(Method[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
+        options = CallOptions(
+            timeout=timeout,
+            metadata=metadata,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+            credentials=credentials,
+        )
+        reply, _ = await self.with_call(request, **options)
+        return reply
+
+    async def with_call(
+        self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, CompletedCall]:
         if self._server_streaming:
             raise streams_replies(self.path)
-        opened = self._intercepted(timeout, metadata, wait_for_ready, compression, credentials)
+        opened = self._intercepted(**options)
         if self._client_streaming:
             return await self._collect(opened, request)
         async with opened as call:
             await self._begin(call, cast(Req, request))
-            return await only_reply(self.path, call)
+            return await only_reply(call)
         raise swallowed(self.path)
 
     @asynccontextmanager
@@ -59,11 +73,11 @@ class InterceptedMethod(Method[Req, Res]):
 
     def _intercepted(
         self,
-        timeout: float | None,
-        metadata: Pairs,
-        wait_for_ready: bool | None,
-        compression: str | None,
-        credentials: CallCredentials | None,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         details = CallDetails(
             self.path,
