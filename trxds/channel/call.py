@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Generic, TypeVar
 
 import trio
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import RpcError, Status
@@ -44,8 +44,10 @@ class Call(Generic[Req, Res]):
         self._rpc = rpc
         self._one_reply = one_reply
         self._now = rpc.clock
-        self._taken = 0  # messages since the scheduler had its last step in `receive`
-        self._step_due = -math.inf  # when it is to have the next
+        self._before_step = 0  # messages that may be taken before the scheduler has its next step in `receive`
+        self._step_due = 0.0  # when it is to have that at the latest
+        if not one_reply:
+            self._stepped()
         self._serialize = serialize
         self._deserialize = deserialize
         self._said: list[bytes] | None = []  # None once the call cannot be said again
@@ -90,16 +92,17 @@ class Call(Generic[Req, Res]):
         wait already, each is preceded by a test for cancellation, and by a step of the scheduler, which notices
         deadlines, if the last one was 64 messages or 1 ms ago.
         """
-        if self._one_reply:
+        if self._before_step and self._now() < self._step_due:
+            self._before_step -= 1
+            await checkpoint_if_cancelled()
+        elif self._one_reply:
             return await self._receive_only()
-        if self._stream.has_message:
-            if self._taken < _MAX_MESSAGES and self._now() < self._step_due:
-                self._taken += 1
-                await trio.lowlevel.checkpoint_if_cancelled()
-            else:
-                await self._rpc.on_stream(trio.lowlevel.checkpoint)
-                self._stepped()
-        payload = self._stream.receive_nowait()
+        else:
+            await self._rpc.on_stream(checkpoint)
+            self._stepped()
+        stream = self._rpc.stream
+        assert stream is not None
+        payload = stream.receive_nowait()
         if payload is None:
             payload = await self._receive()
             self._stepped()
@@ -122,7 +125,7 @@ class Call(Generic[Req, Res]):
         if self.initial_metadata is None and self._status is None:
             await self._wait_for_headers()
         else:
-            await trio.lowlevel.checkpoint()
+            await checkpoint()
         return self.initial_metadata or Metadata()
 
     @property
@@ -171,7 +174,7 @@ class Call(Generic[Req, Res]):
 
     async def _receive(self) -> bytes | None:
         if self._status is not None:
-            await trio.lowlevel.checkpoint()
+            await checkpoint()
             return None
         while True:
             stream = self._stream
@@ -180,7 +183,7 @@ class Call(Generic[Req, Res]):
                 return payload
 
     def _stepped(self) -> None:
-        self._taken, self._step_due = 0, self._now() + _MAX_SECONDS
+        self._before_step, self._step_due = _MAX_MESSAGES - 1, self._now() + _MAX_SECONDS
 
     async def _wait_for_headers(self) -> None:
         await self._rpc.on_stream(self._stream.wait_headers)

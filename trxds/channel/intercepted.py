@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack, cast
@@ -57,18 +57,12 @@ class InterceptedMethod(Method[Req, Res]):
         raise swallowed(self.path)
 
     @asynccontextmanager
-    async def open(
-        self,
-        request: Req | None = None,
-        *,
-        timeout: float | None = None,
-        metadata: Pairs = (),
-        wait_for_ready: bool | None = None,
-        compression: str | None = None,
-        credentials: CallCredentials | None = None,
+    async def _opened(
+        self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
-        async with self._intercepted(timeout, metadata, wait_for_ready, compression, credentials) as call:
-            await self._begin(call, request)
+        async with self._intercepted(**options) as call:
+            if begin is not None:
+                await begin(call)
             yield call
 
     def _intercepted(
@@ -97,8 +91,9 @@ class InterceptedMethod(Method[Req, Res]):
 
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
         method = self if details.method == self.path else self._at(checked_path(details.method))
-        return Method.open(
+        return Method._opened(
             method,
+            None,
             timeout=details.timeout,
             metadata=details.metadata,
             wait_for_ready=details.wait_for_ready,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 import trio
@@ -93,7 +94,7 @@ class Method(Generic[Req, Res]):
                 compression=compression,
                 credentials=credentials,
             )
-            reply, _ = await self._collect(self.open(**options), request)
+            reply, _ = await self._collect(self._opened(None, **options), request)
             return reply
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
@@ -112,7 +113,7 @@ class Method(Generic[Req, Res]):
         if self._server_streaming:
             raise streams_replies(self.path)
         if self._client_streaming:
-            return await self._collect(self.open(**options), request)
+            return await self._collect(self._opened(None, **options), request)
         payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
         rpc = self._rpc(**options)
         try:
@@ -120,8 +121,7 @@ class Method(Generic[Req, Res]):
         finally:
             rpc.finish()
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self,
         request: Req | None = None,
         *,
@@ -130,13 +130,27 @@ class Method(Generic[Req, Res]):
         wait_for_ready: bool | None = None,
         compression: str | None = None,
         credentials: CallCredentials | None = None,
-    ) -> AsyncIterator[Call[Req, Res]]:
+    ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
 
         Entering waits until the call has a stream; it raises `RpcError` if there is none to be had. Entering is
         always a checkpoint, and leaving is none (that of a hedged call is).
         """
-        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
+        return self._opened(
+            partial(self._begin, request=request),
+            timeout=timeout,
+            metadata=metadata,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+            credentials=credentials,
+        )
+
+    @asynccontextmanager
+    async def _opened(
+        self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
+    ) -> AsyncIterator[Call[Req, Res]]:
+        """Without `begin` entering may be no checkpoint: for those that send at once."""
+        rpc = self._rpc(**options)
         one_reply = not self._server_streaming
         try:
             problem = await rpc.open()
@@ -144,11 +158,13 @@ class Method(Generic[Req, Res]):
                 raise await rpc.failure(problem)
             if rpc.hedges is None:
                 call = Call(rpc, self._serialize, self._deserialize, one_reply)
-                await self._begin(call, request)
+                if begin is not None:
+                    await begin(call)
                 yield call
             else:
                 async with hedged(rpc, rpc.hedges, self._serialize, self._deserialize, one_reply) as call:
-                    await self._begin(call, request)
+                    if begin is not None:
+                        await begin(call)
                     yield call
         finally:
             rpc.finish()

@@ -154,11 +154,6 @@ class MessageStream(ABC):
 
     # -- receiving
 
-    @property
-    def has_message(self) -> bool:
-        """Whether a whole message waits to be taken."""
-        return bool(self._arrived.messages)
-
     def receive_nowait(self) -> bytes | None:
         """The next message if it has come whole. Never a checkpoint."""
         message = self._arrived.take()
