@@ -67,6 +67,7 @@ class Feed:
             self._begin()
         self._hook()
         try:
+            await trio.lowlevel.checkpoint()
             yield view
         finally:
             self._views.discard(view)
