@@ -12,6 +12,7 @@ import logging
 from trxds.channel.call import Call
 from trxds.channel.call_credentials import AuthContext, CallCredentials
 from trxds.channel.channel import Channel, Session, open_channel
+from trxds.channel.completed_call import CompletedCall
 from trxds.channel.credentials import insecure, tls, xds_credentials
 from trxds.channel.interceptors import Answer, CallDetails, Forwarded, Interceptor, Next, OpenCall
 from trxds.channel.kinds import CallOptions, Replies, StreamStream, StreamUnary, UnaryStream, UnaryUnary
@@ -42,6 +43,7 @@ __all__ = [
     "CallOptions",
     "Caller",
     "Channel",
+    "CompletedCall",
     "Connectivity",
     "Explanation",
     "Forwarded",

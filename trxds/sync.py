@@ -218,7 +218,7 @@ class Replies(Generic[Res]):
 
     @property
     def status(self) -> trxds.Status | None:
-        """How the call ended; None until `receive` has found out."""
+        """How the call ended; None until `receive` has found out. Of a method with one reply that is known with it."""
         return self._call.status
 
     @property
@@ -248,8 +248,8 @@ class Call(Replies[Res], Generic[Req, Res]):
 
         self._side.wait(done)
 
-    def _only(self, path: str) -> Res:
-        return self._side.wait(partial(only_reply, path, self._call))
+    def _only(self) -> tuple[Res, trxds.CompletedCall]:
+        return self._side.wait(partial(only_reply, self._call))
 
 
 class Method(Generic[Req, Res]):
@@ -264,8 +264,17 @@ class Method(Generic[Req, Res]):
         """The server's one reply. The requests of a client-streaming method are taken in this thread."""
         self._check_one_reply()
         if self._method._client_streaming:
-            return self._collect(cast("Iterable[Req]", request), options)
+            return self._collect(cast("Iterable[Req]", request), options)[0]
         return self._side.wait(partial(self._method, request, **options))
+
+    def with_call(
+        self, request: Req | Iterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, trxds.CompletedCall]:
+        """The server's one reply, and the call it came by; see `trxds.Method.with_call`."""
+        self._check_one_reply()
+        if self._method._client_streaming:
+            return self._collect(cast("Iterable[Req]", request), options)
+        return self._side.wait(partial(self._method.with_call, request, **options))
 
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
         """The reply of a unary method, to come; to cancel the future is to cancel the call."""
@@ -286,13 +295,13 @@ class Method(Generic[Req, Res]):
         if self._method._server_streaming:
             raise TypeError(f"{self.path} streams its replies; use `with method.open(...) as call`")
 
-    def _collect(self, requests: Iterable[Req], options: CallOptions) -> Res:
+    def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
         with self.open(**options) as call:
             for request in requests:
                 if not call.send(request):
                     break
             call.done_sending()
-            return call._only(self.path)
+            return call._only()
 
     def __repr__(self) -> str:
         return f"<trxds.sync {self._method!r}>"
@@ -315,6 +324,7 @@ class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
     """One request, one reply: `reply = method(request)`."""
 
     def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
+    def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]: ...
 
 
@@ -326,6 +336,7 @@ class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
     """Many requests, one reply: `reply = method(requests)`, or `open` to send them one by one."""
 
     def __call__(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> Res: ...
+    def with_call(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):

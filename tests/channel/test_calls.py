@@ -281,5 +281,5 @@ async def test_a_second_reply_where_the_method_has_one_is_the_servers_mistake(au
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Twice"] = twice
         for client_streaming, request in ((False, b"x"), (True, [b"x"])):
-            with pytest.raises(RpcError, match=r"INTERNAL: .*second message"):
+            with pytest.raises(RpcError, match=r"UNIMPLEMENTED: .*second message"):
                 await channel.method("/shop.Cart/Twice", client_streaming=client_streaming)(request)

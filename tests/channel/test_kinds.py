@@ -28,13 +28,16 @@ def text(number: int) -> bytes:
 async def right(channel: trxds.Channel) -> None:
     double = channel.unary_unary("/Numbers/Double", text, number)
     assert_type(await double(2, timeout=1), int)
+    assert_type(await double.with_call(2, timeout=1), tuple[int, trxds.CompletedCall])
     count = channel.unary_stream("/Numbers/Count", text, number)
     async with count.open(2, wait_for_ready=True) as replies:
         assert_type(replies, trxds.Replies[int])
         assert_type([reply async for reply in replies], list[int])
     async with count.open() as both:
         assert_type(both, trxds.Call[int, int])
-    assert_type(await channel.stream_unary("/Numbers/Sum", text, number)([1, 2]), int)
+    total = channel.stream_unary("/Numbers/Sum", text, number)
+    assert_type(await total([1, 2]), int)
+    assert_type(await total.with_call([1, 2]), tuple[int, trxds.CompletedCall])
     async with channel.stream_stream("/Numbers/Double", text, number).open(metadata=[("a", "b")]) as call:
         assert_type(await call.send(2), bool)
         assert_type(await call.receive(), int | None)
@@ -46,6 +49,8 @@ async def not_right(channel: trxds.Channel) -> None:
     await double(2, tiemout=1)  # wrong
     count = channel.unary_stream("/Numbers/Count", text, number)
     await count(2)  # wrong
+    await count.with_call(2)  # wrong
+    await double.with_call("2")  # wrong
     async with count.open(2) as replies:
         await replies.send(2)  # wrong
 """
@@ -88,6 +93,12 @@ async def test_every_kind_of_method_does_what_its_type_says(channel, autojump_cl
     async with channel.unary_stream("/Numbers/Count", text, int).open(3) as replies:
         assert [number async for number in replies] == [0, 1, 2]
     assert await channel.stream_unary("/Numbers/Sum", text, int)([1, 2, 3]) == 6
+    for method, request in (
+        (channel.unary_unary("/Numbers/Double", text, int), 3),
+        (channel.stream_unary("/Numbers/Sum", text, int), [1, 2, 3]),
+    ):
+        reply, call = await method.with_call(request)
+        assert reply == 6 and call.status.ok and call.peer
     async with channel.stream_stream("/Numbers/Doubles", text, int).open() as call:
         await call.send(4)
         assert await call.receive() == 8

@@ -28,6 +28,8 @@ async def main():
     async with trxds.open_channel("xds:///shop") as channel, channel.session() as session:
         cart = CartStub(channel)
         print((await cart.Add(Item(sku="book"), timeout=20)).sku)
+        item, call = await cart.Add.with_call(Item(sku="book"), timeout=20)
+        print(item.sku, call.status.code.name, bool(call.peer))
         async with cart.List.open(Empty()) as lines:
             print([line.number async for line in lines])
         print((await cart.Fill([Item(sku="a"), Item(sku="b")])).skus)
@@ -52,6 +54,8 @@ from shop.v1.cart_trxds_sync import CartStub
 with trxds.sync.open_channel("xds:///shop") as channel, channel.session() as session:
     cart = CartStub(channel)
     print(cart.Add(Item(sku="book"), timeout=20).sku)
+    item, call = cart.Add.with_call(Item(sku="book"), timeout=20)
+    print(item.sku, call.status.code.name, bool(call.peer))
     with cart.List.open(Empty()) as lines:
         print([line.number for line in lines])
     print(cart.Fill([Item(sku="a"), Item(sku="b")]).skus)
@@ -77,7 +81,7 @@ async def main():
 trio.run(main)
 """
 
-ALL_KINDS = ["book!", "[0, 1, 2]", "['a', 'b']", "HELLO", "4", "UNIMPLEMENTED"]
+ALL_KINDS = ["book!", "book! OK True", "[0, 1, 2]", "['a', 'b']", "HELLO", "4", "UNIMPLEMENTED"]
 
 
 async def output(program, folder, messages):

@@ -37,6 +37,8 @@ async def right(channel: trxds.Channel, session: trxds.Session) -> None:
         assert_type(lines, trxds.Replies[Item.Line])
         assert_type([line async for line in lines], list[Item.Line])
     assert_type(await cart.Fill([Item()]), other.Item)
+    assert_type(await cart.Add.with_call(Item()), tuple[Item, trxds.CompletedCall])
+    assert_type(await cart.Fill.with_call([Item()]), tuple[other.Item, trxds.CompletedCall])
     async with cart.Talk.open() as call:
         assert_type(await call.send(Item()), bool)
         assert_type(await call.receive(), Item.Line.Note | None)
@@ -54,6 +56,8 @@ def right_in_threads(channel: trxds.sync.Channel, session: trxds.sync.Session) -
     with Blocking(session).List.open(Empty()) as lines:
         assert_type(list(lines), list[Item.Line])
     assert_type(Blocking(session).Fill([Item()]), other.Item)
+    assert_type(Blocking(channel).Add.with_call(Item()), tuple[Item, trxds.CompletedCall])
+    assert_type(Blocking(session).Fill.with_call([Item()]), tuple[other.Item, trxds.CompletedCall])
     with Blocking(session).Talk.open() as call:
         assert_type(call.send(Item()), bool)
         assert_type(call.receive(), Item.Line.Note | None)
@@ -64,6 +68,7 @@ async def not_right(channel: trxds.Channel, blocking: trxds.sync.Channel) -> Non
     await cart.Add(other.Item())  # wrong
     await cart.Add(Item(), tiemout=2)  # wrong
     await cart.List(Empty())  # wrong
+    await cart.List.with_call(Empty())  # wrong
     await cart.Fill(Item())  # wrong
     async with cart.List.open(Empty()) as lines:
         await lines.send(Item())  # wrong

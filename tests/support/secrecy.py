@@ -1,4 +1,4 @@
-"""Everything that a program lets out beside the wire: logs, events, spans, the feed, channelz, errors, and `repr`s.
+"""What a program lets out beside the wire: logs, events, spans, the state stream, channelz, errors and `repr`s.
 
 Each text is kept, and `leaks` are those that have the secret in them, in whatever form.
 """
@@ -21,7 +21,7 @@ from support.mesh import Mesh
 from support.metering import Metered
 
 import trxds.admin
-from trxds import feed
+from trxds.admin import state_stream
 from trxds.ground.observe import AttemptObserver, CallObserver, Observer
 
 SECRET = "s3cr3t-Token-Of-Mine"
@@ -131,8 +131,8 @@ async def overheard(**more):
             Mesh.run(2) as mesh,
             mesh.channel(telemetry=its.telemetry, **more) as channel,
             trxds.admin.serve(channel, address=ADMIN, network=mesh.network),
-            feed.open(channel) as opened,
-            opened.view() as viewed,
+            state_stream.open(channel) as opened,
+            opened.subscribe() as viewed,
             trio.open_nursery() as nursery,
         ):
 
@@ -144,7 +144,7 @@ async def overheard(**more):
                 nursery.start_soon(view)
                 yield mesh, channel, said
                 note_reprs(said, channel, *mesh.servers.values())
-                await trio.sleep(2)  # the feed tells in beats
+                await trio.sleep(2)  # the state stream tells in beats
                 await _note_channelz(said, mesh)
             nursery.cancel_scope.cancel()
         for span in its.spans:

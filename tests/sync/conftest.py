@@ -56,6 +56,13 @@ class World:
                 call.set_trailing_metadata([("left", "7")])
                 await call.send_initial_metadata([("right", "8")])
                 await call.send(str(call.metadata.first("user")).encode())
+            case "Two":
+                async for message in call:
+                    await call.send(message)
+                    await call.send(message)
+            case "None":
+                call.set_trailing_metadata([("left", "7")])
+                await call.send_initial_metadata([("right", "8")])
             case "Hang":
                 self.began.release()
                 try:

@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
+from trxds.wire.stream import NO_REPLY, SECOND_REPLY
 
 CALLER = contextvars.ContextVar("caller")
 
@@ -103,6 +104,42 @@ def test_what_the_requests_of_a_client_stream_raise_comes_out(channel):
 def test_a_client_stream_without_a_reply_says_what_is_missing(channel):
     with pytest.raises(RpcError, match="sent no message"):
         channel.method("/shop.Cart/Echo", client_streaming=True)([])
+
+
+@pytest.mark.parametrize("client_streaming", [False, True])
+def test_a_method_has_one_reply_by_every_way_to_call_it(channel, client_streaming):
+    def opened(method, request):
+        with method.open(b"x") as call:
+            call.done_sending()
+            return call.receive()
+
+    ways = [lambda method, request: method(request), lambda method, request: method.with_call(request), opened]
+    if not client_streaming:
+        ways.append(lambda method, request: method.future(request).result())
+    for way in ways:
+        for name, status in (("None", NO_REPLY), ("Two", SECOND_REPLY)):
+            with pytest.raises(RpcError) as failed:
+                way(
+                    channel.method(f"/shop.Cart/{name}", client_streaming=client_streaming),
+                    [b"x"] if client_streaming else b"x",
+                )
+            error = failed.value
+            assert error.status == status and error.peer
+            assert error.trailing_metadata.first("left") == ("7" if name == "None" else None)
+
+
+@pytest.mark.parametrize("client_streaming", [False, True])
+def test_a_reply_can_be_had_with_its_call(world, channel, client_streaming):
+    method = channel.method("/shop.Cart/Metadata", client_streaming=client_streaming)
+    reply, call = method.with_call([b""] if client_streaming else b"", metadata=[("user", "ann")], timeout=20)
+    assert (reply, call.status.code, call.peer in world.hosts) == (b"ann", StatusCode.OK, True)
+    assert (call.initial_metadata.first("right"), call.trailing_metadata.first("left")) == ("8", "7")
+
+
+def test_the_end_of_an_open_call_is_known_with_its_one_reply(channel):
+    with channel.method("/shop.Cart/Metadata").open(b"") as call:
+        assert call.status is None and call.receive() and call.status.code is StatusCode.OK
+        assert call.trailing_metadata.first("left") == "7"
 
 
 def test_both_sides_of_a_call_talk(channel):

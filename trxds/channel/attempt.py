@@ -51,6 +51,7 @@ class Attempt(ABC):
         "_encoding",
         "_max_receive_size",
         "_max_send_size",
+        "_one_reply",
         "_only",
         "_previous",
         "_refusals",
@@ -92,6 +93,7 @@ class Attempt(ABC):
         self._scopes: tuple[trio.CancelScope, ...] = ()  # a call has one or two at a time; most have none
         self._args: PickArgs | None = None
         self._only: bytes | None = None
+        self._one_reply = False  # the method does not stream its replies
         self._previous = 0  # attempts that the server may have seen
         self._refusals = 0
         self._trackers: tuple[Tracker, ...] = ()
@@ -228,6 +230,7 @@ class Attempt(ABC):
             self._on_headers,
             self._max_receive_size,
             self._only,
+            one_reply=self._one_reply,
         )
         if self._seen is not None:
             request.observer = self._seen.observers
@@ -286,6 +289,7 @@ class Attempt(ABC):
         self._deadline = call._deadline
         self._encoding = call._encoding
         self._max_receive_size = call._max_receive_size
+        self._one_reply = call._one_reply
         self._only = call._only
         self._started = call._started
         self._wait_for_ready = call._wait_for_ready

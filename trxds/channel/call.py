@@ -7,6 +7,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import trio
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import RpcError, Status
@@ -20,6 +21,11 @@ Res = TypeVar("Res")
 # What is kept of an uncommitted call, to say it again in another attempt (A6).
 REPLAY_BYTES = 256 * 1024
 
+# A step of the scheduler costs more than a message that is there already, so `receive` takes one after so many messages
+# or so many seconds, and tests for cancellation with each.
+_MAX_MESSAGES = 64
+_MAX_SECONDS = 0.001
+
 
 class Call(Generic[Req, Res]):
     """What `async with method.open(...)` gives. One task may send while another receives.
@@ -28,8 +34,20 @@ class Call(Generic[Req, Res]):
     `RpcError` when the call has failed.
     """
 
-    def __init__(self, rpc: Rpc, serialize: Callable[[Req], bytes], deserialize: Callable[[bytes], Res]) -> None:
+    def __init__(
+        self,
+        rpc: Rpc,
+        serialize: Callable[[Req], bytes],
+        deserialize: Callable[[bytes], Res],
+        one_reply: bool = False,
+    ) -> None:
         self._rpc = rpc
+        self._one_reply = one_reply
+        self._now = rpc.clock
+        self._before_step = 0  # messages that may be taken before the scheduler has its next step in `receive`
+        self._step_due = 0.0  # when it is to have that at the latest
+        if not one_reply:
+            self._stepped()
         self._serialize = serialize
         self._deserialize = deserialize
         self._said: list[bytes] | None = []  # None once the call cannot be said again
@@ -39,7 +57,7 @@ class Call(Generic[Req, Res]):
         self._status: Status | None = None
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
-        """Send one message; waits while the server or the socket takes no more.
+        """Send one message; waits while the server or the socket takes no more. Always a checkpoint.
 
         False if the server has already ended the call with OK and reads nothing any more. With
         `compress=False` the message goes as it is, whatever the call's compression. After `done_sending`, or the
@@ -67,10 +85,27 @@ class Call(Generic[Req, Res]):
             self._stream.end()
 
     async def receive(self) -> Res | None:
-        """The next message; None when the server has ended the call with OK."""
-        payload = self._stream.receive_nowait()
-        if payload is None and self._status is None:
+        """The next message; None when the server has ended the call with OK.
+
+        The one reply of a method that does not stream comes with the status; another number of replies is
+        UNIMPLEMENTED, as gRPC's statuscodes.md has it. Always a checkpoint, with one exception: of messages that
+        wait already, each is preceded by a test for cancellation, and by a step of the scheduler, which notices
+        deadlines, if the last one was 64 messages or 1 ms ago.
+        """
+        if self._before_step and self._now() < self._step_due:
+            self._before_step -= 1
+            await checkpoint_if_cancelled()
+        elif self._one_reply:
+            return await self._receive_only()
+        else:
+            await self._rpc.on_stream(checkpoint)
+            self._stepped()
+        stream = self._rpc.stream
+        assert stream is not None
+        payload = stream.receive_nowait()
+        if payload is None:
             payload = await self._receive()
+            self._stepped()
         if payload is not None:
             return self._rpc.parse(payload, self._deserialize)
         await self._check(self._settle())
@@ -86,9 +121,11 @@ class Call(Generic[Req, Res]):
         return reply
 
     async def headers(self) -> Metadata:
-        """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
+        """Wait for the server's initial metadata; empty if it sends a status and nothing else. Always a checkpoint."""
         if self.initial_metadata is None and self._status is None:
             await self._wait_for_headers()
+        else:
+            await checkpoint()
         return self.initial_metadata or Metadata()
 
     @property
@@ -103,7 +140,7 @@ class Call(Generic[Req, Res]):
 
     @property
     def status(self) -> Status | None:
-        """How the call ended; None until `receive` has found out."""
+        """How the call ended; None until `receive` has found out. Of a method with one reply that is known with it."""
         return self._status
 
     @property
@@ -127,11 +164,26 @@ class Call(Generic[Req, Res]):
         self._rpc.give_up(problem)
         return await self._rpc.failure(problem)
 
+    async def _receive_only(self) -> Res | None:
+        payload = await self._receive()
+        status = self._settle()
+        if payload is not None:
+            return self._rpc.parse(payload, self._deserialize)
+        await self._check(status)
+        return None
+
     async def _receive(self) -> bytes | None:
+        if self._status is not None:
+            await checkpoint()
+            return None
         while True:
-            payload = await self._rpc.on_stream(self._stream.receive)
+            stream = self._stream
+            payload = await self._rpc.on_stream(stream.receive_only if self._one_reply else stream.receive)
             if payload is not None or not await self._repeated():
                 return payload
+
+    def _stepped(self) -> None:
+        self._before_step, self._step_due = _MAX_MESSAGES - 1, self._now() + _MAX_SECONDS
 
     async def _wait_for_headers(self) -> None:
         await self._rpc.on_stream(self._stream.wait_headers)

@@ -80,12 +80,18 @@ class Channel(Caller):
         return self._state.connectivity
 
     async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
-        """The state, as soon as it is another one than `last`. It may have been others in between."""
+        """The state, as soon as it is another one than `last`. It may have been others in between.
+
+        Always a checkpoint.
+        """
         self._state.check_process()
         return await self._state.other_state(last)
 
     def states(self) -> States:
-        """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some."""
+        """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some.
+
+        Each step is always a checkpoint.
+        """
         return States(self._state)
 
     def try_to_connect(self) -> None:
@@ -103,9 +109,10 @@ class Channel(Caller):
         """One scope, one cookie jar, one host for all calls in it.
 
         Calls begun while the session has no cookie yet wait for the first of them to bring one;
-        `wait_for_first=False` switches that off.
+        `wait_for_first=False` switches that off. Entering is always a checkpoint, and leaving is none.
         """
         with self._state.session(wait_for_first) as cookies:
+            await trio.lowlevel.checkpoint()
             yield Session(self._state, cookies)
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
@@ -114,7 +121,7 @@ class Channel(Caller):
         Waits for a configuration as a call does, up to `timeout` seconds; nothing is sent and nothing connected. Of a
         session's cookies it knows what `metadata` says. Raises `RpcError` if there is no configuration in time (it
         says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
-        /package.Service/Method.
+        /package.Service/Method. Always a checkpoint.
         """
         pairs = md.check(metadata)
         rpc = Rpc(self._state, checked_path(method), pairs, timeout, False, None)
@@ -204,7 +211,7 @@ async def open_channel(
     Raises `ValueError` for a target that is none, an unknown compression, a policy's name that is taken, a bad
     service config or an `admin` that would be open to other machines, and `BootstrapError` for a bad bootstrap, all
     before anything runs; `OSError` if nobody can listen at `admin`. When the block is left, no task and no socket of
-    the channel is.
+    the channel is. Leaving is always a checkpoint; entering is one only with `admin`, as with a nursery.
     """
     network = network or TcpNetwork()
     served, trusted = checked_admin(admin), checked_credentials(credentials)

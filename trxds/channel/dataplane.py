@@ -129,6 +129,7 @@ class ChannelState:
 
     async def at_rest(self) -> tuple[Selector, Node]:
         """What calls go by, once no news is on its way through the tree or from it; in a flood of it, after a while."""
+        await trio.lowlevel.checkpoint()
         for _ in range(_PATIENCE):
             plane, tree = await self.other_than(None), self.tree
             if tree is not None and tree.settled and plane.picker is tree.picker:

@@ -24,9 +24,14 @@ class HedgedCall(Call[Req, Res]):
     """What is said before there is a choice is kept and said on every attempt."""
 
     def __init__(
-        self, rpc: Rpc, hedges: Hedges, serialize: Callable[[Req], bytes], deserialize: Callable[[bytes], Res]
+        self,
+        rpc: Rpc,
+        hedges: Hedges,
+        serialize: Callable[[Req], bytes],
+        deserialize: Callable[[bytes], Res],
+        one_reply: bool = False,
     ) -> None:
-        super().__init__(rpc, serialize, deserialize)
+        super().__init__(rpc, serialize, deserialize, one_reply)
         self._said = None  # by this call: the hedges keep it
         self._hedges = hedges
 
@@ -40,8 +45,7 @@ class HedgedCall(Call[Req, Res]):
         self._hedges.say(payload)
         if self._hedges.full:
             await self._rpc.within(self._hedges.choose_any)
-        else:
-            await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
         return True
 
     async def _sent_by_the_chosen(self, request: Req, compress: bool) -> bool:
@@ -79,7 +83,11 @@ class HedgedCall(Call[Req, Res]):
 
 @asynccontextmanager
 async def hedged(
-    rpc: Rpc, hedges: Hedges, serialize: Callable[[Req], bytes], deserialize: Callable[[bytes], Res]
+    rpc: Rpc,
+    hedges: Hedges,
+    serialize: Callable[[Req], bytes],
+    deserialize: Callable[[bytes], Res],
+    one_reply: bool = False,
 ) -> AsyncIterator[Call[Req, Res]]:
     """The attempts run beside the caller's block, and end with it at the latest."""
     crashes: list[BaseException] = []
@@ -91,6 +99,6 @@ async def hedged(
 
     async with beside(f"the hedged call to {rpc.path}", {"hedges": hedges.run}, close):
         await rpc.within(hedges.begun)
-        yield HedgedCall(rpc, hedges, serialize, deserialize)
+        yield HedgedCall(rpc, hedges, serialize, deserialize, one_reply)
     if crashes:
         raise TrxdsInternalError(f"a bug in trxds ended the call to {rpc.path}; please report it") from crashes[0]

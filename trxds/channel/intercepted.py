@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from trxds.ground import metadata as md
 
 from .call import Call
 from .call_credentials import CallCredentials
+from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next, OpenCall
-from .kinds import Pairs
+from .kinds import CallOptions, Pairs
 from .method import Method, checked_path, only_reply, streams_replies, swallowed
 
 Req = TypeVar("Req")
@@ -32,38 +33,45 @@ class InterceptedMethod(Method[Req, Res]):
         compression: str | None = None,
         credentials: CallCredentials | None = None,
     ) -> Res:
+        options = CallOptions(
+            timeout=timeout,
+            metadata=metadata,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+            credentials=credentials,
+        )
+        reply, _ = await self.with_call(request, **options)
+        return reply
+
+    async def with_call(
+        self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, CompletedCall]:
         if self._server_streaming:
             raise streams_replies(self.path)
-        opened = self._intercepted(timeout, metadata, wait_for_ready, compression, credentials)
+        opened = self._intercepted(**options)
         if self._client_streaming:
             return await self._collect(opened, request)
         async with opened as call:
             await self._begin(call, cast(Req, request))
-            return await only_reply(self.path, call)
+            return await only_reply(call)
         raise swallowed(self.path)
 
     @asynccontextmanager
-    async def open(
+    async def _opened(
+        self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
+    ) -> AsyncIterator[Call[Req, Res]]:
+        async with self._intercepted(**options) as call:
+            if begin is not None:
+                await begin(call)
+            yield call
+
+    def _intercepted(
         self,
-        request: Req | None = None,
-        *,
         timeout: float | None = None,
         metadata: Pairs = (),
         wait_for_ready: bool | None = None,
         compression: str | None = None,
         credentials: CallCredentials | None = None,
-    ) -> AsyncIterator[Call[Req, Res]]:
-        async with self._intercepted(timeout, metadata, wait_for_ready, compression, credentials) as call:
-            await self._begin(call, request)
-            yield call
-
-    def _intercepted(
-        self,
-        timeout: float | None,
-        metadata: Pairs,
-        wait_for_ready: bool | None,
-        compression: str | None,
-        credentials: CallCredentials | None,
     ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         details = CallDetails(
             self.path,
@@ -83,8 +91,9 @@ class InterceptedMethod(Method[Req, Res]):
 
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
         method = self if details.method == self.path else self._at(checked_path(details.method))
-        return Method.open(
+        return Method._opened(
             method,
+            None,
             timeout=details.timeout,
             metadata=details.metadata,
             wait_for_ready=details.wait_for_ready,

@@ -61,7 +61,10 @@ Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManag
 
 
 class Forwarded(Generic[Req, Res]):
-    """A call that is `call`, for interceptors that see or change messages: override what is to be different."""
+    """A call that is `call`, for interceptors that see or change messages: override what is to be different.
+
+    Its coroutines are checkpoints where those of `call` are.
+    """
 
     def __init__(self, call: OpenCall[Req, Res]) -> None:
         self.call = call
@@ -109,7 +112,10 @@ class Forwarded(Generic[Req, Res]):
 
 
 class Answer(Generic[Res]):
-    """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`."""
+    """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`.
+
+    Its coroutines are always checkpoints. Its status is there with the last reply.
+    """
 
     def __init__(self, *replies: Res, initial_metadata: Pairs = (), trailing_metadata: Pairs = ()) -> None:
         self._replies = deque(replies)
@@ -128,10 +134,9 @@ class Answer(Generic[Res]):
 
     async def receive(self) -> Res | None:
         await trio.lowlevel.checkpoint()
-        if self._replies:
-            return self._replies.popleft()
-        self._over = True
-        return None
+        reply = self._replies.popleft() if self._replies else None
+        self._over = not self._replies
+        return reply
 
     def __aiter__(self) -> AsyncIterator[Res]:
         return self

@@ -16,6 +16,7 @@ from trxds.ground.status import Status
 
 from .call import Call
 from .call_credentials import CallCredentials
+from .completed_call import CompletedCall
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -79,6 +80,7 @@ class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
     """One request, one reply: `reply = await method(request)`."""
 
     async def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
+    async def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, CompletedCall]: ...
 
 
 class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
@@ -89,6 +91,9 @@ class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
     """Many requests, one reply: `reply = await method(requests)`, or `open` to send them one by one."""
 
     async def __call__(self, request: Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res: ...
+    async def with_call(
+        self, request: Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, CompletedCall]: ...
 
 
 class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+
+import trio
 
 from trxds.affinity.session import SessionCookies
 from trxds.ground import metadata as md
-from trxds.ground.status import RpcError, Status, StatusCode
+from trxds.ground.status import OK, RpcError, Status
 from trxds.wire.compression import encoding_named
+from trxds.wire.stream import NO_REPLY, SECOND_REPLY
 
 from .call import Call
 from .call_credentials import CallCredentials
+from .completed_call import CompletedCall
 from .dataplane import ChannelState
 from .hedged_call import hedged
-from .kinds import Pairs
+from .kinds import CallOptions, Pairs
 from .rpc import Rpc
+
+if TYPE_CHECKING:
+    from .interceptors import OpenCall
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -71,7 +79,7 @@ class Method(Generic[Req, Res]):
     ) -> Res:
         """The server's one reply. A client-streaming method takes an iterable of requests.
 
-        `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
+        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
         `wait_for_ready` waits for a host instead of failing while there is none; None leaves that to the
         service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
         channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
@@ -79,26 +87,41 @@ class Method(Generic[Req, Res]):
         if self._server_streaming:
             raise streams_replies(self.path)
         if self._client_streaming:
-            call = self.open(
+            options = CallOptions(
                 timeout=timeout,
                 metadata=metadata,
                 wait_for_ready=wait_for_ready,
                 compression=compression,
                 credentials=credentials,
             )
-            return await self._collect(call, request)
+            reply, _ = await self._collect(self._opened(None, **options), request)
+            return reply
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
-            reply = await rpc.ask(payload)
-            if isinstance(reply, Status):
-                raise await rpc.failure(reply)
-            return rpc.parse(reply, self._deserialize)
+            return await rpc.ask(payload, self._deserialize)
         finally:
             rpc.finish()
 
-    @asynccontextmanager
-    async def open(
+    async def with_call(
+        self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, CompletedCall]:
+        """The server's one reply, and the call it came by: initial and trailing metadata, status, peer.
+
+        For the rest it is like calling the method, and it takes the same options. Always a checkpoint.
+        """
+        if self._server_streaming:
+            raise streams_replies(self.path)
+        if self._client_streaming:
+            return await self._collect(self._opened(None, **options), request)
+        payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
+        rpc = self._rpc(**options)
+        try:
+            return await rpc.ask(payload, self._deserialize), rpc.completed()
+        finally:
+            rpc.finish()
+
+    def open(
         self,
         request: Req | None = None,
         *,
@@ -107,38 +130,66 @@ class Method(Generic[Req, Res]):
         wait_for_ready: bool | None = None,
         compression: str | None = None,
         credentials: CallCredentials | None = None,
-    ) -> AsyncIterator[Call[Req, Res]]:
+    ) -> AbstractAsyncContextManager[Call[Req, Res]]:
         """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
 
-        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had.
+        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had. Entering is
+        always a checkpoint, and leaving is none (that of a hedged call is).
         """
-        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
+        return self._opened(
+            partial(self._begin, request=request),
+            timeout=timeout,
+            metadata=metadata,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+            credentials=credentials,
+        )
+
+    @asynccontextmanager
+    async def _opened(
+        self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
+    ) -> AsyncIterator[Call[Req, Res]]:
+        """Without `begin` entering may be no checkpoint: for those that send at once."""
+        rpc = self._rpc(**options)
+        one_reply = not self._server_streaming
         try:
             problem = await rpc.open()
             if problem is not None:
                 raise await rpc.failure(problem)
             if rpc.hedges is None:
-                call = Call(rpc, self._serialize, self._deserialize)
-                await self._begin(call, request)
+                call = Call(rpc, self._serialize, self._deserialize, one_reply)
+                if begin is not None:
+                    await begin(call)
                 yield call
             else:
-                async with hedged(rpc, rpc.hedges, self._serialize, self._deserialize) as call:
-                    await self._begin(call, request)
+                async with hedged(rpc, rpc.hedges, self._serialize, self._deserialize, one_reply) as call:
+                    if begin is not None:
+                        await begin(call)
                     yield call
         finally:
             rpc.finish()
 
     def _rpc(
         self,
-        timeout: float | None,
-        metadata: Pairs,
-        wait_for_ready: bool | None,
-        compression: str | None,
-        credentials: CallCredentials | None,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
     ) -> Rpc:
         checked = self._checked(metadata) if metadata else md.EMPTY
         encoding = encoding_named(compression) if compression is not None else None
-        rpc = Rpc(self._state, self.path, checked, timeout, wait_for_ready, self._session, encoding, credentials)
+        rpc = Rpc(
+            self._state,
+            self.path,
+            checked,
+            timeout,
+            wait_for_ready,
+            self._session,
+            encoding,
+            credentials,
+            one_reply=not self._server_streaming,
+        )
         if self._state.observers.present:
             rpc.watch(self.registered)
         return rpc
@@ -156,15 +207,19 @@ class Method(Generic[Req, Res]):
             await call.send(request)
             if not self._client_streaming:
                 call.done_sending()
+        else:
+            await trio.lowlevel.checkpoint()
 
-    async def _collect(self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any) -> Res:
+    async def _collect(
+        self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
+    ) -> tuple[Res, CompletedCall]:
         async with opened as call:
             async with aclosing(_each(requests)) as each:
                 async for request in each:
                     if not await call.send(request):
                         break
             call.done_sending()
-            return await only_reply(self.path, call)
+            return await only_reply(call)
         raise swallowed(self.path)
 
     def _at(self, path: str) -> Method[Req, Res]:
@@ -194,15 +249,21 @@ def swallowed(path: str) -> RuntimeError:
     return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
 
 
-async def only_reply(path: str, call: Call[Any, Res]) -> Res:
-    """What a call has to say whose method has one reply, once its requests have been sent."""
+async def only_reply(call: OpenCall[Any, Res]) -> tuple[Res, CompletedCall]:
+    """What a call has to say whose method has one reply, once its requests have been sent.
+
+    A `Call` counts its replies by itself; what an interceptor has put in its place may not.
+    """
     reply = await call.receive()
     if reply is None:
-        raise RpcError(Status(StatusCode.INTERNAL, f"{path}: the server said OK, but sent no message"))
+        raise _miscounted(NO_REPLY, call)
     if await call.receive() is not None:
-        message = f"{path}: the server sent a second message where the method has one"
-        raise RpcError(Status(StatusCode.INTERNAL, message))
-    return reply
+        raise _miscounted(SECOND_REPLY, call)
+    return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
+
+
+def _miscounted(status: Status, call: OpenCall[Any, Any]) -> RpcError:
+    return RpcError(status, call.initial_metadata, call.trailing_metadata, call.peer)
 
 
 async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:

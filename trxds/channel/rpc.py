@@ -24,9 +24,11 @@ from trxds.ground.observe import CallBegun
 from trxds.ground.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.wire.compression import compress
+from trxds.wire.stream import NO_REPLY
 
 from .attempt import Attempt
 from .call_credentials import CallCredentials
+from .completed_call import CompletedCall
 from .dataplane import ChannelState, DataPlane, NextConfiguration
 from .filter import Filter, Respond, Wait
 from .hedging import Hedges
@@ -59,9 +61,12 @@ class Rpc(Attempt):
         session: SessionCookies | None,
         encoding: str | None = None,
         credentials: CallCredentials | None = None,
+        *,
+        one_reply: bool = False,
     ) -> None:
         """`encoding`, if any, takes the place of the channel's; `credentials` are shown beside the channel's."""
         super().__init__(state, path, metadata, wait_for_ready)
+        self._one_reply = one_reply
         if encoding is not None:
             self._encoding = encoding
         if credentials is not None:
@@ -97,21 +102,34 @@ class Rpc(Attempt):
         if observers is not None:
             self._watch = WatchedCall(observers, session)
 
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Trio's time, for who asks often."""
+        return self._state.now
+
     # -- one unary call
 
-    async def ask(self, request: bytes) -> bytes | Status:
-        """Send one message and get one back, or the reason why not."""
+    async def ask(self, request: bytes, deserialize: Callable[[bytes], T]) -> T:
+        """Send one message and get one back. Raises `RpcError`; always a checkpoint."""
         while True:
             problem = await self.open(request)
             if problem is not None:
-                return problem
+                raise await self.failure(problem)
             stream = self.stream
             assert stream is not None
             reply = await self.on_stream(stream.receive_only)
             if reply is None and await self.another_attempt():
                 continue
             status = self.settle()
-            return status if reply is None else reply
+            if reply is None:
+                raise await self.failure(status)
+            return self.parse(reply, deserialize)
+
+    def completed(self) -> CompletedCall:
+        """What there is to know of a call that has its one reply."""
+        stream = self.stream
+        assert stream is not None and stream.status is not None
+        return CompletedCall(stream.status, self.initial or EMPTY, self.trailing, stream.peer)
 
     # -- from metadata to a stream
 
@@ -291,7 +309,8 @@ class Rpc(Attempt):
         """
         stream = self.stream
         assert stream is not None and stream.status is not None
-        if self._committed:
+        # A server that says OK has answered, though without the one reply (A6).
+        if self._committed or stream.status is NO_REPLY:
             return False
         if self._unseen():
             return True
@@ -327,13 +346,16 @@ class Rpc(Attempt):
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
         """A message from its bytes; bytes that are none end the call."""
-        assert self.stream is not None
+        stream = self.stream
+        assert stream is not None
         try:
             return deserialize(payload)
         except Exception as error:
-            self.stream.cancel()
-            message = f"{self.path}: a reply of {len(payload)} bytes from {self.stream.peer} cannot be parsed: {error}"
-            raise self._error(Status(StatusCode.INTERNAL, message)) from error
+            message = f"{self.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
+            problem = Status(StatusCode.INTERNAL, message)
+            stream.refuse(problem)  # also where the server has said OK: the call counts as failed
+            stream.cancel()
+            raise self._error(problem) from error
 
     async def failure(self, status: Status) -> RpcError:
         """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""

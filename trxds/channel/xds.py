@@ -83,7 +83,7 @@ async def open_xds_client(
     have; what they still wait for fails.
 
     Raises `ValueError` for a policy's name that is taken, and `BootstrapError` for a bad bootstrap, before
-    anything runs.
+    anything runs. Leaving is always a checkpoint, and entering is none.
     """
     observers = Observers()
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)

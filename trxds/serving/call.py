@@ -111,7 +111,7 @@ class Call(MessageStream):
         return message
 
     async def send_initial_metadata(self, metadata: Iterable[tuple[str, Value]] = ()) -> None:
-        """Send the headers now; without this they go with the first message."""
+        """Send the headers now; without this they go with the first message. Always a checkpoint."""
         self._send_headers(check(metadata))
         await trio.lowlevel.checkpoint()
 

@@ -270,7 +270,11 @@ class ManagementServer:
     # -- waiting for what clients say
 
     async def wait_for(self, wanted: Callable[[Request], bool]) -> Request:
-        """The first request, of those that came and those that will, for which `wanted` is true."""
+        """The first request, of those that came and those that will, for which `wanted` is true.
+
+        Always a checkpoint.
+        """
+        await trio.lowlevel.checkpoint()
         looked = 0
         while True:
             for request in self.requests[looked:]:
@@ -288,7 +292,8 @@ class ManagementServer:
         return await self._answered("NACK", kind, version)
 
     async def wait_for_streams(self, count: int) -> None:
-        """Until exactly so many streams are open."""
+        """Until exactly so many streams are open. Always a checkpoint."""
+        await trio.lowlevel.checkpoint()
         while len(self._streams) != count:
             await self._heard.park()
 

@@ -26,7 +26,8 @@ class Request:
     whoever reads the connection when the server's headers commit the call, which a trailers-only answer
     does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
     the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
-    known: it leaves with the headers. `observer`, if any, is told of the messages.
+    known: it leaves with the headers. `observer`, if any, is told of the messages. With `one_reply` the server has
+    to send exactly one message before OK.
     """
 
     path: str
@@ -37,6 +38,7 @@ class Request:
     max_receive_size: int = MAX_RECEIVE_SIZE
     message: bytes | None = field(default=None, repr=False)
     observer: AttemptObserver | None = None
+    one_reply: bool = False
 
     def timeout(self, now: float) -> Headers:
         """The time that is left, as a header; nothing if there is no deadline."""

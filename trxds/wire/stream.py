@@ -67,7 +67,7 @@ class ClientStream(MessageStream):
         """The metadata that came with the status; empty before."""
         self.opened_at = 0.0
         """When its headers were sent, on Trio's clock; 0 before."""
-        self._single = False  # the caller wants one message and the status
+        self._single = request.one_reply  # one message and the status; anything else is the server's mistake
         self._reply: bytes | None = None  # to that caller, if it came together with the status
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
@@ -127,7 +127,8 @@ class ClientStream(MessageStream):
         """The one message of a call whose server sends one, when its status came too.
 
         Its caller is woken when all of it is there, or reads it by itself (`turns.py`). None if the call failed;
-        a second message, or OK without one, is the server's mistake and makes the status INTERNAL.
+        a second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`.
+        Always a checkpoint.
         """
         self._single = self._hungry = True  # for good: of this stream nobody wants anything else
         if self._arrived.messages:
@@ -143,9 +144,9 @@ class ClientStream(MessageStream):
         if self.status is None or not self.status.ok:
             return None
         if message is None:
-            self.status = Status(StatusCode.INTERNAL, "the server said OK, but sent no message")
+            self.status = NO_REPLY
         elif self._arrived.messages:
-            self.status = _SECOND_MESSAGE
+            self.status = SECOND_REPLY
             return None
         return message
 
@@ -156,7 +157,7 @@ class ClientStream(MessageStream):
         # Any byte of a second message will do: its end might never come, for want of window.
         first = self._arrived.messages[0]
         if self.status is None and self._arrived.buffered > PREFIX_SIZE + len(first):
-            self._abort(_SECOND_MESSAGE)
+            self._abort(SECOND_REPLY)
 
     # -- what the connection reads
 
@@ -177,6 +178,8 @@ class ClientStream(MessageStream):
         status, trailing = self._link.answers.trailers(trailers)
         if status.ok and not self._arrived.between_messages:
             status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+        elif status.ok and self._single and not self._arrived.messages:
+            status = NO_REPLY
         self._finish(status, trailing)
 
     def accept_answer(self, event: Answered) -> None:
@@ -266,4 +269,6 @@ class ClientStream(MessageStream):
         self._link.forget(self)
 
 
-_SECOND_MESSAGE = Status(StatusCode.INTERNAL, "the server sent a second message where the method has one")
+# gRPC's statuscodes.md: a response cardinality violation is UNIMPLEMENTED, and said by the client.
+NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")
+SECOND_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server sent a second message where the method has one")

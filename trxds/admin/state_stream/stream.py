@@ -68,6 +68,7 @@ class StateStream:
             self._begin()
         self._hook()
         try:
+            await trio.lowlevel.checkpoint()
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
