@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import trio
 from google.protobuf import descriptor_pb2, descriptor_pool
+from hypothesis import given
+from hypothesis import strategies as st
 from support.hostile.peer import HEADERS, INITIAL_WINDOW_SIZE, WINDOW_UPDATE, frame, message
 from support.raw_client import REQUEST, RawClient, block, data, headers
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.serving.malformed import malformed_request, malformed_trailers
+from trxds.serving.malformed import malformed_request, malformed_request_field, malformed_trailers
 from trxds.testing import Call, MemoryNetwork, Server, serve, server_streaming, unary
 
 PROTOCOL_ERROR = "1"
@@ -250,6 +252,19 @@ def test_what_is_malformed_is_named_without_its_value(what: str) -> None:
 def test_what_a_request_may_have(fields: list[tuple[str, str]]) -> None:
     encoded: Any = [(name.encode(), value.encode("latin-1")) for name, value in [*REQUEST.items(), *fields]]
     assert malformed_request(encoded) is None
+
+
+NAMES = st.sampled_from(
+    [*REQUEST, "host", "x-a", "X-B", "", "x b", ":protocol", ":status", "connection", "a\nb", "c:d"]
+)
+VALUES = st.sampled_from(["", "POST", "CONNECT", "trailers", "gzip", "/s/M", "a\rb", "a\nb", "\0", " a "])
+
+
+@given(st.permutations(list(REQUEST.items())), st.lists(st.tuples(NAMES, VALUES), max_size=4), st.integers(0, 10))
+def test_the_quick_look_at_usual_requests_agrees_with_the_rules(usual, more, position) -> None:
+    fields = [*usual[:position], *more, *usual[position:]] if position < 6 else [*REQUEST.items(), *more]
+    encoded = [(name.encode(), value.encode()) for name, value in fields]
+    assert malformed_request(encoded) == malformed_request_field(encoded)
 
 
 def test_connect_has_neither_scheme_nor_path() -> None:

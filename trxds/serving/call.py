@@ -54,8 +54,7 @@ class Call(MessageStream):
     """What the client asked, and how to answer.
 
     `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
-    Trio's clock. `content_subtype` is the client's message format ("proto", "json"), empty if it names none. `status`
-    is how the call ended, None while it has not.
+    Trio's clock. `status` is how the call ended, None while it has not.
     """
 
     _link: ServerConnection
@@ -67,7 +66,7 @@ class Call(MessageStream):
         self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
         self.authority = (find(headers, b":authority") or b"").decode("latin-1")
         self.metadata = decode(headers)
-        self.content_subtype = content_subtype(headers) or ""
+        self._content_type = find(headers, b"content-type")
         timeout = find(headers, b"grpc-timeout")
         self.timeout = decode_timeout(timeout) if timeout is not None else None
         self.deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
@@ -88,6 +87,11 @@ class Call(MessageStream):
         return Status(
             StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding_shown(encoding)} is unknown; use {ACCEPTED.decode()}"
         )
+
+    @property
+    def content_subtype(self) -> str:
+        """The client's message format ("proto", "json"), empty if it names none."""
+        return content_subtype(self._content_type) or ""
 
     @property
     def has_all(self) -> bool:

@@ -13,14 +13,35 @@ import re
 from trxds.ground.metadata import Headers
 
 _NAME = re.compile(rb":?[!-9;-@\[-~]+\Z")  # no control characters, spaces, capitals or colons inside (§8.2.1)
+_REGULAR_NAME = re.compile(rb"[!-9;-@\[-~]+\Z")
 _NOT_IN_VALUE = re.compile(rb"[\0\r\n]")
 _REQUEST_PSEUDO_FIELDS = frozenset((b":method", b":scheme", b":authority", b":path"))
 _CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
+_TE = (b"te", b"trailers")
 _NOTHING: frozenset[bytes] = frozenset()
 
 
 def malformed_request(headers: Headers) -> str | None:
     """What is wrong with a request's headers; None if nothing is."""
+    return None if _looks_usual(headers) else malformed_request_field(headers)
+
+
+def _looks_usual(headers: Headers) -> bool:
+    """Whether it is a request as all clients of gRPC make it: all its fields at once, for field by field takes long."""
+    names = [name for name, _ in headers]
+    return (
+        frozenset(names[:4]) == _REQUEST_PSEUDO_FIELDS
+        and all(map(_REGULAR_NAME.match, names[4:]))
+        and _CONNECTION_SPECIFIC.isdisjoint(names)
+        and names.count(b"te") == headers.count(_TE)
+        and b"host" not in names
+        and _NOT_IN_VALUE.search(b" ".join([value for _, value in headers])) is None
+        and all([value for _, value in headers[:4]])
+    )
+
+
+def malformed_request_field(headers: Headers) -> str | None:
+    """The same, field by field."""
     problem = _malformed_fields(headers, _REQUEST_PSEUDO_FIELDS)
     if problem is not None:
         return problem

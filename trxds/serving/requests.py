@@ -34,8 +34,8 @@ class HttpRefusal:
 
 def http_refusal(headers: Headers) -> HttpRefusal | None:
     """Why a request is no gRPC request; None if it is one."""
-    method = find(headers, b":method")
-    if content_subtype(headers) is None:
+    method, content_type = find(headers, b":method"), find(headers, b"content-type")
+    if content_type != _CONTENT_TYPE and content_subtype(content_type) is None:
         fields = [(b":status", b"415"), (b"content-type", b"text/plain; charset=utf-8")]
         return HttpRefusal(fields, b"" if method == b"HEAD" else _NO_GRPC)
     if method != b"POST":
@@ -45,9 +45,9 @@ def http_refusal(headers: Headers) -> HttpRefusal | None:
     return None
 
 
-def content_subtype(headers: Headers) -> str | None:
+def content_subtype(content_type: bytes | None) -> str | None:
     """The message format that a gRPC content-type names, such as "proto"; empty if none, None if it is not gRPC's."""
-    value = (find(headers, b"content-type") or b"").strip().lower()
+    value = (content_type or b"").strip().lower()
     if not value.startswith(_CONTENT_TYPE):
         return None
     rest = value[len(_CONTENT_TYPE) :]
