@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hpack import Decoder, HPACKError, OversizedHeaderListError
+from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
 from hpack.table import HeaderTable
 
 from trxds.ground.metadata import Headers
@@ -32,6 +32,8 @@ _KEPT_SIZE = 256
 _KEPT_METHODS = 1024
 _KEPT_FIELDS = 64
 _KEPT_FIELD = 2048  # bytes; a large token is about so long
+
+_MOST_RESIZES = 2  # of the table, at the beginning of a block (RFC 7541 §4.2): each byte may be one more
 
 _ADDRESS = re.compile("<memory at [^>]*>")
 
@@ -117,7 +119,7 @@ class BlockDecoder:
 
     __slots__ = ("_begun", "_bound", "_decoder", "_known", "_limit", "_table", "usual")
 
-    _decoder: Decoder
+    _decoder: BoundedDecoder
     _table: _CountedTable
 
     def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
@@ -129,8 +131,8 @@ class BlockDecoder:
         self._begun = False  # by the first block: a thousand idle hosts need no tables
 
     def _begin(self) -> None:
-        self._decoder = Decoder(self._bound)
-        self._table = self._decoder.header_table = _CountedTable()
+        self._decoder = BoundedDecoder(self._bound)
+        self._table = self._decoder.header_table
         self._begun = True
 
     def decode(self, data: bytes) -> Block:
@@ -168,12 +170,28 @@ class BlockDecoder:
         self.usual.clear()
 
 
+class BoundedDecoder(Decoder):
+    """hpack's decoder, which takes a bounded time for a block."""
+
+    header_table: _CountedTable
+
+    def __init__(self, max_header_list_size: int) -> None:
+        super().__init__(max_header_list_size)
+        self.header_table = _CountedTable()
+
+    def decode(self, data: bytes, raw: bool = False) -> Any:
+        self.header_table.resizes = 0
+        return super().decode(data, raw)
+
+
 class _CountedTable(HeaderTable):
     """hpack's dynamic table, which also says how often it has changed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.changes = 0
+        self.resizes = 0
+        """So many of them were new sizes, in the block that is read."""
 
     def add(self, name: bytes, value: bytes) -> None:
         self.changes += 1
@@ -186,6 +204,9 @@ class _CountedTable(HeaderTable):
     @maxsize.setter
     def maxsize(self, size: int) -> None:
         self.changes += 1
+        self.resizes += 1
+        if self.resizes > _MOST_RESIZES:
+            raise HPACKDecodingError("the table has more than two new sizes in one block")
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
 
 

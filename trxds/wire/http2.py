@@ -1,6 +1,6 @@
-"""HTTP/2 by h2, at either end of a connection; nothing of h2 is seen outside this file.
+"""HTTP/2 by h2, at either end of a connection; nothing of h2 is seen outside.
 
-Some of its ways do not suit a gRPC connection and are changed here:
+Some of its ways do not suit a gRPC connection and are changed (`h2_connection.py`, `frame_heads.py`):
 
 - A GOAWAY closes h2's connection for good. RFC 9113 §6.8 means the opposite: streams up to the
   last identifier go on to their end, on a connection that opens no new ones.
@@ -8,6 +8,8 @@ Some of its ways do not suit a gRPC connection and are changed here:
   ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
 - It walks over all streams whenever one is opened.
 - It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
+- It walks over all streams for each SETTINGS frame that changes windows or the largest frame.
+- It reads all that it is given, however long that takes.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
+import h2.stream
 from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.ground.metadata import Headers
@@ -40,29 +43,30 @@ from .events import (
     StreamReset,
     WindowOpened,
 )
-from .frames import CONTINUATION, HEADERS, Violation
+from .frame_heads import FrameHeads
+from .frames import Violation
+from .h2_connection import make_h2
 from .header_blocks import complaint, list_size
 from .options import WireOptions
 
-_PREFACE_SIZE = 24
-_FRAME_HEADER_SIZE = 9
-_SETTINGS = 4
 _INITIAL_WINDOW = 65_535
 _LAST_STREAM_ID = 2**31 - 1
-_SWEEP_INTERVAL = 64
 
 
 class H2Engine:
     """The `Engine` of servers, and of clients that want every rule of h2's checked."""
 
     def __init__(self, *, client: bool, options: WireOptions) -> None:
-        self._h2 = _make_h2(client, options)
-        self._lengths = _FrameLengths(0 if client else _PREFACE_SIZE, options)
+        self._h2 = make_h2(client, options)
+        self._frames = FrameHeads(client, options)
         self._max_header_list = options.max_header_list
         self._outgoing: list[bytes] = []
         self._next_id = 1
         self.unsent = 0
         self.control_unsent = 0
+        self.unread = b""
+        self.overhead = 0
+        self.frames_sent = 0
         self._h2.initiate_connection()
         if options.connection_window > _INITIAL_WINDOW:
             self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
@@ -71,20 +75,29 @@ class H2Engine:
     # -- in
 
     def receive(self, data: bytes) -> list[Event]:
+        if self.unread:
+            data, self.unread = self.unread + data, b""
         try:
-            self._lengths.check(data)
+            end = self._frames.check(data)
+            if end < len(data):
+                data, self.unread = data[:end], data[end:]
             received = self._h2.receive_data(data)
         except Violation as error:
             return self._break(error.code, str(error))
         except h2.exceptions.ProtocolError as error:
+            self.unread = b""
             self._collect(control=True)
             return [Broken(int(error.error_code), _complaint(error))]
+        self.overhead += self._frames.overhead
+        self._frames.overhead = 0
         self._collect(control=True)
         return [self._limited(event) for event in map(_translate, received) if event is not None]
 
     def _limited(self, event: Event) -> Event:
         if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
             return HeadersTooLarge(event.stream_id, size)
+        if isinstance(event, DataReceived) and not event.data and not event.end:
+            self.overhead += 1
         return event
 
     def _break(self, code: ErrorCode, message: str) -> list[Event]:
@@ -132,6 +145,7 @@ class H2Engine:
         self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
         if whole:
             self._h2.send_data(stream_id, whole, end_stream=True)
+        self.frames_sent += 1
         self._collect(control=False)
         return stream_id
 
@@ -139,6 +153,7 @@ class H2Engine:
         """Headers or trailers of a stream that is open."""
         if self._is_open(stream_id):
             self._h2.send_headers(stream_id, headers, end)
+            self.frames_sent += 1
             self._collect(control=False)
 
     def _is_open(self, stream_id: int) -> bool:
@@ -163,6 +178,7 @@ class H2Engine:
         for start in range(0, room, largest):
             stop = min(start + largest, room)
             self._h2.send_data(stream_id, data[start:stop], end_stream=end and stop == size)
+            self.frames_sent += 1
         self._collect(control=False)
         return max(room, 0)
 
@@ -198,118 +214,6 @@ class H2Engine:
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
         self._h2.close_connection(code, debug, last_stream_id)
         self._collect(control=True)
-
-
-def _make_h2(client: bool, options: WireOptions) -> _H2:
-    made = _H2(
-        h2.config.H2Configuration(
-            client_side=client,
-            header_encoding=None,
-            # Metadata was checked where it came in, and what a peer sends is only ever looked up.
-            validate_outbound_headers=False,
-            normalize_outbound_headers=False,
-            validate_inbound_headers=False,
-            normalize_inbound_headers=False,
-        )
-    )
-    codes = h2.settings.SettingCodes
-    values: dict[Any, int] = {
-        codes.INITIAL_WINDOW_SIZE: options.stream_window,
-        codes.MAX_FRAME_SIZE: options.max_frame,
-        codes.MAX_HEADER_LIST_SIZE: options.max_header_list,
-    }
-    if client:
-        values[codes.ENABLE_PUSH] = 0
-        values[codes.MAX_CONCURRENT_STREAMS] = 0  # h2 would take streams that a server opens, push or not
-    elif options.max_concurrent_streams is not None:
-        values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
-    made.local_settings = h2.settings.Settings(client=client, initial_values=values)
-    made.remote_settings = _KnownSettings(client=not client)
-    made.max_inbound_frame_size = options.max_frame
-    made.decoder.max_header_list_size = options.header_list_bound
-    return made
-
-
-class _KnownSettings(h2.settings.Settings):
-    """A peer's settings, without those that nobody knows: h2 would keep 65,536 of them for good."""
-
-    def __setitem__(self, key: h2.settings.SettingCodes | int, value: int) -> None:
-        if key in h2.settings.SettingCodes._value2member_map_:
-            super().__setitem__(key, value)
-
-
-class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
-    """h2's table of (state, input) without the two rows by which a GOAWAY closes the connection."""
-
-    def process_input(self, input_: h2.connection.ConnectionInputs) -> list[h2.events.Event]:
-        if input_ in (h2.connection.ConnectionInputs.RECV_GOAWAY, h2.connection.ConnectionInputs.SEND_GOAWAY):
-            return []
-        return super().process_input(input_)
-
-
-class _H2(h2.connection.H2Connection):
-    """h2's connection, which survives a GOAWAY and looks for closed streams only now and then."""
-
-    def __init__(self, config: h2.config.H2Configuration) -> None:
-        super().__init__(config)
-        self.state_machine = _OpenAfterGoAway()
-        self._until_sweep = _SWEEP_INTERVAL
-
-    def clear_outbound_data_buffer(self) -> None:
-        """h2 calls this when a GOAWAY arrives; the acknowledgements in it are still owed."""
-
-    @property
-    def open_outbound_streams(self) -> int:
-        """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
-        self._until_sweep -= 1
-        if not self._until_sweep:
-            self._until_sweep = _SWEEP_INTERVAL
-            super().open_outbound_streams  # noqa: B018 - its side effect is the sweep
-        return 0
-
-
-class _FrameLengths:
-    """Walks from frame header to frame header, so that an absurd length is noticed at once."""
-
-    __slots__ = ("_block", "_first", "_head", "_largest", "_largest_block", "_to_header")
-
-    def __init__(self, to_header: int, options: WireOptions) -> None:
-        self._to_header = to_header  # bytes to come before the next frame header
-        self._largest = options.max_frame
-        self._largest_block = options.header_list_bound
-        self._block = 0  # bytes of the header block so far, of which h2 counts the frames only
-        self._head = b""  # the beginning of a header whose end has not come
-        self._first = True
-
-    def check(self, data: bytes) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        position = self._to_header
-        while position + _FRAME_HEADER_SIZE <= len(data):
-            length = int.from_bytes(data[position : position + 3])
-            if self._first:
-                self._check_first(data[position : position + _FRAME_HEADER_SIZE])
-            if length > self._largest:
-                agreed = f"where {self._largest} were agreed on"
-                raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
-            self._check_block(data[position + 3], length)
-            position += _FRAME_HEADER_SIZE + length
-        self._head = data[position:]
-        self._to_header = max(0, position - len(data))
-
-    def _check_block(self, kind: int, length: int) -> None:
-        if kind not in (HEADERS, CONTINUATION):
-            return
-        self._block = length if kind == HEADERS else self._block + length
-        if self._block > self._largest_block:
-            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block} bytes so far")
-
-    def _check_first(self, header: bytes) -> None:
-        self._first = False
-        if header[3] != _SETTINGS:  # RFC 9113 §3.4
-            speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
-            text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
-            raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
 
 
 # -- h2's events in our words
