@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import hpack
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status as RichStatus
+from support.engines import receive_all
 
 from trxds.ground.metadata import decode, decode_message, decode_timeout, encode_message, encode_timeout
 from trxds.ground.status import Status, StatusCode
@@ -64,7 +65,7 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
     size = 0
     for piece in pieces:
         size += len(piece)
-        for event in engine.receive(piece):
+        for event in receive_all(engine, piece):
             events += event.parts if isinstance(event, Answered) else (event,)
         if events and isinstance(events[-1], Broken):
             break
@@ -84,7 +85,7 @@ def _told(events: list[Event]) -> list[object]:
 def _server(data: bytes) -> None:
     engine = H2Engine(client=False, options=OPTIONS)
     for piece in _cut(frames.PREFACE + data):
-        events = engine.receive(piece)
+        events = receive_all(engine, piece)
         if events and isinstance(events[-1], Broken):
             break
 

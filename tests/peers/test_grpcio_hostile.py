@@ -68,6 +68,19 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
         },
     ),
     "it takes a second header block for trailers, also behind a response of 1xx": ("UNKNOWN", {"informational_flood"}),
+    "it takes any number of frames that carry nothing of a call": (
+        "OK",
+        {
+            "empty_data_flood",
+            "unknown_frame_flood",
+            "priority_flood",
+            "window_flood",
+            "ping_flood",
+            "ping_ack_flood",
+            "settings_flood",
+        },
+    ),
+    "it reads on, and waits": ("DEADLINE_EXCEEDED", {"ping_flood_of_the_deaf", "settings_flood_of_the_deaf"}),
     "it knows no padding in DATA": (
         "INTERNAL",
         {"data_frame_padding", "padding_flood", "padding_longer_than_its_frame"},

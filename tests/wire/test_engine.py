@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.engines import receive_all
 
 from trxds.wire.engine import Engine
 from trxds.wire.events import (
@@ -55,10 +56,10 @@ class Pair:
         return self.client.open_stream(FIXED, [], [])
 
     def to_server(self) -> list[Event]:
-        return self.server.receive(self.client.take_outgoing())
+        return receive_all(self.server, self.client.take_outgoing())
 
     def to_client(self) -> Sequence[Event]:
-        return self.client.receive(self.server.take_outgoing())
+        return receive_all(self.client, self.server.take_outgoing())
 
     def exchange(self) -> None:
         while self.client.unsent or self.server.unsent:

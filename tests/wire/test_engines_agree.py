@@ -11,6 +11,7 @@ from typing import Any
 import hpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.engines import receive_all
 
 from trxds.wire import frames
 from trxds.wire.engine import Engine
@@ -87,7 +88,7 @@ class Both:
         return bool(getattr(self, name.replace(" ", "_"))(*args))
 
     def receive(self, data: bytes) -> bool:
-        ours, theirs = told_one_by_one(self.lean.receive(data)), self.h2.receive(data)
+        ours, theirs = told_one_by_one(receive_all(self.lean, data)), receive_all(self.h2, data)
         assert agree(ours, theirs), f"lean: {ours}, h2: {theirs}"
         return told_alike(ours, theirs) and not any(isinstance(event, Broken) for event in ours)
 

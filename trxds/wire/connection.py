@@ -6,6 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import takewhile
 
 import trio
 
@@ -20,7 +21,7 @@ from .header_blocks import list_size
 from .http2 import H2Engine
 from .keepalive import Keepalive
 from .lean import LeanEngine
-from .link import Link
+from .link import TURNS, Link
 from .moderation import MANY, ReadModeration
 from .observed import ObservedStream
 from .options import WireOptions
@@ -163,7 +164,11 @@ class Connection(Link[ClientStream]):
         return Status(StatusCode.RESOURCE_EXHAUSTED, text)
 
     def _open_waiting(self) -> None:
+        turns = TURNS
         while self._waiting and self._may_open():
+            if not turns:
+                return self._left_behind()
+            turns -= 1
             stream = self._waiting.popitem(last=False)[0]
             self._open(stream, self._now())
             stream.left_queue()
@@ -209,8 +214,11 @@ class Connection(Link[ClientStream]):
 
     def _taken(self) -> None:
         self.last_taken = self._last_opened
-        if self._line:  # as at any link, but `super()` costs more than all of this, once for each call
-            self.serve()
+        if self._line or self._waiting or self._behind:
+            self._use_room()
+
+    def _use_room(self) -> None:
+        super()._use_room()
         if self._waiting:
             self._open_waiting()
 
@@ -270,7 +278,8 @@ class Connection(Link[ClientStream]):
             self._afterwards = self._tell_ready
         self._fits = _NOTHING
         super()._settings()
-        self._open_waiting()
+        if self._waiting:
+            self._left_behind()
 
     def _settle(self) -> None:
         if self._settled is not None and (self._ready or self.over is not None):
@@ -281,23 +290,26 @@ class Connection(Link[ClientStream]):
             self.on_ready()
 
     def _goaway(self, event: GoAwayReceived) -> None:
+        if self.goaway is None and self._keepalive is not None:
+            self._keepalive.heed(event, self.peer)
         self.goaway = event.code
         self.disconnect = f"GOAWAY {code_name(event.code)}"
-        if self._keepalive is not None:
-            self._keepalive.heed(event, self.peer)
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
         self._leave(status)
-        for stream in [stream for stream_id, stream in self.streams.items() if stream_id > event.last_stream_id]:
-            stream.fail(status, refused=True)
+        self._end_streams(self._above(event.last_stream_id), partial(ClientStream.fail, status=status, refused=True))
         self._close_when_drained()
+
+    def _above(self, last_stream_id: int) -> list[ClientStream]:
+        """The streams that the server has not processed. They are the last in order: the others are not looked at."""
+        later = takewhile(lambda stream_id: stream_id > last_stream_id, reversed(self.streams))
+        return [self.streams[stream_id] for stream_id in later][::-1]
 
     def _leave(self, status: Status) -> None:
         """Nothing more can be opened here, not even what is in the queue."""
         self._drain(status)
         waiting, self._waiting = self._waiting, OrderedDict()
-        for stream in waiting:
-            stream.fail(status, refused=True)
+        self._end_streams(tuple(waiting), partial(ClientStream.fail, status=status, refused=True))
 
     def _loss(self, error: BaseException | None) -> str:
         """Who hangs up before the first word often means our credentials, and does not say so."""
@@ -327,8 +339,11 @@ class Connection(Link[ClientStream]):
     def _ended(self, status: Status) -> None:
         self._settle()
         self._leave(status)
-        for stream in tuple(self.streams.values()):
-            stream.fail(status, refused=not stream.left)
+        last_taken = self.last_taken  # what is in the buffer still leaves, but nobody reads an answer
+        self._end_streams(
+            tuple(self.streams.values()),
+            lambda stream: stream.fail(status, refused=stream.id > last_taken),
+        )
 
 
 def _engine(options: WireOptions) -> Engine:

@@ -29,8 +29,20 @@ class Engine(Protocol):
     control_unsent: int
     """How many of them are neither headers nor data: what a peer can provoke."""
 
+    unread: bytes
+    """What the last `receive` left for the next one, because nobody else should have to wait for so long."""
+
+    overhead: int
+    """Frames received that carry nothing of a call, until whoever counts them sets it back: see `FloodGuard`."""
+
+    frames_sent: int
+    """Headers and data; an honest peer's overhead answers those."""
+
     def receive(self, data: bytes) -> Sequence[Event]:
-        """What those bytes mean; the last event is `Broken` if they mean nothing."""
+        """What those bytes mean, behind `unread`; the last event is `Broken` if they mean nothing.
+
+        It takes a few milliseconds at most. Go on by `receive(b"")` while something is `unread`.
+        """
         ...
 
     def take_outgoing(self) -> bytes:

@@ -55,6 +55,10 @@ _LONG = struct.Struct(">L")
 _GOAWAY = struct.Struct(">LL")
 _HEAD_SIZE = _HEAD.size
 
+_STEP = 256  # frames that are read in one go, or what costs as much
+_DATA_SHIFT = 9  # of data 512 bytes cost as much as a frame, for they may be a hundred messages;
+_SHIFT = 4  # ... and of anything else 16, for they may be sixteen header fields
+
 
 class Violation(Exception):
     """The peer broke a rule for whose breach the connection ends."""
@@ -115,10 +119,11 @@ def long_value(payload: bytes, kind: str) -> int:
     return int.from_bytes(payload)
 
 
-def settings_values(payload: bytes) -> list[tuple[int, int]]:
+def settings_values(payload: bytes) -> dict[int, int]:
+    """The last value of each; a frame has room for ten thousand."""
     if len(payload) % 6:
         raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes, no multiple of 6")
-    return list(_SETTING.iter_unpack(payload))
+    return dict(_SETTING.iter_unpack(payload))
 
 
 def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
@@ -156,23 +161,28 @@ class FrameReader:
         self._missing = 0  # bytes of that still to come; 0 between frames
         self._first = True
 
-    def read(self, data: bytes, take: TakeFrame, take_answer: TakeAnswer) -> None:
-        """Have the frames taken that are complete now, in their order; `Violation` if after them there can be none.
+    def read(self, data: bytes, take: TakeFrame, take_answer: TakeAnswer) -> bytes:
+        """Have frames taken that are complete now, in their order; `Violation` if after them there can be none.
 
-        Headers, one frame of data and trailers, which most unary calls are answered with, are one answer.
+        Returns what is left: this stops after a bounded number of frames, so that nobody has to wait long. Headers,
+        one frame of data and trailers, which most unary calls are answered with, are one answer.
         """
-        position, size, largest = 0, len(data), self._largest
+        position, size, largest, cost = 0, len(data), self._largest, 0
         if self._missing:
             position = min(self._missing, size)
             self._pieces.add(memoryview(data)[:position] if position < size else data)
             self._missing -= position
             if self._missing:
-                return
-            take(*self._head, self._pieces.join())
+                return b""
+            payload = self._pieces.join()
+            cost = 1 + (len(payload) >> (_SHIFT if self._head[0] else _DATA_SHIFT))
+            take(*self._head, payload)
         elif self._rest:
             data, self._rest = self._rest + data, b""
             size = len(data)
         while position + _HEAD_SIZE <= size:
+            if cost >= _STEP:
+                return data[position:]
             word, flags, stream_id = _HEAD.unpack_from(data, position)
             stream_id &= MAX_STREAM_ID
             start = position + _HEAD_SIZE
@@ -185,15 +195,18 @@ class FrameReader:
             if end > size:
                 self._head, self._missing = (word & 0xFF, flags, stream_id), end - size
                 self._pieces.add(data[start:])
-                return
+                return b""
             if word & 0xFF == HEADERS and flags == END_HEADERS:
                 position = self._answer(data, start, end, stream_id, take_answer)
                 if position:
+                    cost += 3 + (position - start >> _DATA_SHIFT)
                     continue
+            cost += 1 + (end - start >> (_SHIFT if word & 0xFF else _DATA_SHIFT))
             take(word & 0xFF, flags, stream_id, data[start:end])
             position = end
         if position < size:
             self._rest = data[position:]
+        return b""
 
     def _answer(self, data: bytes, start: int, body: int, stream_id: int, take: TakeAnswer) -> int:
         """Where the answer ends whose headers lie from `start` to `body`; 0 if there is none or nobody takes it."""

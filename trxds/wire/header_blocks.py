@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hpack import Decoder, HPACKError, OversizedHeaderListError
+from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
 from hpack.table import HeaderTable
 
 from trxds.ground.metadata import Headers
@@ -35,6 +35,8 @@ _KEPT_SIZE = 256
 _KEPT_METHODS = 1024
 _KEPT_FIELDS = 64
 _KEPT_FIELD = 2048  # bytes; a large token is about so long
+
+_MOST_RESIZES = 2  # of the table, at the beginning of a block (RFC 7541 §4.2): each byte may be one more
 
 _ADDRESS = re.compile("<memory at [^>]*>")
 _QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # what `repr` makes of bytes or of a text
@@ -124,7 +126,7 @@ class BlockDecoder:
 
     __slots__ = ("_begun", "_bound", "_decoder", "_known", "_limit", "_table", "usual")
 
-    _decoder: Decoder
+    _decoder: BoundedDecoder
     _table: _CountedTable
 
     def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
@@ -136,8 +138,8 @@ class BlockDecoder:
         self._begun = False  # by the first block: a thousand idle hosts need no tables
 
     def _begin(self) -> None:
-        self._decoder = Decoder(self._bound)
-        self._table = self._decoder.header_table = _CountedTable()
+        self._decoder = BoundedDecoder(self._bound)
+        self._table = self._decoder.header_table
         self._begun = True
 
     def decode(self, data: bytes) -> Block:
@@ -182,12 +184,28 @@ class PrivateTable(HeaderTable):
         return f"<PrivateTable {len(self.dynamic_entries)} fields>"
 
 
+class BoundedDecoder(Decoder):
+    """hpack's decoder, which takes a bounded time for a block."""
+
+    header_table: _CountedTable
+
+    def __init__(self, max_header_list_size: int) -> None:
+        super().__init__(max_header_list_size)
+        self.header_table = _CountedTable()
+
+    def decode(self, data: bytes, raw: bool = False) -> Any:
+        self.header_table.resizes = 0
+        return super().decode(data, raw)
+
+
 class _CountedTable(PrivateTable):
     """It also says how often it has changed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.changes = 0
+        self.resizes = 0
+        """So many of them were new sizes, in the block that is read."""
 
     def add(self, name: bytes, value: bytes) -> None:
         self.changes += 1
@@ -200,6 +218,9 @@ class _CountedTable(PrivateTable):
     @maxsize.setter
     def maxsize(self, size: int) -> None:
         self.changes += 1
+        self.resizes += 1
+        if self.resizes > _MOST_RESIZES:
+            raise HPACKDecodingError("the table has more than two new sizes in one block")
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
 
 

@@ -25,6 +25,7 @@ class LeanEngine(Reading):
         super().__init__(options)
         self.unsent = 0
         self.control_unsent = 0
+        self.frames_sent = 0
         self.exhausted = False
         self._encoder = BlockEncoder()
         self._outgoing: list[Octets] = []
@@ -56,7 +57,7 @@ class LeanEngine(Reading):
 
     def stream_window(self, stream_id: int) -> int:
         stream = self._streams.get(stream_id)
-        return stream.send_window if stream is not None else 0
+        return self._peer_window + stream.send_offset if stream is not None else 0
 
     @property
     def receive_window(self) -> int:
@@ -69,11 +70,11 @@ class LeanEngine(Reading):
         stream_id = self._next_id
         self._next_id += 2
         self.exhausted = self._next_id > frames.MAX_STREAM_ID
-        stream = self._streams[stream_id] = OpenStream(self._peer_window, self._stream_window)
+        stream = self._streams[stream_id] = OpenStream(self._stream_window)
         block = self._encoder.encode(fixed, metadata, passing)
         if whole:
             size = len(whole)
-            stream.send_window -= size
+            stream.send_offset = -size
             stream.sending = False
             self.connection_window -= size
             said = frames.request(stream_id, block, whole, self._peer_max_frame)
@@ -81,6 +82,7 @@ class LeanEngine(Reading):
             said = frames.headers(stream_id, block, self._peer_max_frame)
         self._outgoing.append(said)
         self.unsent += len(said)
+        self.frames_sent += 1
         return stream_id
 
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
@@ -88,9 +90,9 @@ class LeanEngine(Reading):
         if stream is None or not stream.sending:
             return 0
         size = len(data)
-        room = max(0, min(size, limit, stream.send_window, self.connection_window))
+        room = max(0, min(size, limit, self._peer_window + stream.send_offset, self.connection_window))
         if room:
-            stream.send_window -= room
+            stream.send_offset -= room
             self.connection_window -= room
         elif size or not end:
             return 0
@@ -111,6 +113,7 @@ class LeanEngine(Reading):
     def _append_frame(self, stream_id: int, data: Octets, flags: int) -> None:
         self._outgoing += (frames.head(len(data), frames.DATA, flags, stream_id), data)
         self.unsent += 9 + len(data)
+        self.frames_sent += 1
 
     def _we_ended(self, stream_id: int, stream: OpenStream) -> None:
         stream.sending = False

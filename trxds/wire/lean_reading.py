@@ -30,6 +30,7 @@ from .events import (
     StreamReset,
     WindowOpened,
 )
+from .flood_guard import MANY_SETTINGS
 from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, FrameReader, Violation
 from .header_blocks import BlockDecoder
 from .open_stream import BODY, HEADERS, NOTHING, OpenStream, Unfinished
@@ -48,6 +49,8 @@ class Reading(ABC):
         self.peer_max_streams = _NO_LIMIT
         self.peer_max_header_list = math.inf
         self.connection_window = FIRST_WINDOW
+        self.unread = b""
+        self.overhead = 0
         self._options = options
         self._frames = FrameReader(options.max_frame)
         self._decoder = BlockDecoder(options.header_list_bound, options.max_header_list)
@@ -59,13 +62,17 @@ class Reading(ABC):
         self._receive_window = max(options.connection_window, FIRST_WINDOW)
         self._unclaimed = 0  # bytes that came for closed streams
         self._peer_window = FIRST_WINDOW
+        self._max_send_offset = 0  # no stream's is more; of streams that have gone, too
         self._peer_max_frame = _FIRST_MAX_FRAME
 
     def receive(self, data: bytes) -> list[Event]:
         events = self._events
+        if self.unread:
+            data = self.unread + data
         try:
-            self._frames.read(data, self._take, self._take_answer)
+            self.unread = self._frames.read(data, self._take, self._take_answer)
         except Violation as violation:
+            self.unread = b""
             self.goaway(violation.code, str(violation).encode())
             events.append(Broken(violation.code, str(violation)))
         self._events = []
@@ -75,8 +82,9 @@ class Reading(ABC):
         if self._unfinished is not None:
             self._check_continued(kind, stream_id)
         read = self._READ.get(kind)
-        event = read(self, flags, stream_id, payload) if read is not None else None
-        if event is not None:
+        if read is None:
+            self.overhead += 1
+        elif (event := read(self, flags, stream_id, payload)) is not None:
             self._events.append(event)
 
     def _take_answer(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
@@ -105,6 +113,9 @@ class Reading(ABC):
         self._receive_window -= size
         if self._receive_window < 0:
             raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
+        end = flags & END_STREAM != 0
+        if not data and not end:
+            self.overhead += 1
         stream = self._streams.get(stream_id)
         if stream is None:
             self._check_opened(stream_id)
@@ -118,7 +129,6 @@ class Reading(ABC):
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"more data than the window of stream {stream_id} allows")
-        end = flags & END_STREAM != 0
         if end:
             self._peer_ended(stream_id, stream)
         return DataReceived(stream_id, data, size, end)
@@ -152,6 +162,8 @@ class Reading(ABC):
         block = self._unfinished
         if block is None:
             raise Violation(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        if not flags & END_HEADERS and len(payload) < _FIRST_MAX_FRAME:
+            self.overhead += 1  # who has more to say fills the frame
         block.parts.append(payload)
         block.size += len(payload)
         # A peer could go on for ever, with empty frames too (CVE-2024-27316 and its kin).
@@ -167,10 +179,12 @@ class Reading(ABC):
         stream = self._streams.get(stream_id)
         if stream is None:
             self._check_opened(stream_id)
+            self.overhead += 1
             return None
         if stream.awaits is NOTHING:
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "headers after the end of the stream")
         if block.informational:
+            self.overhead += 1
             if end or stream.awaits is BODY:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
@@ -189,6 +203,7 @@ class Reading(ABC):
         return StreamBroken(stream_id, code, message)
 
     def _read_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
+        self.overhead += 1
         if not stream_id:
             raise Violation(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
         if len(payload) != 5:
@@ -198,16 +213,18 @@ class Reading(ABC):
         code = frames.long_value(payload, "RST_STREAM")
         if self._streams.pop(stream_id, None) is None:
             self._check_opened(stream_id)
+            self.overhead += 1
             return None
         return StreamReset(stream_id, code)
 
     def _read_settings(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        self.overhead += 1 + len(payload) // MANY_SETTINGS
         self._check_no_stream(stream_id, "SETTINGS")
         if flags & frames.ACK:
             if payload:
                 raise Violation(ErrorCode.FRAME_SIZE_ERROR, "acknowledged SETTINGS are not empty")
             return None
-        for key, value in frames.settings_values(payload):
+        for key, value in frames.settings_values(payload).items():
             self._set(key, value)
         self._control(frames.head(0, frames.SETTINGS, frames.ACK, 0))
         return SettingsReceived()
@@ -228,16 +245,18 @@ class Reading(ABC):
                 self._set_peer_window(value)
 
     def _set_peer_window(self, size: int) -> None:
-        change, self._peer_window = size - self._peer_window, size
-        for stream in self._streams.values():
-            stream.send_window += change  # below zero, perhaps
-        if max([size, *(stream.send_window for stream in self._streams.values())]) > MAX_WINDOW:
+        if size + self._max_send_offset > MAX_WINDOW:
+            # Streams with so wide a window are rare. Of this maximum they are why, or one that has gone since.
+            self._max_send_offset = max([0, *(stream.send_offset for stream in self._streams.values())])
+        self._peer_window = size
+        if size + self._max_send_offset > MAX_WINDOW:
             raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE of {size} opens a window too far")
 
     def _read_push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
         raise Violation(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which our SETTINGS forbid")
 
     def _read_ping(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        self.overhead += 1
         self._check_no_stream(stream_id, "PING")
         if len(payload) != 8:
             raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
@@ -247,10 +266,12 @@ class Reading(ABC):
         return None
 
     def _read_goaway(self, flags: int, stream_id: int, payload: bytes) -> Event:
+        self.overhead += 1
         self._check_no_stream(stream_id, "GOAWAY")
         return GoAwayReceived(*frames.goaway_values(payload))
 
     def _read_window_update(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        self.overhead += 1
         size = frames.long_value(payload, "WINDOW_UPDATE") & MAX_WINDOW
         if not size:
             raise Violation(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
@@ -264,10 +285,12 @@ class Reading(ABC):
         if stream is None:
             self._check_opened(stream_id)
             return None
-        was_open = stream.send_window > 0
-        stream.send_window += size
-        if stream.send_window > MAX_WINDOW:
+        was_open = self._peer_window + stream.send_offset > 0
+        stream.send_offset += size
+        if self._peer_window + stream.send_offset > MAX_WINDOW:
             return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
+        if stream.send_offset > self._max_send_offset:
+            self._max_send_offset = stream.send_offset
         return None if was_open else WindowOpened(stream_id)
 
     _READ: ClassVar[dict[int, Callable[[Reading, int, int, bytes], Event | None]]] = {

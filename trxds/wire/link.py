@@ -6,7 +6,11 @@ caller that is alone has nobody to wait for: `_flush` offers its bytes to the so
 connection is one task, its reader; the writer begins when something has to wait for the first time. No task
 but the writer waits for the socket, so one that is cancelled leaves no half frame behind. Streams
 whose message did not fit stand in line, and are served in turn, a little each, whenever window or
-buffer has room.
+buffer has room. Those whose own window is closed stand apart, so that nobody asks them in vain.
+
+Nothing here takes long at once, whatever the peer says and however many streams are open: the engine reads a few
+hundred frames at a time, and few streams are served in one go. What is left is done after a checkpoint, by the
+reader and the writer.
 
 Bounds: see `WireOptions`. The connection's window is given back as bytes arrive, so a stream that
 nobody reads never holds up the others; its own window holds up itself.
@@ -17,10 +21,10 @@ from __future__ import annotations
 import contextvars
 import math
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 import trio
 
@@ -44,6 +48,7 @@ from .events import (
     WindowOpened,
     code_name,
 )
+from .flood_guard import EARNED, FloodGuard
 from .message_stream import MessageStream
 from .options import WireOptions
 from .seat import Seat
@@ -56,6 +61,12 @@ S = TypeVar("S", bound=MessageStream)
 _HOW_FAR = b"how far?"
 _TURN = 16 * 1024  # what a stream in line may append before the next has its turn
 _BURST = 4  # so many full buffers may leave in one step
+_LITTLE_OVERHEAD = 30  # frames, which are counted later
+TURNS = 64
+"""So many streams may be served, or begun, in one step."""
+
+ENDS = 32
+"""So many streams may end in one step for a reason that they share."""
 
 
 class Link(ABC, Generic[S]):
@@ -79,6 +90,11 @@ class Link(ABC, Generic[S]):
         self._transport = transport_of(transport)
         self._unwritten: bytes | memoryview = b""  # taken from the engine; only the writer may wait with it
         self._line: deque[S] = deque()
+        self.blocked: OrderedDict[S, None] = OrderedDict()
+        """Streams that have something to send and whose own window is closed."""
+        self._to_look_at = 0  # of those: their windows may be open since the peer's last SETTINGS
+        self._behind = False  # something is left of what there is room for
+        self._flood_guard = FloodGuard(options.overhead_rate)
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None  # while a writer can begin
         self._context = contextvars.Context()
@@ -103,7 +119,6 @@ class Link(ABC, Generic[S]):
         """Read and write until the connection is over, for whichever reason; `over` tells."""
         try:
             with self._scope:
-                # A writer that an RPC is the first to need must not inherit that RPC's context.
                 self._context = contextvars.copy_context()
                 async with trio.open_nursery() as self._nursery:
                     try:
@@ -116,11 +131,18 @@ class Link(ABC, Generic[S]):
             self._end(unavailable(f"{self.peer}: the connection was shut down"))
             await self._transport.close()
 
+    def _start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
+        """Start what ends with the connection. It must not inherit the context of the RPC that needed it."""
+        assert self._nursery is not None
+        self._context.run(partial(self._nursery.start_soon, task, *args, name=f"wire/{name}/{self.peer}"))
+
     def _begin(self, nursery: trio.Nursery) -> None:
         """Start what runs beside reader and writer; it ends with them."""
 
     async def _write(self) -> None:
         while self.engine.unsent or self._unwritten or self.over is None:
+            if self._behind:
+                self._use_room()
             self._flush_much()
             if self._unwritten:
                 try:
@@ -136,7 +158,7 @@ class Link(ABC, Generic[S]):
         """Offer what is pending, and what then has room; not for ever, as others want to run."""
         for _ in range(_BURST):
             self._flush()
-            if self._unwritten or not self.engine.unsent:
+            if self._unwritten or self._behind or not self.engine.unsent:
                 return
 
     def _flush(self) -> None:
@@ -164,48 +186,71 @@ class Link(ABC, Generic[S]):
             self._writer.look()
         elif self._nursery is not None and self._something_to_write():
             self._has_writer = True
-            self._context.run(partial(self._nursery.start_soon, self._write, name=f"wire/writer/{self.peer}"))
+            self._start(self._write, name="writer")
 
     def _taken(self) -> None:
         """What was pending is on its way, so there is room."""
-        if self._line:
+        self._use_room()
+
+    def _use_room(self) -> None:
+        """Send what there is room for, not more than a step's worth."""
+        self._behind = False
+        if self._line or self._to_look_at:
             self.serve()
+
+    def _left_behind(self) -> None:
+        """A step's worth was done and there is more: the writer goes on in the scheduler's next pass."""
+        self._behind = True
+        self._write_soon()
 
     async def _read(self) -> None:
         while self.over is None:
-            try:
-                data = await self._transport.receive()
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                return self.lost(error)
-            self.take(data)
-            if (meanwhile := self._meanwhile()) is not None:
+            if self.engine.unread:  # also what a guest left
+                await trio.lowlevel.checkpoint()
+                if self.over is None:
+                    self.take(b"")
+            else:
+                try:
+                    data = await self._transport.receive()
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    return self.lost(error)
+                self.take(data)
+            if not self.engine.unread and (meanwhile := self._meanwhile()) is not None:
                 await meanwhile()
             if self.engine.control_unsent > self.options.control_bound:
-                if self.engine.control_unsent > self.options.control_limit:
-                    return self._flooded()
                 await self._reader.wait(self._control_taken)
 
     def take(self, data: bytes) -> None:
-        """What a read has brought; nothing at the end."""
-        if not data:
+        """What a read has brought, as much of it as one step may take. Nothing for the next step, or at the end."""
+        engine = self.engine
+        if data:
+            self.last_read = self._now()
+        elif not engine.unread:
             return self.lost(None)
-        self.last_read = self._now()
-        self._handle(self.engine.receive(data))
-        if self.engine.unsent:
+        self._handle(engine.receive(data))
+        if engine.overhead > _LITTLE_OVERHEAD:
+            self._check_overhead()
+        if engine.unsent:
             self._wrote()
         if self._afterwards is not None:
             afterwards, self._afterwards = self._afterwards, None
             afterwards()
+
+    def _check_overhead(self) -> None:
+        engine = self.engine
+        overhead, engine.overhead = engine.overhead, 0
+        if not self._flood_guard.admits(overhead, engine.frames_sent, self.last_read) and self.over is None:
+            self._flooded()
 
     def _meanwhile(self) -> Callable[[], Awaitable[None]] | None:
         """What the reader does before it reads on."""
         return None
 
     def _something_to_write(self) -> bool:
-        return self.engine.unsent > 0 or len(self._unwritten) > 0
+        return self.engine.unsent > 0 or len(self._unwritten) > 0 or self._behind
 
     def _writer_is_due(self) -> bool:
-        return self.engine.unsent > 0 or self.over is not None
+        return self.engine.unsent > 0 or self._behind or self.over is not None
 
     def _control_taken(self) -> bool:
         return self.engine.control_unsent <= self.options.control_bound or self.over is not None
@@ -280,9 +325,10 @@ class Link(ABC, Generic[S]):
         self._owed = 0
 
     def _settings(self) -> None:
-        for stream in self.streams.values():
-            self._stand_in_line(stream)
-        self.serve()
+        """The peer may say this in every frame, so the windows are looked at when it has said all."""
+        if self.blocked:
+            self._to_look_at = len(self.blocked)
+            self._left_behind()
 
     def _window_opened(self, stream_id: int) -> None:
         stream = self.streams.get(stream_id)
@@ -324,24 +370,46 @@ class Link(ABC, Generic[S]):
 
     def _stand_in_line(self, stream: S) -> None:
         if stream.waits_for_room and not stream.in_line:
+            self.blocked.pop(stream, None)
             stream.in_line = True
             self._line.append(stream)
 
     def serve(self) -> None:
-        """Let the streams in line send, in turn, as far as buffer and windows have room."""
-        engine = self.engine
+        """Let streams in line send, in turn, as far as buffer and windows have room."""
+        if self._to_look_at:
+            self._look_at_blocked()
+        engine, turns = self.engine, TURNS
         while self._line and engine.unsent < self.options.unsent_bound and engine.connection_window > 0:
+            if not turns:
+                return self._left_behind()
+            turns -= 1
             stream = self._line.popleft()
             stream.in_line = False
             if stream.waits_for_room:
                 self._serve_one(stream)
 
+    def _look_at_blocked(self) -> None:
+        """Those whose windows are open now stand in line; the others go to the end."""
+        for _ in range(min(self._to_look_at, TURNS, len(self.blocked))):
+            stream = self.blocked.popitem(last=False)[0]
+            if self.engine.stream_window(stream.id) > 0:
+                self._stand_in_line(stream)
+            else:
+                self.blocked[stream] = None
+        self._to_look_at -= min(self._to_look_at, TURNS)
+        if self._to_look_at:
+            self._left_behind()
+
     def _serve_one(self, stream: S) -> None:
         room = self.options.unsent_bound - self.engine.unsent
         stream.push(min(_TURN, room) if self._line else room)
-        # One whose own window is closed comes back when it opens.
-        if stream.waits_for_room and self.engine.stream_window(stream.id) > 0:
+        if not stream.waits_for_room:
+            if self.blocked:
+                self.blocked.pop(stream, None)
+        elif self.engine.stream_window(stream.id) > 0:
             self._stand_in_line(stream)
+        else:
+            self.blocked[stream] = None  # until it opens
 
     def credit(self, stream_id: int, size: int) -> None:
         """Give a stream's window back to the peer."""
@@ -369,7 +437,10 @@ class Link(ABC, Generic[S]):
         if self.over is not None:
             return
         self.over = status
+        self.engine.unread = b""
+        self._behind = False
         self._line.clear()
+        self.blocked.clear()
         self._ended(status)
         if flush:
             self._flush()
@@ -381,8 +452,24 @@ class Link(ABC, Generic[S]):
 
     def _ended(self, status: Status) -> None:
         """No stream can go on."""
-        while self.streams:
-            self.streams.popitem()[1].fail(status)
+        self._end_streams(tuple(self.streams.values()), lambda stream: stream.fail(status))
+
+    def _end_streams(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
+        """End them in their order; of more than a few the others in the scheduler's next passes.
+
+        Each wakes a task that has work to do, and a thousand in one pass would keep everybody else waiting.
+        """
+        at_once = ENDS if self._nursery is not None else len(streams)
+        for stream in streams[:at_once]:
+            end(stream)
+        if len(streams) > at_once:
+            self._start(self._end_others, streams[at_once:], end, name="ends")
+
+    async def _end_others(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
+        for start in range(0, len(streams), ENDS):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            for stream in streams[start : start + ENDS]:
+                end(stream)
 
     def lost(self, error: BaseException | None) -> None:
         self.disconnect = lost_by(error)
@@ -398,6 +485,7 @@ class Link(ABC, Generic[S]):
 
     def _flooded(self) -> None:
         self.disconnect = UNKNOWN
-        self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many control frames")
-        text = f"{self.peer}: it provoked {self.engine.control_unsent} bytes of control frames without reading them"
+        self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many frames that carry nothing of a call")
+        allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED} for each of ours"
+        text = f"{self.peer}: ENHANCE_YOUR_CALM: it sent too many frames that carry nothing of a call, {allowed}"
         self._end(unavailable(text), flush=True)

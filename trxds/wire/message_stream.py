@@ -242,7 +242,9 @@ class MessageStream(ABC):
     def stop(self) -> None:
         """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
         self.sending = self.receiving = self._ending = False
-        self._rest = self._later = _NOTHING
+        if self._rest:
+            self._link.blocked.pop(self, None)
+            self._rest = self._later = _NOTHING
         if self._sender is not None:
             self._sender.look()
         if self._receiver is not None:

@@ -1,4 +1,8 @@
-"""What the lean engine keeps of a stream while that is open, and of a header block while it is not whole."""
+"""What the lean engine keeps of a stream while that is open, and of a header block while it is not whole.
+
+The peer may change the window with which streams begin, and the windows of all open streams change with it (RFC
+9113 §6.9.2). So a stream keeps only its difference from that: such a change costs the same for any number of streams.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,11 @@ HEADERS, BODY, NOTHING = Awaits.HEADERS, Awaits.BODY, Awaits.NOTHING
 class OpenStream:
     """A stream that is not closed: both halves' states and windows."""
 
-    __slots__ = ("awaits", "receive_window", "send_window", "sending")
+    __slots__ = ("awaits", "receive_window", "send_offset", "sending")
 
-    def __init__(self, send_window: int, receive_window: int) -> None:
-        self.send_window = send_window
+    def __init__(self, receive_window: int) -> None:
+        self.send_offset = 0
+        """What its window for sending is more than the peer's initial window; often below 0."""
         self.receive_window = receive_window
         self.sending = True
         self.awaits = HEADERS

@@ -37,8 +37,11 @@ class WireOptions:
     control_bound: int = 64 * 1024
     """With more than this in unsent control frames, we read no more of what provokes them."""
 
-    control_limit: int = 256 * 1024
-    """Past this the peer is told ENHANCE_YOUR_CALM and the connection ends."""
+    overhead_rate: float = 1000
+    """How many frames a second may carry nothing of a call, beside ten for each that we send: see `FloodGuard`.
+
+    Past this the peer is told ENHANCE_YOUR_CALM and the connection ends.
+    """
 
     read_pause: float = READ_PAUSE
     """How long, at most, a client lets answers gather before it reads on; see `ReadModeration`. With 0 never."""
@@ -57,5 +60,8 @@ class WireOptions:
 
     @property
     def header_list_bound(self) -> int:
-        """Larger headers end the connection. Those between the limits are read, for the compression table's sake."""
-        return 4 * self.max_header_list
+        """Larger headers end the connection. Those between the limits are read, for the compression table's sake.
+
+        That takes up to 4 µs for each 32 bytes, during which nobody else is served. C-core's absolute limit is as much.
+        """
+        return self.max_header_list * 5 // 4

@@ -128,7 +128,7 @@ class Turns:
         self._transport.interrupt()
 
     def _read(self) -> None:
-        """Take in what has come, if anything has."""
+        """Take in what has come, if anything has, or as much of it as one step may take."""
         connection = self._connection
         try:
             data = self._transport.receive_nowait()
@@ -139,5 +139,5 @@ class Turns:
         except Exception as fault:  # ours: the reader raises it, and the channel ends as by any other
             self._fault = fault
             self.call_reader()
-        if connection.engine.control_unsent > connection.options.control_bound:
-            self.call_reader()  # which stops reading until the server does its part
+        if connection.engine.unread or connection.engine.control_unsent > connection.options.control_bound:
+            self.call_reader()  # which goes on with the rest, or stops reading until the server does its part

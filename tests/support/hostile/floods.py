@@ -164,13 +164,11 @@ async def priority_flood(peer: Peer) -> None:
     await peer.answer(stream)
 
 
-@script(calls=2)
+@script()
 async def reset_flood(peer: Peer) -> None:
-    first = await peer.request()
-    await peer.answer(first)
-    second = await peer.request()
-    await _flood(peer, frame(RST_STREAM, 0, first, bytes(4)))
-    await peer.answer(second)
+    stream = await peer.request()
+    await peer.answer(stream)
+    await _flood(peer, frame(RST_STREAM, 0, stream, bytes(4)))
 
 
 @script()

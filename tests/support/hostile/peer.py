@@ -112,7 +112,12 @@ class Peer:
 
     async def raw(self, data: bytes) -> None:
         async with self._speaking:
-            await self._transport.send_all(data)
+            try:
+                await self._transport.send_all(data)
+            except trio.BrokenResourceError:
+                self.gone = True
+                self._changed.unpark_all()
+                raise
 
     async def frame(self, kind: int, flags: int, stream: int, payload: bytes = b"") -> None:
         await self.raw(frame(kind, flags, stream, payload))

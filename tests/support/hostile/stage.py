@@ -35,7 +35,7 @@ class Outcome:
     statuses: tuple[Status, ...]
     peers: tuple[Peer, ...]
     goes_on: bool
-    """Whether the first connection still stood when the last call had ended."""
+    """Whether the first connection still stood a moment after the last call's end."""
 
     memory: int
     """The most that was allocated at a time, by both ends, from the first call to the last one's end.
@@ -57,6 +57,7 @@ async def perform(script: Script, options: WireOptions, keepalive: Keepalive | N
             memory = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
+        await trio.sleep(options.flush_timeout)  # a goodbye that nobody reads takes so long
         await wait_all_tasks_blocked()
         goes_on = not stage.peers[0].gone
         nursery.cancel_scope.cancel()
