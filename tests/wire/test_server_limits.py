@@ -18,8 +18,8 @@ from support.raw_client import RawClient, data, headers
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.status import OK
-from trxds.serving.limits import ResetBudget, ServerLimits
-from trxds.testing import Call, ManagementServer, MemoryNetwork, Server, serve, unary
+from trxds.serving.limits import ResetBudget
+from trxds.testing import Call, ManagementServer, MemoryNetwork, Server, ServerLimits, serve, unary
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.request import Request

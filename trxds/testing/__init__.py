@@ -14,6 +14,7 @@ a whole story runs on Trio's MockClock.
 """
 
 from trxds.serving.call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from trxds.serving.limits import ServerLimits
 from trxds.serving.server import Server, serve
 
 from .management import ManagementServer
@@ -25,6 +26,7 @@ __all__ = [
     "ManagementServer",
     "MemoryNetwork",
     "Server",
+    "ServerLimits",
     "bidi_streaming",
     "client_streaming",
     "serve",
