@@ -73,16 +73,16 @@ class TestCallers:
     @pytest.mark.parametrize(
         ("metadata", "error", "parts"),
         [
-            ([("bad key", "x")], ValueError, ["'bad key'", "letters"]),
+            ([("bad key", "x")], ValueError, ["metadata[0]", "a blank at position 3", "letters"]),
             ([("grpc-timeout", "1S")], ValueError, ["'grpc-timeout'", "choose another"]),
             ([("id-bin", "x")], TypeError, ["'id-bin'", "must be bytes"]),
             ([("id", b"x")], TypeError, ["'id'", "end the key in -bin"]),
             ([("id", 7)], TypeError, ["'id'", "int"]),
-            ([("id", "ü")], ValueError, ["'id'", "'ü'", "-bin"]),
-            ([("id",)], TypeError, ["('id',)", "pair of key and value"]),
-            (["id"], TypeError, ["'id'", "pair of key and value"]),
-            ({"id": "7"}, TypeError, ["'id'", "pair of key and value"]),
-            ([(b"id", "7")], TypeError, ["(b'id', '7')", "pair of key and value"]),
+            ([("id", "ü")], ValueError, ["'id'", "not ASCII at position 0", "-bin"]),
+            ([("id",)], TypeError, ["metadata[0]", "tuple", "pair of key and value"]),
+            (["id"], TypeError, ["metadata[0]", "str", "pair of key and value"]),
+            ({"id": "7"}, TypeError, ["metadata[0]", "str", "pair of key and value"]),
+            ([(b"id", "7")], TypeError, ["metadata[0]", "tuple", "pair of key and value"]),
         ],
     )
     async def test_bad_metadata(self, metadata, error, parts, autojump_clock):

@@ -89,9 +89,9 @@ async def test_21_a_route_by_header(autojump_clock):
     resources = (routes(by_header, xds.route("y")), xds.cluster("x"), xds.cluster("y"), eds("x", 0), eds("y", 1))
     async with situation(2, *resources) as (here, (x, y)):
         told = await here.told(ANY, [("h", "v")], hosts=[x])
-        assert line(told, "route 0 matches:") == 'the path is any, header h is "v" (wanted: "v")'
+        assert line(told, "route 0 matches:") == 'the path is any, header h matches (wanted: "v")'
         told = await here.told(ANY, [("h", "other")], hosts=[y])
-        assert line(told, "route 0 does not match:") == 'header h is "other" (wanted: "v")'
+        assert line(told, "route 0 does not match:") == 'header h has 5 characters and does not match (wanted: "v")'
         assert line(told, "route 1 matches:") == "the path is any"
 
 
@@ -217,8 +217,8 @@ async def test_09_cookies_that_cannot_be_used(autojump_clock):
         for value, verdict in {
             "!!!!": "cannot be read, or is too old",
             "": "none in the request",
-            b64("hello;a"): "names hello, which is not of the form ip:port, and cluster a",
-            b64("127.9.0.1;a"): "names 127.9.0.1, which is not of the form ip:port, and cluster a",
+            b64("hello;a"): "names (no ip:port) and cluster a",
+            b64("127.9.0.1;a"): "names (no ip:port) and cluster a",
         }.items():
             told = await here.told(ANY, [("cookie", f"sess={value}")], hosts=hosts)
             assert line(told, "session by cookie 'sess':") == verdict

@@ -85,8 +85,8 @@ def check(pairs: Iterable[tuple[str, Value]]) -> Metadata:
 
 def _pair(number: int, given: Any) -> tuple[str, Value]:
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
-        what = f"{type(given).__name__} that is no pair of a text and its value"
-        raise TypeError(f"metadata[{number}] is a {what}; write pairs such as ('user', '7')")
+        kind = type(given).__name__
+        raise TypeError(f"metadata[{number}] is of type {kind} and no pair of key and value, such as ('user', '7')")
     return given[0], given[1]
 
 
