@@ -103,8 +103,8 @@ class Conversation:
         self._mention(resource.type)
 
     def unsubscribe(self, resource: Resource) -> None:
-        """Want it no longer. It is kept until the server knows, in which case it would send it again: until then a
-        watcher may drop it and take it again. What other servers are asked for need not be kept here."""
+        """Want it no longer. It is kept until the server knows, for a watcher that comes back before that. What other
+        servers are asked for need not be kept here."""
         subscription = self._subscriptions[resource.type]
         if resource.name in subscription.resources:
             subscription.unwanted.add(resource.name)
@@ -144,12 +144,13 @@ class Conversation:
         if stream is None:
             return
         subscription, state = self._subscriptions[type], stream.types[type]
-        before = state.requested or frozenset()
+        before = state.requested or frozenset[str]()
         for name in state.sent():
             if name in subscription.resources and name not in subscription.unwanted:
                 subscription.resources[name].ask_again()
         self._forget_unwanted(type)
-        for name in (state.requested or frozenset()) - before:
+        requested = state.requested or frozenset[str]()
+        for name in requested - before if requested is not before else ():
             resource = subscription.resources.get(name)
             if resource is not None and resource.awaited:
                 stream.deadlines.setdefault(resource, now + self._data_errors.wait)

@@ -74,14 +74,14 @@ class ResourceTypeState:
         """Return the next request of this type, or None if there is nothing to say now. It is taken for in flight."""
         if not wanted_in_order and self.requested is None:
             return None  # an empty list as a type's first request would mean: everything
-        names = wanted = frozenset(wanted_in_order)
-        ack = self._next_ack(now, at_once=wanted != self._wanted or self._may_be_unheard)
+        names = wanted = self._as_set(wanted_in_order)
+        ack = self._next_ack(now, at_once=wanted is not self._wanted or self._may_be_unheard)
         if ack is None and self._pending_acks and self._cumulative:
             return None  # it would carry the nonce without the error, which would be an ACK
         if omitted := self._omitted(wanted, ack):
             wanted_in_order = [name for name in wanted_in_order if name not in omitted]
             names = wanted - omitted
-        if ack is None and names == self.requested:
+        if ack is None and (names is self.requested or names == self.requested):
             return None
         # A request of the incremental protocol says what it says whatever has crossed it.
         response = inf if not self._cumulative else ack.response if ack else self._responses
@@ -101,9 +101,11 @@ class ResourceTypeState:
     def sent(self) -> list[str]:
         """The request in flight was handed over; return the names that it asks for no more."""
         sent, before = self._in_flight, self.requested or frozenset()
-        self._may_be_unheard = sent.wanted != self._wanted
+        self._may_be_unheard = sent.wanted is not self._wanted
         self.requested, self._wanted = sent.names, sent.wanted
-        no_more = (self._held.keys() | before) - sent.names
+        no_more = set() if sent.names is before else set(before - sent.names)
+        if not self._held.keys() <= sent.names:
+            no_more |= self._held.keys() - sent.names
         released = [name for name in no_more if self._held.get(name, 0) <= sent.response]
         for name in released:
             self.drop(name)
@@ -127,6 +129,11 @@ class ResourceTypeState:
         """The server knows that we do not want it, as far as we can tell."""
         named = name in self._in_flight.names or (self.requested is not None and name in self.requested)
         return name not in self._held and not named
+
+    def _as_set(self, wanted: Collection[str]) -> frozenset[str]:
+        """The same set as for the last request if it has the same names: most requests only answer."""
+        last = self._wanted
+        return last if len(wanted) == len(last) and last.issuperset(wanted) else frozenset(wanted)
 
     def _next_ack(self, now: float, *, at_once: bool) -> PendingAck | None:
         """The next answer that need not wait any longer. In state of the world no other request may go before it."""
