@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flow import print_flow
+from hostile import print_hostile
 from process import HERE, child
 from protocols import print_protocols
 from scale import print_scale
@@ -179,6 +180,7 @@ def main() -> None:
     if options.scale_rounds:
         print_scale(options.scale_rounds, Sizes())
         print_protocols(min(options.scale_rounds, 3), Sizes())
+        print_hostile()
 
 
 if __name__ == "__main__":

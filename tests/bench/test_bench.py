@@ -66,3 +66,8 @@ def test_the_flow_runs_print_both_clients_near_and_far() -> None:
     lines = [line for line in output("flow.py", "--rounds", "1", "--small").splitlines() if line.endswith(" x")]
     assert len(lines) == 8
     assert [line[:34].strip() for line in lines[::4]] == ["1 MiB both ways, 0 ms away", "1 MiB both ways, 10 ms away"]
+
+
+def test_the_hostile_runs_print_both_engines() -> None:
+    lines = [line.split() for line in output("hostile.py", "--calls", "10", "PING").splitlines()]
+    assert [line[0] for line in lines if line[:1] in (["lean"], ["h2"], ["PING"])] == ["lean", "PING", "h2", "PING"]

@@ -27,8 +27,9 @@ from trxds.wire.engine import Engine
 from trxds.wire.events import Broken, ErrorCode
 from trxds.wire.http2 import H2Engine
 from trxds.wire.lean import LeanEngine
-from trxds.wire.link import ENDS, TURNS
+from trxds.wire.link import ENDS
 from trxds.wire.options import WireOptions
+from trxds.wire.send_queue import TURNS
 
 REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 A_PING = frame(PING, 0, 0, bytes(8))
@@ -164,11 +165,11 @@ async def test_settings_that_open_all_windows_let_all_streams_send(
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
     for _ in streams:
         await server.request()
-    assert len(connection.blocked) == MANY
+    assert len(connection.send_queue.blocked) == MANY
     server.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 100})
     await server.flush()
     await wait_all_tasks_blocked()
-    assert not any(stream.waits_for_room for stream in streams) and not connection.blocked
+    assert not any(stream.waits_for_room for stream in streams) and not connection.send_queue.blocked
 
 
 async def test_windows_that_open_and_close_again_leave_the_streams_waiting(
@@ -178,11 +179,11 @@ async def test_windows_that_open_and_close_again_leave_the_streams_waiting(
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
     await server.transport.send_all((setting(INITIAL_WINDOW_SIZE, 100) + setting(INITIAL_WINDOW_SIZE, 0)) * 20)
     await wait_all_tasks_blocked()
-    assert len(connection.blocked) == MANY
+    assert len(connection.send_queue.blocked) == MANY
     await server.transport.send_all(window(streams[7].id, 100))
     await wait_all_tasks_blocked()
     assert [stream.waits_for_room for stream in streams].index(False) == 7
-    assert len(connection.blocked) == MANY - 1
+    assert len(connection.send_queue.blocked) == MANY - 1
 
 
 async def test_a_stream_that_ends_while_its_window_is_closed_is_forgotten(
@@ -191,9 +192,9 @@ async def test_a_stream_that_ends_while_its_window_is_closed_is_forgotten(
     connection, _ = await wire({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
     stream = connection.open_stream(request_(message=b"x"))
     await wait_all_tasks_blocked()
-    assert list(connection.blocked) == [stream]
+    assert list(connection.send_queue.blocked) == [stream]
     stream.cancel()
-    assert not connection.blocked
+    assert not connection.send_queue.blocked
 
 
 async def test_a_limit_that_rises_opens_all_that_wait(wire: Any, request_: Open, autojump_clock: Any) -> None:

@@ -21,12 +21,13 @@ from .header_blocks import list_size
 from .http2 import H2Engine
 from .keepalive import Keepalive
 from .lean import LeanEngine
-from .link import TURNS, Link
+from .link import Link
 from .moderation import MANY, ReadModeration
 from .observed import ObservedStream
 from .options import WireOptions
 from .request import FixedFields, Request
 from .response import Answers
+from .send_queue import TURNS
 from .stream import ClientStream
 from .turns import MOMENT, Turns
 
@@ -214,7 +215,7 @@ class Connection(Link[ClientStream]):
 
     def _taken(self) -> None:
         self.last_taken = self._last_opened
-        if self._line or self._waiting or self._behind:
+        if self.send_queue.line or self._waiting or self._behind:
             self._use_room()
 
     def _use_room(self) -> None:

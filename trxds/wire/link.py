@@ -5,8 +5,7 @@ pending in one go, in the scheduler's next pass: what fifty callers have said in
 caller that is alone has nobody to wait for: `_flush` offers its bytes to the socket at once. So an idle
 connection is one task, its reader; the writer begins when something has to wait for the first time. No task
 but the writer waits for the socket, so one that is cancelled leaves no half frame behind. Streams
-whose message did not fit stand in line, and are served in turn, a little each, whenever window or
-buffer has room. Those whose own window is closed stand apart, so that nobody asks them in vain.
+whose message did not fit wait in the `SendQueue`.
 
 Nothing here takes long at once, whatever the peer says and however many streams are open: the engine reads a few
 hundred frames at a time, and few streams are served in one go. What is left is done after a checkpoint, by the
@@ -21,7 +20,6 @@ from __future__ import annotations
 import contextvars
 import math
 from abc import ABC, abstractmethod
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar, assert_never
@@ -52,6 +50,7 @@ from .flood_guard import EARNED, FloodGuard
 from .message_stream import MessageStream
 from .options import WireOptions
 from .seat import Seat
+from .send_queue import SendQueue
 from .tls import tls_cause
 from .transport import transport_of
 from .window_estimate import WindowEstimate
@@ -59,12 +58,8 @@ from .window_estimate import WindowEstimate
 S = TypeVar("S", bound=MessageStream)
 
 _HOW_FAR = b"how far?"
-_TURN = 16 * 1024  # what a stream in line may append before the next has its turn
 _BURST = 4  # so many full buffers may leave in one step
 _LITTLE_OVERHEAD = 30  # frames, which are counted later
-TURNS = 64
-"""So many streams may be served, or begun, in one step."""
-
 ENDS = 32
 """So many streams may end in one step for a reason that they share."""
 
@@ -89,10 +84,7 @@ class Link(ABC, Generic[S]):
         self._estimate = WindowEstimate(options.stream_window, options.most_stream_window)
         self._transport = transport_of(transport)
         self._unwritten: bytes | memoryview = b""  # taken from the engine; only the writer may wait with it
-        self._line: deque[S] = deque()
-        self.blocked: OrderedDict[S, None] = OrderedDict()
-        """Streams that have something to send and whose own window is closed."""
-        self._to_look_at = 0  # of those: their windows may be open since the peer's last SETTINGS
+        self.send_queue: SendQueue[S] = SendQueue(engine, options.unsent_bound, self._left_behind)
         self._behind = False  # something is left of what there is room for
         self._flood_guard = FloodGuard(options.overhead_rate)
         self._scope = trio.CancelScope()
@@ -195,8 +187,7 @@ class Link(ABC, Generic[S]):
     def _use_room(self) -> None:
         """Send what there is room for, not more than a step's worth."""
         self._behind = False
-        if self._line or self._to_look_at:
-            self.serve()
+        self.send_queue.serve()
 
     def _left_behind(self) -> None:
         """A step's worth was done and there is more: the writer goes on in the scheduler's next pass."""
@@ -325,16 +316,14 @@ class Link(ABC, Generic[S]):
         self._owed = 0
 
     def _settings(self) -> None:
-        """The peer may say this in every frame, so the windows are looked at when it has said all."""
-        if self.blocked:
-            self._to_look_at = len(self.blocked)
-            self._left_behind()
+        """The windows of all streams may have changed."""
+        self.send_queue.look_again()
 
     def _window_opened(self, stream_id: int) -> None:
         stream = self.streams.get(stream_id)
         if stream is not None:
-            self._stand_in_line(stream)
-        self.serve()
+            self.send_queue.append(stream)
+        self.send_queue.serve()
 
     def _pinged(self, event: PingAcked) -> None:
         """For a sign of life `last_read` is enough."""
@@ -361,55 +350,9 @@ class Link(ABC, Generic[S]):
             return  # its headers come first
         if not stream.waits_for_room:
             stream.push(0)  # the end alone needs no room
-        elif self._line or self.engine.unsent >= self.options.unsent_bound:
-            self._stand_in_line(stream)
-            self.serve()
         else:
-            self._serve_one(stream)
+            self.send_queue.send(stream)
         self._wrote()
-
-    def _stand_in_line(self, stream: S) -> None:
-        if stream.waits_for_room and not stream.in_line:
-            self.blocked.pop(stream, None)
-            stream.in_line = True
-            self._line.append(stream)
-
-    def serve(self) -> None:
-        """Let streams in line send, in turn, as far as buffer and windows have room."""
-        if self._to_look_at:
-            self._look_at_blocked()
-        engine, turns = self.engine, TURNS
-        while self._line and engine.unsent < self.options.unsent_bound and engine.connection_window > 0:
-            if not turns:
-                return self._left_behind()
-            turns -= 1
-            stream = self._line.popleft()
-            stream.in_line = False
-            if stream.waits_for_room:
-                self._serve_one(stream)
-
-    def _look_at_blocked(self) -> None:
-        """Those whose windows are open now stand in line; the others go to the end."""
-        for _ in range(min(self._to_look_at, TURNS, len(self.blocked))):
-            stream = self.blocked.popitem(last=False)[0]
-            if self.engine.stream_window(stream.id) > 0:
-                self._stand_in_line(stream)
-            else:
-                self.blocked[stream] = None
-        self._to_look_at -= min(self._to_look_at, TURNS)
-        if self._to_look_at:
-            self._left_behind()
-
-    def _serve_one(self, stream: S) -> None:
-        room = self.options.unsent_bound - self.engine.unsent
-        stream.push(min(_TURN, room) if self._line else room)
-        if not stream.waits_for_room:
-            if self.blocked:
-                self.blocked.pop(stream, None)
-        elif self.engine.stream_window(stream.id) > 0:
-            self._stand_in_line(stream)
-        else:
-            self.blocked[stream] = None  # until it opens
 
     def credit(self, stream_id: int, size: int) -> None:
         """Give a stream's window back to the peer."""
@@ -439,8 +382,7 @@ class Link(ABC, Generic[S]):
         self.over = status
         self.engine.unread = b""
         self._behind = False
-        self._line.clear()
-        self.blocked.clear()
+        self.send_queue.clear()
         self._ended(status)
         if flush:
             self._flush()

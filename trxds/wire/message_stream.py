@@ -243,7 +243,7 @@ class MessageStream(ABC):
         """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
         self.sending = self.receiving = self._ending = False
         if self._rest:
-            self._link.blocked.pop(self, None)
+            self._link.send_queue.forget(self)
             self._rest = self._later = _NOTHING
         if self._sender is not None:
             self._sender.look()

@@ -87,10 +87,10 @@ class Kind:
     def read(self, streams: list[int], size: int) -> bytes:
         """At most `size` bytes of it."""
         made = self.frames(streams)
-        if self.once or len(made) >= size:
+        if self.once:
             return made
         whole = (made * -(-size // len(made)))[:size]
-        return whole[: _end_of_frames(whole)]
+        return whole[: _end_of_frames(whole)] or made
 
 
 def _end_of_frames(data: bytes) -> int:

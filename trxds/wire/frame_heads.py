@@ -1,0 +1,81 @@
+"""The heads of the frames that h2 is about to read: what has to be known of a frame before."""
+
+from __future__ import annotations
+
+from .events import ErrorCode
+from .flood_guard import MANY_SETTINGS
+from .frames import CONTINUATION, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Violation
+from .options import WireOptions
+
+_HEAD_SIZE = 9
+_STEP = 64  # frames that are read in one go, or what costs as much; h2 needs six times as long for one as we do
+_DATA_SHIFT = 11  # of data 2 KiB cost as much as a frame,
+_SHIFT = 6  # ... of anything else 64 bytes
+_FULL = 16_384  # nobody's largest frame is less
+
+
+class FrameHeads:
+    """Walks from frame header to frame header, so that an absurd length is noticed at once.
+
+    On the way it counts what says nothing of a call, and says where to stop for a while.
+    """
+
+    __slots__ = ("_block", "_first", "_head", "_is_client", "_largest", "_largest_block", "_to_header", "overhead")
+
+    def __init__(self, is_client: bool, options: WireOptions) -> None:
+        self.overhead = 0
+        self._is_client = is_client
+        self._to_header = 0 if is_client else len(PREFACE)  # bytes to come before the next frame header
+        self._largest = options.max_frame
+        self._largest_block = options.header_list_bound
+        self._block = 0  # bytes of the header block so far, of which h2 counts the frames only
+        self._head = b""  # the beginning of a header whose end has not come
+        self._first = True
+
+    def check(self, data: bytes) -> int:
+        """Returns how much of the data to read now."""
+        before = len(self._head)
+        if before:
+            data, self._head = self._head + data, b""
+        position, cost = self._to_header, 0
+        while position + _HEAD_SIZE <= len(data):
+            if cost >= _STEP:
+                self._to_header = 0
+                return position - before
+            length = int.from_bytes(data[position : position + 3])
+            if self._first:
+                self._check_first(data[position : position + _HEAD_SIZE])
+            if length > self._largest:
+                agreed = f"where {self._largest} were agreed on"
+                raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
+            kind = data[position + 3]
+            self._check_block(kind, length)
+            self.overhead += self._overhead(kind, data[position + 4], length)
+            cost += 1 + (length >> (_SHIFT if kind else _DATA_SHIFT))
+            position += _HEAD_SIZE + length
+        self._head = data[position:]
+        self._to_header = max(0, position - len(data))
+        return len(data) - before
+
+    def _overhead(self, kind: int, flags: int, length: int) -> int:
+        if kind == DATA:
+            return 0  # whether it is empty shows when its padding is gone
+        if kind == HEADERS:
+            return self._is_client  # one or two answer a request; a server's others begin one
+        if kind == CONTINUATION:
+            return not flags & END_HEADERS and length < _FULL  # who has more to say fills the frame
+        return 1 + length // MANY_SETTINGS if kind == SETTINGS else 1
+
+    def _check_block(self, kind: int, length: int) -> None:
+        if kind not in (HEADERS, CONTINUATION):
+            return
+        self._block = length if kind == HEADERS else self._block + length
+        if self._block > self._largest_block:
+            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block} bytes so far")
+
+    def _check_first(self, header: bytes) -> None:
+        self._first = False
+        if header[3] != SETTINGS:  # RFC 9113 §3.4
+            speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
+            text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
+            raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)

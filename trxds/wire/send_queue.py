@@ -1,0 +1,106 @@
+"""Which streams send next, where not all have room.
+
+A stream whose message did not fit stands in line, and is served in turn, a little each, whenever the connection's
+window and buffer have room. One whose own window is closed stands apart, so that nobody asks it in vain: until its
+window is opened, or the peer's SETTINGS may have opened all windows. A peer may say so in each frame, however many
+streams wait. So that is only noted, and the streams are looked at later, a few in each step.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .engine import Engine
+from .message_stream import MessageStream
+
+S = TypeVar("S", bound=MessageStream)
+
+TURNS = 64
+"""So many streams may be served, or begun, in one step."""
+
+_TURN = 16 * 1024  # what a stream in line may append before the next has its turn
+
+
+class SendQueue(Generic[S]):
+    """`left_behind` is called when a step's worth was done and there is more, which is done by the next `serve`."""
+
+    __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
+
+    def __init__(self, engine: Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
+        self.line: deque[S] = deque()
+        self.blocked: OrderedDict[S, None] = OrderedDict()
+        """Streams that have something to send and whose own window is closed."""
+        self._to_look_at = 0  # of those, from the first one
+        self._engine = engine
+        self._unsent_bound = unsent_bound
+        self._left_behind = left_behind
+
+    def send(self, stream: S) -> None:
+        """The stream has something to send: at once, if nobody else stands in line and there is room."""
+        if self.line or self._engine.unsent >= self._unsent_bound:
+            self.append(stream)
+            self.serve()
+        else:
+            self._serve_one(stream)
+
+    def append(self, stream: S) -> None:
+        """Put it at the end of the line, if it has something to send."""
+        if stream.waits_for_room and not stream.in_line:
+            self.blocked.pop(stream, None)
+            stream.in_line = True
+            self.line.append(stream)
+
+    def look_again(self) -> None:
+        """The windows of all streams may be open now."""
+        if self.blocked:
+            self._to_look_at = len(self.blocked)
+            self._left_behind()
+
+    def serve(self) -> None:
+        """Let streams in line send, in turn, as far as buffer and windows have room."""
+        if self._to_look_at:
+            self._look()
+        engine, turns = self._engine, TURNS
+        while self.line and engine.unsent < self._unsent_bound and engine.connection_window > 0:
+            if not turns:
+                return self._left_behind()
+            turns -= 1
+            stream = self.line.popleft()
+            stream.in_line = False
+            if stream.waits_for_room:
+                self._serve_one(stream)
+
+    def _look(self) -> None:
+        """Blocked streams whose windows are open stand in line; the others go to the end."""
+        looks = min(self._to_look_at, TURNS)
+        self._to_look_at -= looks
+        for _ in range(min(looks, len(self.blocked))):
+            stream = self.blocked.popitem(last=False)[0]
+            if self._engine.stream_window(stream.id) > 0:
+                self.append(stream)
+            else:
+                self.blocked[stream] = None
+        if self._to_look_at:
+            self._left_behind()
+
+    def _serve_one(self, stream: S) -> None:
+        room = self._unsent_bound - self._engine.unsent
+        stream.push(min(_TURN, room) if self.line else room)
+        if not stream.waits_for_room:
+            if self.blocked:
+                self.blocked.pop(stream, None)
+        elif self._engine.stream_window(stream.id) > 0:
+            self.append(stream)
+        else:
+            self.blocked[stream] = None  # until it opens
+
+    def forget(self, stream: S) -> None:
+        """It has nothing to send any more; who stands in line drops out when it is its turn."""
+        self.blocked.pop(stream, None)
+
+    def clear(self) -> None:
+        self.line.clear()
+        self.blocked.clear()
+        self._to_look_at = 0
