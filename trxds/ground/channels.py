@@ -53,7 +53,8 @@ class Mailbox(Generic[T]):
         task is a `trio.BusyResourceError`.
         """
         self._finished = self._delivered
-        self.nudge()
+        if self._waiting_for_reader is not None:
+            self.nudge()
         if self._letters:
             await trio.lowlevel.checkpoint()
         if deadline == math.inf:  # a scope is a good part of what a step of a node costs
