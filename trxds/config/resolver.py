@@ -282,7 +282,10 @@ def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) 
         return (
             one.listener == other.listener
             and one.virtual_host == other.virtual_host
-            and _where(one.routes_standing) == _where(other.routes_standing)
+            and (
+                one.routes_standing is other.routes_standing
+                or _where(one.routes_standing) == _where(other.routes_standing)
+            )
         )
     return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.status == other.status
 

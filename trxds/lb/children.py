@@ -80,7 +80,9 @@ class Children:
         self._wanted, self._endpoints = wanted, endpoints
         others = decision.endpoints
         for name, config in decision.children.items():
-            child = self._child(name, config.policy, start)
+            child = self._children.get(name)
+            if child is None or child.kept or not self._serves(child, config.policy):
+                child = self._child(name, config.policy, start)
             its = others[name] if others is not None and name in others else endpoints.part(name)
             child.send(config, its, generation)
         if len(self._children) == len(decision.children):

@@ -213,7 +213,9 @@ class Node:
             if isinstance(sender, Child):
                 news |= sender.take(letter)
             elif isinstance(letter, Configure):
-                news |= self._configure(letter)
+                reads = letter.endpoints is not self._endpoints and getattr(self._policy, "reads_endpoints", True)
+                news |= reads or letter.config != self._config
+                self._config, self._generation, self._endpoints = letter.config, letter.generation, letter.endpoints
             else:
                 news = True
                 if isinstance(sender, tuple):  # ("host", address)
@@ -222,13 +224,6 @@ class Node:
         if self._tree.lost is not None and any(map(_is_loss, letters.items())):
             self._tree.lost()
         return news
-
-    def _configure(self, letter: Configure) -> bool:
-        changed = letter.endpoints is not self._endpoints and getattr(self._policy, "reads_endpoints", True)
-        self._generation, self._endpoints = letter.generation, letter.endpoints
-        if letter.config != self._config:
-            self._config, changed = letter.config, True
-        return changed
 
     def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from trxds.ground.connectivity import Connectivity
@@ -23,6 +24,8 @@ from .ports import Host
 from .state import aggregate
 
 T = TypeVar("T")
+
+_WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
 Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
 
@@ -53,8 +56,8 @@ class ConnectedEndpoints:
         return Decision(
             state,
             self._picker(state),
-            hosts=tuple(chain.from_iterable([endpoint.wanted for endpoint in states])),
-            connect=tuple(chain.from_iterable([endpoint.connect for endpoint in states])),
+            hosts=tuple(chain.from_iterable(map(_WANTED, states))),
+            connect=tuple(chain.from_iterable(map(_CONNECT, states))),
             wake_at=soonest([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 

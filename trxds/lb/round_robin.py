@@ -23,7 +23,7 @@ class RoundRobin:
         self._restless = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        self._restless = any(is_ready(inputs.hosts.get(address)) for address in inputs.news)
+        self._restless = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
         return self._endpoints.decide(inputs, now)
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
