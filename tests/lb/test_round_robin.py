@@ -115,3 +115,20 @@ def test_an_ejected_host_counts_as_failed_and_stays_connected():
     )
     assert set(picked(decision.picker, 4)) == {"b"}
     assert "a" in decision.hosts
+
+
+class TestTheSamePicker:
+    """It is kept while none of its hosts has had news, so that nobody above has to decide."""
+
+    def step(self, policy, its, *news):
+        return policy.decide(Inputs(CONFIG, {}, its, endpoints=given(its), news=frozenset(news)), 0.0).picker
+
+    def test_a_host_that_comes_and_is_not_ready_leaves_it(self):
+        policy, its = RoundRobin(surroundings()), hosts(a=READY)
+        before = self.step(policy, its, "a")
+        assert self.step(policy, {**its, **hosts(b=IDLE)}) is before
+        assert self.step(policy, {**its, **hosts(b=CONNECTING)}, "b") is before
+
+    def test_a_host_that_is_ready_again_makes_a_new_one_for_its_connection_may_be_another(self):
+        policy, its = RoundRobin(surroundings()), hosts(a=READY)
+        assert self.step(policy, its, "a") is not self.step(policy, its, "a")

@@ -21,7 +21,7 @@ class Children:
         self._mailbox = mailbox
         self._children: dict[str, Child] = {}
         self._wanted: tuple[object, ...] | None = None  # at the last match
-        self._endpoints: Any = None  # at that
+        self.endpoints: Any = None  # that it was told of then
         self.switching = False  # some have a predecessor, perhaps
 
     def __len__(self) -> int:
@@ -75,9 +75,9 @@ class Children:
         Each has its part of the policy's `endpoints`, unless the decision gives it others.
         """
         wanted = self.hosts, dict(decision.children), decision.keep, decision.endpoints
-        if endpoints is self._endpoints and wanted == self._wanted:
+        if endpoints is self.endpoints and wanted == self._wanted:
             return  # a thousand children of which one has reported
-        self._wanted, self._endpoints = wanted, endpoints
+        self._wanted, self.endpoints = wanted, endpoints
         others = decision.endpoints
         for name, config in decision.children.items():
             child = self._children.get(name)

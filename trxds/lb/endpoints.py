@@ -200,4 +200,7 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
 
 def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: float) -> float:
     """When the first of them wants to be looked at again."""
-    return min((endpoint.wake_at(hosts, now) for endpoint in endpoints), default=math.inf)
+    at = math.inf
+    for endpoint in endpoints:
+        at = min(at, endpoint.wake_at(hosts, now))
+    return at

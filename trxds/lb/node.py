@@ -130,28 +130,35 @@ class Node:
         """What it reported last."""
         return self._last.state if self._last is not None else Connectivity.CONNECTING
 
-    async def run(self) -> None:
-        """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
-        try:
-            while not self._begun:
-                many = len(self._leases.decided) >= _MANY_HOSTS
-                for _ in self._take(await (self._gathered() if many else self._mailbox.next(self._wake_at))):
-                    await trio.lowlevel.checkpoint()
-            async with trio.open_nursery() as nursery:
-                while True:
-                    if self._begun:
-                        self._spawn(nursery)
+    async def run(self, scope: trio.CancelScope | None = None, over: Callable[[], object] | None = None) -> None:
+        """Until it or `scope` is cancelled; `over` is called if it was the scope.
+
+        Nothing of the node is left afterwards: no child, no task, no lease.
+        """
+        # The scope is here and not in a coroutine around this one, for a frame more is resumed at each letter.
+        with scope or trio.CancelScope():
+            try:
+                while not self._begun:
                     many = len(self._leases.decided) >= _MANY_HOSTS
                     for _ in self._take(await (self._gathered() if many else self._mailbox.next(self._wake_at))):
                         await trio.lowlevel.checkpoint()
-        finally:
-            self._mailbox.close()
-            self._health.leave(self._mailbox)
-            if self._health_below is not self._health:
-                self._health_below.end()
-            if self._trackers is not None:
-                self._trackers.detach(self)
-            self._leases.release()
+                async with trio.open_nursery() as nursery:
+                    while True:
+                        if self._begun:
+                            self._spawn(nursery)
+                        many = len(self._leases.decided) >= _MANY_HOSTS
+                        for _ in self._take(await (self._gathered() if many else self._mailbox.next(self._wake_at))):
+                            await trio.lowlevel.checkpoint()
+            finally:
+                self._mailbox.close()
+                self._health.leave(self._mailbox)
+                if self._health_below is not self._health:
+                    self._health_below.end()
+                if self._trackers is not None:
+                    self._trackers.detach(self)
+                self._leases.release()
+        if over is not None:
+            over()
 
     def _spawn(self, nursery: trio.Nursery) -> None:
         begun, self._begun = self._begun, {}
@@ -184,7 +191,8 @@ class Node:
             return self._step()
         # A child's answer that changes nothing goes up, and endpoints that the policy does not read go down: of the
         # eight nodes between a cluster and its endpoints three have to decide when an endpoint comes.
-        self._children.match(self._decision, self._endpoints, self._generation, trio.current_time(), self._start)
+        if self._children.endpoints is not self._endpoints:
+            self._children.match(self._decision, self._endpoints, self._generation, trio.current_time(), self._start)
         self._publish(self._decision)
         return ()
 
@@ -322,13 +330,11 @@ class Node:
         path = f"{self.path}/{child.name}"
         self._begun[f"lb/{path}"] = partial(self._run_child, child, path)
 
-    async def _run_child(self, child: Child, path: str) -> None:
-        with child.scope:
-            tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-            below = self._health_below, self._trackers_below
-            node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
-            await node.run()
-        self._children.over(child)
+    def _run_child(self, child: Child, path: str) -> Awaitable[None]:
+        tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
+        below = self._health_below, self._trackers_below
+        node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
+        return node.run(child.scope, partial(self._children.over, child))
 
     def _shape_tasks(self, wanted: Mapping[str, Task]) -> None:
         for name in self._tasks.keys() - wanted.keys():
