@@ -57,9 +57,9 @@ class ByTenant:
         pass  # there is chance in it, and what a picker may wish for; this policy needs neither
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        addresses = tuple(endpoint.addresses[0] for endpoint in inputs.config.endpoints)
+        addresses = tuple(endpoint.addresses[0] for endpoint in inputs.endpoints)
         if not addresses:
-            status = trxds.Status(trxds.StatusCode.UNAVAILABLE, inputs.config.note)
+            status = trxds.Status(trxds.StatusCode.UNAVAILABLE, inputs.endpoints.note)
             return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
         if inputs.hosts.keys() != set(addresses):
             return Decision(Connectivity.CONNECTING, QUEUEING, hosts=addresses)  # asked again once it has them

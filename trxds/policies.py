@@ -3,18 +3,11 @@
 async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPolicy)}) as channel: ...
 """
 
-from trxds.config.policies import (
-    CustomConfig,
-    LeastRequestConfig,
-    PickFirstConfig,
-    RingHashConfig,
-    RoundRobinConfig,
-    Target,
-    WeightedTargetConfig,
-)
 from trxds.config.steps import Drops, Fails, Outcome, ToHost, Waits
 from trxds.ground.connectivity import Connectivity
+from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom import PolicyType
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.endpoints import EndpointState
 from trxds.lb.explain import Explains, Said
 from trxds.lb.petiole import ConnectedEndpoints, Key
@@ -35,7 +28,12 @@ from trxds.lb.pick import (
 from trxds.lb.policy import CONNECTING, Decision, Inputs, LbConfig, Policy, Report, Surroundings
 from trxds.lb.ports import Host
 from trxds.lb.state import aggregate
+from trxds.resources.custom_policy import CustomPolicy as CustomConfig
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
+from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
+from trxds.resources.leaf_policy import RingHash as RingHashConfig
+from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
 
 __all__ = [
     "CONNECTING",
@@ -50,6 +48,7 @@ __all__ = [
     "Drops",
     "Endpoint",
     "EndpointState",
+    "Endpoints",
     "Explains",
     "Fail",
     "Fails",

@@ -181,7 +181,8 @@ def test_an_explanation_says_who_comes_next():
 
     def explained():
         return story.policy.explain(
-            Inputs(story.config), PickArgs("/s/m", override=Override(("a", "b")), now=story.now)
+            Inputs(story.config, endpoints=story.endpoints),
+            PickArgs("/s/m", override=Override(("a", "b")), now=story.now),
         )
 
     assert explained().then == Waits("a to connect", "a")

@@ -1,13 +1,13 @@
 """xds_override_host by values: what the C++ client has no test for. Its own tests are in tests/grfc/test_a55.py."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint, three
 
 from trxds.ground.status import unavailable
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, failing
 
 
@@ -215,7 +215,7 @@ def test_of_a_further_attempt_nothing_is_left_of_the_attempt_before():
     story.result(override)
     assert override.actual == "a"
     story.update(endpoint("b"))
-    story.config = replace(story.config, endpoints=())
+    story.endpoints = Endpoints()
     story.step()
     story.result(override)
     assert override.actual == ""

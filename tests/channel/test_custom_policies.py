@@ -17,6 +17,7 @@ from trxds.policies import (
     Connectivity,
     Decision,
     Drop,
+    Endpoints,
     Fail,
     PolicyType,
     RoundRobinConfig,
@@ -45,7 +46,7 @@ class ToLowest:
         self.seen = []
 
     def decide(self, inputs, now):
-        self.seen.append(inputs.config)
+        self.seen.append(inputs)
         return self.endpoints.decide(inputs, now)
 
 
@@ -56,9 +57,12 @@ class Halves:
         pass
 
     def decide(self, inputs, now):
-        children = {str(at): RoundRobinConfig((each,)) for at, each in enumerate(inputs.config.endpoints)}
+        children = {str(at): RoundRobinConfig() for at in range(len(inputs.endpoints))}
+        endpoints = {str(at): Endpoints((each,)) for at, each in enumerate(inputs.endpoints)}
         reports = [inputs.children.get(name, CONNECTING) for name in children]
-        return Decision(aggregate(report.state for report in reports), reports[-1].picker, children)
+        return Decision(
+            aggregate(report.state for report in reports), reports[-1].picker, children, endpoints=endpoints
+        )
 
 
 def asks_for(mesh, name=NAME, **settings):
@@ -92,7 +96,7 @@ async def test_its_settings_come_as_a_plain_mapping_through_its_parser(autojump_
         asks_for(mesh, size=5, share=0.5, deep={"names": ["a", None], "on": True})
         async with mesh.channel(policies={NAME: PolicyType(make, lambda fields: ("parsed", fields))}) as channel:
             await ask(channel)
-            assert made[0].seen[0].settings == (
+            assert made[0].seen[0].config.settings == (
                 "parsed",
                 {"size": 5, "share": 0.5, "deep": {"names": ["a", None], "on": True}},
             )

@@ -4,10 +4,10 @@ from support.picture import failed, has, listens, routed
 
 from trxds.ads.state import ResourceState
 from trxds.config.assemble import assemble
-from trxds.config.plan import PriorityNames, failover, subtree
-from trxds.config.policies import PriorityConfig
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing, can_serve
 from trxds.ground.status import StatusCode
+from trxds.lb.config_builder import PriorityNames, failover, subtree
+from trxds.lb.configs import PriorityConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, LogicalDns
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
@@ -103,16 +103,18 @@ class TestTheTree:
 
     def test_an_aggregate_is_a_failover_over_a_cds_for_each_leaf(self):
         plan = failover(self.both("a", "b"))
-        assert {name: child.policy for name, child in plan.children.items()} == dict.fromkeys("ab", "cds_experimental")
+        assert {name: child.policy for name, child in plan.config.children.items()} == dict.fromkeys(
+            "ab", "cds_experimental"
+        )
 
     def test_a_leafs_cds_knows_that_leaf_only(self):
         plan = failover(self.both("a", "b"))
-        assert plan.children["b"].cluster == self.both("b").leaves[0]
+        assert plan.endpoints.part("b").cluster == self.both("b").leaves[0]
 
     def test_the_order_of_priorities_is_a_difference(self):
         assert failover(self.both("a", "b")) != failover(self.both("b", "a"))
         assert failover(self.both("a", "b")) == failover(self.both("a", "b"))
-        assert hash(failover(self.both("a", "b"))) == hash(failover(self.both("a", "b")))
+        assert hash(failover(self.both("a", "b")).config) == hash(failover(self.both("a", "b")).config)
         assert PriorityConfig({}) != {}
 
 
@@ -143,7 +145,7 @@ class TestDns:
 
     def test_it_is_counted_without_an_eds_service(self):
         (config,) = clusters("dns", known=by_name("dns", "cart.example", "1.1.1.1:443")).values()
-        assert _services(subtree(config, PriorityNames())) == [""]
+        assert _services(subtree(config, PriorityNames()).config) == [""]
 
 
 def _services(config):

@@ -40,7 +40,7 @@ class TestErrors:
         hold = rig.chosen().table.keep_cluster("a")
         await rig.settle({LDS: failed("gone")})
         assert rig.clusters == {"a"}, "not dropped: its route may come back"
-        assert isinstance(rig.sent[-1][1].children["a"].cluster, ClusterConfig)
+        assert isinstance(rig.sent[-1][1]["a"].cluster, ClusterConfig)
         hold.let_go()
         await rig.settle()
         assert rig.clusters == set()
@@ -50,7 +50,7 @@ class TestErrors:
         hold = rig.chosen().table.keep_cluster("a")
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
-        assert rig.sent[-1][1].children["a"].cluster == ClusterError("a", unavailable("a is gone too"))
+        assert rig.sent[-1][1]["a"].cluster == ClusterError("a", unavailable("a is gone too"))
         hold.let_go()
 
     async def test_the_service_comes_back_after_an_error(self, rig):
@@ -107,15 +107,15 @@ class TestRecovery:
     async def test_a_cluster_that_fails_is_told_what_it_lacks(self, rig):
         await rig.settle(shop("a", "b") | {("CDS", "a"): failed("a is gone")})
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
-        a, b = (rig.sent[-1][1].children[name].cluster for name in "ab")
+        a, b = (rig.sent[-1][1][name].cluster for name in "ab")
         assert (a.endpoints, a.note) == (None, "EDS other is awaited")
         assert b.endpoints is not None
 
     async def test_a_cluster_that_serves_is_left_alone_though_its_next_version_is_incomplete(self, rig):
         await rig.settle(shop("a", "b") | {("CDS", "b"): failed("b is gone")})
-        before = rig.sent[-1][1].children["a"]
+        before = rig.sent[-1][1]["a"]
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
-        assert rig.sent[-1][1].children["a"] is before
+        assert rig.sent[-1][1]["a"] is before
 
     async def test_without_routes_a_held_cluster_is_told_what_it_lacks_too(self, rig):
         await rig.settle(shop("a"))
@@ -123,7 +123,7 @@ class TestRecovery:
         await rig.settle({("CDS", "a"): failed("a is gone")})
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
-        assert rig.sent[-1][1].children["a"].cluster.note == "EDS other is awaited"
+        assert rig.sent[-1][1]["a"].cluster.note == "EDS other is awaited"
         hold.let_go()
 
     async def test_the_log_does_not_tell_what_is_merely_awaited(self, rig, caplog):

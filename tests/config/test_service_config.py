@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from trxds.config.ejection_config import Ejecting
 from trxds.config.method_config import HedgingPolicy, MethodConfig
-from trxds.config.service_config import ServiceConfig, Throttling, parse_service_config
+from trxds.config.service_config import ServiceConfig, Throttling
+from trxds.config.service_config import parse_service_config as parse
 from trxds.ground.status import StatusCode
+from trxds.lb.balancing_config import reader
+from trxds.lb.configs import OutlierDetectionConfig
 from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.lb_policy import RandomSubsetting
 from trxds.resources.leaf_policy import (
@@ -32,6 +34,11 @@ RETRY = {
 }
 HEDGING = {"maxAttempts": 3, "hedgingDelay": "0.5s", "nonFatalStatusCodes": ["unavailable", 10]}
 CART = [{"service": "shop.Cart"}]
+
+
+def parse_service_config(document: Any, custom: Any = None) -> ServiceConfig:
+    """With the load balancing room's reader, as a channel does."""
+    return parse(document, reader(custom or {}))
 
 
 def method(**fields: Any) -> MethodConfig:
@@ -143,12 +150,15 @@ def test_a_wish_for_health_checks_is_noted() -> None:
                     "childPolicy": [{"round_robin": {}}],
                 }
             },
-            Ejecting(
+            OutlierDetectionConfig(
                 EjectionRules(1.0, 400.0, 400.0, 10, SuccessRate(1000), FailurePercentage(50, minimum_hosts=2)),
                 RoundRobin(),
             ),
         ),
-        ({"outlier_detection_experimental": {"childPolicy": [{"pick_first": {}}]}}, Ejecting(None, PickFirst())),
+        (
+            {"outlier_detection_experimental": {"childPolicy": [{"pick_first": {}}]}},
+            OutlierDetectionConfig(None, PickFirst()),
+        ),
     ],
 )
 def test_policies_are_read_as_from_a_resource(policy: Any, value: Any) -> None:

@@ -22,13 +22,13 @@ from trxds.affinity.carriers import carrier
 from trxds.affinity.jar import CookieJar
 from trxds.channel.fault import decide
 from trxds.channel.retry import pushback
-from trxds.config.balancing_config import STRUCT_POLICIES
 from trxds.config.request_hash import request_hash
 from trxds.config.service_config import parse_service_config
 from trxds.config.target import canonical as canonical_target
 from trxds.config.target import parse_plain
 from trxds.ground.metadata import Metadata, is_value
 from trxds.ground.status import BootstrapError
+from trxds.lb.balancing_config import STRUCT_POLICIES, reader
 from trxds.resources.context import ParseContext
 from trxds.resources.fault import Abort, Delay, FaultConfig, Share
 from trxds.resources.hash_policy import HeaderHash
@@ -108,7 +108,7 @@ def _bootstrap(data: bytes) -> None:
 
 def _service_config(data: bytes) -> None:
     try:
-        config = parse_service_config(_text(data))
+        config = parse_service_config(_text(data), reader({}))
     except ValueError as error:
         assert str(error)
     else:

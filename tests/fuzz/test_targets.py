@@ -21,7 +21,8 @@ PARSERS = (
     "resources/*.py",
     *(f"wire/{name}.py" for name in ("frames", "lean", "http2", "header_blocks", "framing", "compression", "response")),
     *(f"ads/{name}.py" for name in ("bootstrap", "names", "response", "delta", "authorization")),
-    *(f"config/{name}.py" for name in ("service_config", "method_config", "balancing_config", "target")),
+    *(f"config/{name}.py" for name in ("service_config", "method_config", "target")),
+    "lb/balancing_config.py",
     *(f"affinity/{name}.py" for name in ("cookie", "jar", "carriers")),
     *(f"channel/{name}.py" for name in ("fault", "retry")),
     *(f"ground/{name}.py" for name in ("metadata", "documents")),
@@ -60,7 +61,7 @@ NOT_FROM_OUTSIDE = {
     "resources/protos.py:from_json": "the field's JSON form, of tests and of `trxds plane`",
     "resources/types.py:read": "at once, what the target `discovery` reads in slices",
     "ads/bootstrap.py:read": "opens the file, and parses it by `parse`",
-    "config/balancing_config.py:_from_struct": "makes the readers, once",
+    "lb/balancing_config.py:_from_struct": "makes the readers, once",
 }
 
 

@@ -3,10 +3,10 @@
 from support.picture import assignment
 from support.policies import CONNECTING, FAILURE, IDLE, READY, report, surroundings
 
-from trxds.config.policies import CdsConfig
-from trxds.config.snapshot import AggregateConfig, ClusterConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.ground.status import unavailable
 from trxds.lb.cds import Cds
+from trxds.lb.configs import CdsConfig
 from trxds.lb.pick import Complete, PickArgs, failing
 from trxds.lb.policy import Inputs, Report
 from trxds.resources.cluster import Cluster
@@ -17,7 +17,7 @@ NAME = ClusterConfig(Cluster("n", LogicalDns("cart.example", 80)), assignment("c
 
 
 def decide(policy, cluster, its):
-    return policy.decide(Inputs(CdsConfig(cluster), {"cluster": its}), 0.0)
+    return policy.decide(Inputs(CdsConfig("x"), {"cluster": its}, endpoints=ClusterEntry(cluster)), 0.0)
 
 
 def asked(cluster, *states):

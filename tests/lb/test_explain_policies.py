@@ -3,31 +3,26 @@
 from random import Random
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, endpoints, report, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, report, surroundings
 
 from trxds.affinity.override_host import OverrideHost
-from trxds.config.policies import (
-    CdsConfig,
-    ClusterImplConfig,
-    ClusterManagerConfig,
-    LeastRequestConfig,
-    OutlierDetectionConfig,
-    OverrideHostConfig,
-    PickFirstConfig,
-    PriorityConfig,
-    RandomSubsettingConfig,
-    RingHashConfig,
-    RoundRobinConfig,
-    Target,
-    WeightedRoundRobinConfig,
-    WeightedTargetConfig,
-)
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError
 from trxds.config.steps import Drops, Fails, ToHost, Unknown, Waits
 from trxds.ground.status import unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.cluster_impl import ClusterImpl, too_many
 from trxds.lb.cluster_manager import ClusterManager
+from trxds.lb.configs import (
+    CdsConfig,
+    ClusterImplConfig,
+    ClusterManagerConfig,
+    OutlierDetectionConfig,
+    OverrideHostConfig,
+    PriorityConfig,
+    Target,
+    WeightedTargetConfig,
+)
+from trxds.lb.endpoint_set import NO_ENDPOINTS, Endpoints
 from trxds.lb.explain import Explains, said
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.outlier_detection import OutlierDetection
@@ -45,18 +40,24 @@ from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus
 from trxds.resources.endpoint import Drop as DropShare
+from trxds.resources.lb_policy import RandomSubsetting as RandomSubsettingConfig
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
+from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
+from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
+from trxds.resources.leaf_policy import RingHash as RingHashConfig
+from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
 
-LEAF = RoundRobinConfig(())
+LEAF = RoundRobinConfig()
 
 
 def call(**args):
     return PickArgs("/s/m", **args)
 
 
-def tell(policy, config, children=(), hosts=(), now=0.0, ejected=(), **args):
+def tell(policy, config, children=(), hosts=(), now=0.0, ejected=(), endpoints=NO_ENDPOINTS, **args):
     """What a policy says that has just decided."""
-    inputs = Inputs(config, dict(children), {host.address: host for host in hosts}, frozenset(), frozenset(ejected))
+    its = {host.address: host for host in hosts}
+    inputs = Inputs(config, dict(children), its, frozenset(), frozenset(ejected), endpoints)
     policy.decide(inputs, now)
     return policy.explain(inputs, call(now=now, **args))
 
@@ -73,31 +74,35 @@ def test_every_policy_explains_itself():
 
 
 def test_cluster_manager_goes_by_the_rpcs_cluster():
-    config = ClusterManagerConfig({"a": CdsConfig(gone("a")), "b": CdsConfig(gone("b"))})
+    config = ClusterManagerConfig(("a", "b"))
     its = tell(ClusterManager(surroundings()), config, {"b": report(READY)}, cluster="b")
     assert (its.saw, its.then, its.why) == ("2 clusters", "b", "it is the RPC's; it is READY")
     unknown = tell(ClusterManager(surroundings()), config, cluster="c")
     assert isinstance(unknown.then, Drops)
 
 
+def tell_cds(cluster, given_up=False):
+    return tell(Cds(surroundings()), CdsConfig("a"), endpoints=ClusterEntry(cluster, given_up))
+
+
 def test_cds_says_what_it_has_or_why_it_has_nothing():
     there = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"), "EDS is away")
-    its = tell(Cds(surroundings()), CdsConfig(there))
+    its = tell_cds(there)
     assert (its.saw, its.then) == ("cluster a with 0 endpoints in 0 priorities; EDS is away", "cluster")
-    assert tell(Cds(surroundings()), CdsConfig(gone("a"))).then == Fails(unavailable("a is gone"))
+    assert tell_cds(gone("a")).then == Fails(unavailable("a is gone"))
     dropped = Drops(unavailable("a is gone; no route names cluster a any more"))
-    assert tell(Cds(surroundings()), CdsConfig(gone("a"), given_up=True)).then == dropped
-    assert "dropped" in tell(Cds(surroundings()), CdsConfig(there, given_up=True)).why
+    assert tell_cds(gone("a"), given_up=True).then == dropped
+    assert "dropped" in tell_cds(there, given_up=True).why
 
 
 def test_cds_names_the_leaves_of_an_aggregate():
     leaf = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
-    its = tell(Cds(surroundings()), CdsConfig(AggregateConfig("all", (leaf,), "b does not exist")))
+    its = tell_cds(AggregateConfig("all", (leaf,), "b does not exist"))
     assert its.saw == "aggregate all of a; left out: b does not exist"
 
 
 def test_outlier_detection_names_who_is_ejected():
-    config = OutlierDetectionConfig((), None, LEAF)
+    config = OutlierDetectionConfig(None, LEAF)
     assert tell(OutlierDetection(surroundings()), config).saw == "no rules"
 
 
@@ -143,7 +148,7 @@ def test_priority_shows_how_long_it_waits_and_what_it_has_not_begun():
 
 
 def weighted(**weights):
-    return WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()}, "nothing here")
+    return WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()})
 
 
 def test_weighted_target_draws_as_its_picker_does():
@@ -158,7 +163,8 @@ def test_weighted_target_without_a_draw():
     assert (its.then, its.why) == ("a", "the only one that is READY")
     waiting = tell(WeightedTarget(surroundings()), weighted(a=1), {"a": report(CONNECTING)})
     assert waiting.then == Waits("a target to be READY")
-    assert tell(WeightedTarget(surroundings()), weighted()).then == Fails(unavailable("nothing here"))
+    none = tell(WeightedTarget(surroundings()), weighted(), endpoints=Endpoints(note="nothing here"))
+    assert none.then == Fails(unavailable("nothing here"))
 
 
 # -- override_host
@@ -169,9 +175,10 @@ HEALTHY, DRAINING = HealthStatus.HEALTHY, HealthStatus.DRAINING
 def session(addresses, *, pool=(), statuses=(HEALTHY,), endpoints=("a", "b"), strict=False):
     known = {host.address: host for host in pool}
     policy = OverrideHost(Surroundings(None, None, None, known.get, Random(1)))  # a wish or a lease would raise
-    config = OverrideHostConfig("cart", tuple(Endpoint((a,), HEALTHY) for a in endpoints), frozenset(statuses), 1, LEAF)
+    config = OverrideHostConfig("cart", frozenset(statuses), 1, LEAF)
+    its = Endpoints(tuple(Endpoint((a,), HEALTHY) for a in endpoints))
     override = Override(tuple(addresses), strict=strict)
-    return tell(policy, config, {"everybody": report(READY)}, override=override)
+    return tell(policy, config, {"everybody": report(READY)}, override=override, endpoints=its)
 
 
 def test_a_ready_host_of_the_session_is_taken():
@@ -204,7 +211,7 @@ def test_a_health_that_is_not_allowed_is_named():
 
 def test_without_a_session_the_child_is_asked():
     assert session([]).why == "the host that it gives is the session's"
-    inputs = Inputs(OverrideHostConfig("cart", (), frozenset(), 1, LEAF))
+    inputs = Inputs(OverrideHostConfig("cart", frozenset(), 1, LEAF))
     its = OverrideHost(surroundings()).explain(inputs, call())
     assert (its.saw, its.then) == ("no session filter", "everybody")
 
@@ -223,11 +230,11 @@ def ready(*names):
 
 
 LEAVES = {
-    "round_robin": (RoundRobin, RoundRobinConfig(endpoints(NAMES))),
-    "least_request": (LeastRequest, LeastRequestConfig(endpoints(NAMES), 2)),
+    "round_robin": (RoundRobin, RoundRobinConfig()),
+    "least_request": (LeastRequest, LeastRequestConfig(2)),
     "weighted_round_robin": (
         WeightedRoundRobin,
-        WeightedRoundRobinConfig(endpoints(NAMES), ClientSideWeightedRoundRobin()),
+        ClientSideWeightedRoundRobin(),
     ),
 }
 
@@ -235,7 +242,7 @@ LEAVES = {
 @pytest.mark.parametrize(("policy", "config"), LEAVES.values(), ids=LEAVES)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_leaf_says_what_its_picker_does(policy, config, seed):
-    inputs = Inputs(config, {}, {host.address: host for host in ready(*NAMES)})
+    inputs = Inputs(config, {}, {host.address: host for host in ready(*NAMES)}, endpoints=given(NAMES))
     one, other = policy(surroundings(seed)), policy(surroundings(seed))
     one.decide(inputs, 0.0)
     its = one.explain(inputs, call())
@@ -246,7 +253,7 @@ def test_a_leaf_says_what_its_picker_does(policy, config, seed):
 @pytest.mark.parametrize("name", ["round_robin", "weighted_round_robin"])
 def test_to_explain_takes_no_turn(name):
     policy, config = LEAVES[name][0](surroundings()), LEAVES[name][1]
-    inputs = Inputs(config, {}, {host.address: host for host in ready(*NAMES)})
+    inputs = Inputs(config, {}, {host.address: host for host in ready(*NAMES)}, endpoints=given(NAMES))
     picker = policy.decide(inputs, 0.0).picker
     for _ in range(7):
         told = {policy.explain(inputs, call()).then for _ in range(5)}
@@ -256,39 +263,43 @@ def test_to_explain_takes_no_turn(name):
 @pytest.mark.parametrize(("policy", "config"), LEAVES.values(), ids=LEAVES)
 def test_a_leaf_says_what_it_waits_for_and_why_it_fails(policy, config):
     hosts = [FakeHost("a", CONNECTING), FakeHost("b", FAILURE), FakeHost("c", FAILURE)]
-    its = tell(policy(surroundings()), config, hosts=hosts)
+    its = tell(policy(surroundings()), config, hosts=hosts, endpoints=given(NAMES))
     assert (its.saw, its.then) == (
         "0 of 3 endpoints READY, 1 CONNECTING, 2 TRANSIENT_FAILURE",
         Waits("an endpoint to connect"),
     )
-    its = tell(policy(surroundings()), config, hosts=[FakeHost(name, FAILURE) for name in NAMES])
+    failed = [FakeHost(name, FAILURE) for name in NAMES]
+    its = tell(policy(surroundings()), config, hosts=failed, endpoints=given(NAMES))
     assert its.then == Fails(unavailable("no host can be reached; the last error: c: refused"))
 
 
 def test_an_ejected_host_is_not_chosen():
-    its = tell(RoundRobin(surroundings()), LEAVES["round_robin"][1], hosts=ready(*NAMES), ejected=["a", "b"])
+    config = LEAVES["round_robin"][1]
+    its = tell(RoundRobin(surroundings()), config, hosts=ready(*NAMES), ejected=["a", "b"], endpoints=given(NAMES))
     assert (its.saw, its.then) == ("1 of 3 endpoints READY, 2 TRANSIENT_FAILURE", ToHost("c", READY))
 
 
 def test_pick_first_says_which_one_it_has():
-    config = PickFirstConfig(endpoints(NAMES), (1, 1, 1))
-    its = tell(PickFirst(surroundings()), config, hosts=[FakeHost("a", FAILURE), *ready("b")])
+    config, hosts = PickFirstConfig(), [FakeHost("a", FAILURE), *ready("b")]
+    its = tell(PickFirst(surroundings()), config, hosts=hosts, endpoints=given(NAMES))
     assert (its.saw, its.then) == ("3 addresses, READY", ToHost("b", READY))
-    assert tell(PickFirst(surroundings()), PickFirstConfig((), (), note="none")).then == Fails(unavailable("none"))
+    none = tell(PickFirst(surroundings()), config, endpoints=given("", "none"))
+    assert none.then == Fails(unavailable("none"))
 
 
-RING = RingHashConfig(endpoints(NAMES), (1, 1, 1), 64, 64)
+RING = RingHashConfig(64, 64)
+ON_RING = given(NAMES)
 
 
 def test_ring_hash_names_the_hash_and_who_has_it_without_connecting():
     policy = RingHash(surroundings())  # a wish would raise
-    its = tell(policy, RING, hash=7)
+    its = tell(policy, RING, hash=7, endpoints=ON_RING)
     assert its.saw == "0 of 3 endpoints READY, 3 IDLE; hash 0x0000000000000007"
     assert isinstance(its.then, Waits) and its.then.address in NAMES
 
 
 def test_ring_hash_draws_where_no_hash_policy_yields_a_hash():
-    assert "drawn because no hash policy yields one" in tell(RingHash(surroundings()), RING).saw
+    assert "drawn because no hash policy yields one" in tell(RingHash(surroundings()), RING, endpoints=ON_RING).saw
 
 
 @pytest.mark.parametrize("hashed", [0, 1 << 62, 1 << 63, (1 << 64) - 1])
@@ -298,8 +309,8 @@ def test_ring_hash_goes_round_as_its_picker_does(hashed, states):
     policy = RingHash(Surroundings(wishes.add, None, None, None, Random(1)))
     hosts = {name: FakeHost(name, state) for name, state in zip(NAMES, states, strict=True)}
     for name in NAMES:
-        policy.decide(Inputs(RING, {}, hosts, frozenset({name})), 0.0)
-    inputs = Inputs(RING, {}, hosts)
+        policy.decide(Inputs(RING, {}, hosts, frozenset({name}), endpoints=ON_RING), 0.0)
+    inputs = Inputs(RING, {}, hosts, endpoints=ON_RING)
     result = policy.decide(inputs, 0.0).picker.pick(call(hash=hashed))
     its = policy.explain(inputs, call(hash=hashed))
     expected = {"Complete": ToHost, "Queue": Waits, "Fail": Fails}[type(result).__name__]
@@ -311,8 +322,8 @@ def test_ring_hash_goes_round_as_its_picker_does(hashed, states):
 
 
 def test_random_subsetting_says_how_many_it_leaves_to_its_child():
-    config = RandomSubsettingConfig(2, RoundRobinConfig(endpoints(NAMES)))
-    its = tell(RandomSubsetting(surroundings()), config)
+    config = RandomSubsettingConfig(2, LEAF)
+    its = tell(RandomSubsetting(surroundings()), config, endpoints=given(NAMES))
     assert (its.saw, its.chose, its.then) == ("3 endpoints", "2 of them", "subset")
 
 

@@ -4,14 +4,14 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, READY, FakeHost, endpoints, surroundings
+from support.policies import CONNECTING, FAILURE, READY, FakeHost, given, surroundings
 from xxhash import xxh64_intdigest
 
-from trxds.config.policies import RingHashConfig
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
 from trxds.lb.policy import Inputs
 from trxds.lb.ring_hash import RingHash
+from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
 NAMES = "abcd"
 
@@ -22,8 +22,10 @@ class Ringed:
     def __init__(self, **states):
         self.wishes = set()
         self.policy = RingHash(replace(surroundings(), wish=self.wishes.add))
-        config = RingHashConfig(endpoints(NAMES), (1,) * len(NAMES), 64, 4096, header="x-user")
-        self.inputs = Inputs(config, {}, {name: FakeHost(name, state) for name, state in states.items()})
+        config = RingHashConfig(64, 4096, header="x-user")
+        self.inputs = Inputs(
+            config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=given(NAMES)
+        )
         for name in states:
             self.policy.decide(replace(self.inputs, wishes=frozenset({name})), 0.0)
         self.picker = self.policy.decide(self.inputs, 0.0).picker

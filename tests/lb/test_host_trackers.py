@@ -1,19 +1,21 @@
 """Trackers that policies attach to hosts: who hears of a session's RPC, which no picker of theirs has chosen."""
 
 import pytest
-from support.policies import CONNECTING, READY, endpoints, hosts, surroundings
+from support.policies import CONNECTING, READY, given, hosts, surroundings
 from support.tree import Tree, Wants
 
-from trxds.config.policies import CustomConfig, LeastRequestConfig, WeightedRoundRobinConfig
 from trxds.lb.custom import checked
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.limits import InFlight
 from trxds.lb.pick import QUEUEING, PickArgs
 from trxds.lb.policy import Decision, Inputs
 from trxds.lb.weighted_round_robin import WeightedRoundRobin
+from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
+from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 
 @pytest.fixture
@@ -67,29 +69,31 @@ class TestNodes:
 
 
 class TestPolicies:
-    def decision(self, make, config, **states):
-        return make(surroundings()).decide(Inputs(config, hosts=hosts(**states)), 0.0)
+    def decision(self, make, config, its=None, **states):
+        inputs = Inputs(config, hosts=hosts(**states), endpoints=its or given("ab"))
+        return make(surroundings()).decide(inputs, 0.0)
 
     def test_least_request_attaches_its_counts_to_every_address(self):
-        config = LeastRequestConfig((Endpoint(("a", "a2")), Endpoint(("b",))), 2)
-        decision = self.decision(LeastRequest, config, a=READY, b=CONNECTING)
+        its = Endpoints((Endpoint(("a", "a2")), Endpoint(("b",))))
+        decision = self.decision(LeastRequest, LeastRequestConfig(2), its, a=READY, b=CONNECTING)
         assert decision.trackers.keys() == {"a", "a2", "b"}
         assert decision.trackers["a"] is decision.trackers["a2"] is not decision.trackers["b"]
         assert decision.picker.pick(PickArgs("/s/m")).trackers == (decision.trackers["a"],)
 
     def test_weighted_round_robin_attaches_what_reads_the_reports(self):
-        config = WeightedRoundRobinConfig(endpoints("ab"), Rules())
+        config = Rules()
         decision = self.decision(WeightedRoundRobin, config, a=READY, b=READY)
         result = decision.picker.pick(PickArgs("/s/m"))
         assert result.trackers == (decision.trackers[result.host.address],)
 
     def test_with_reports_out_of_band_it_attaches_none(self):
-        config = WeightedRoundRobinConfig(endpoints("ab"), Rules(reporting_period=10.0))
+        config = Rules(reporting_period=10.0)
         assert not self.decision(WeightedRoundRobin, config, a=READY, b=READY).trackers
 
     def test_while_the_endpoints_are_the_same_so_is_what_is_attached(self):
-        policy, config = LeastRequest(surroundings()), LeastRequestConfig(endpoints("ab"), 2)
-        first, second = (policy.decide(Inputs(config, hosts=hosts(a=READY)), now) for now in (0.0, 1.0))
+        policy, its = LeastRequest(surroundings()), given("ab")
+        inputs = Inputs(LeastRequestConfig(2), hosts=hosts(a=READY), endpoints=its)
+        first, second = (policy.decide(inputs, now) for now in (0.0, 1.0))
         assert first.trackers is second.trackers
 
     @pytest.mark.parametrize("trackers", [{"a": object()}, {1: InFlight()}, [InFlight()]])
@@ -103,7 +107,7 @@ class TestPolicies:
 
         policy = checked(Mine)(surroundings())
         with pytest.raises(TypeError, match=r"Decision\.trackers is .*; it has to be trackers, with methods"):
-            policy.decide(Inputs(CustomConfig("mine", {}, (), ())), 0.0)
+            policy.decide(Inputs(CustomPolicy("mine", {})), 0.0)
 
     def test_a_users_policy_cannot_collect(self):
         class Mine:
@@ -114,4 +118,4 @@ class TestPolicies:
                 return Decision(READY, QUEUEING, collects=HostTrackers())
 
         with pytest.raises(TypeError, match="collects"):
-            checked(Mine)(surroundings()).decide(Inputs(CustomConfig("mine", {}, (), ())), 0.0)
+            checked(Mine)(surroundings()).decide(Inputs(CustomPolicy("mine", {})), 0.0)

@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from support.policies import CONNECTING, FAILURE, READY, endpoints, hosts, surroundings
+from support.policies import CONNECTING, FAILURE, READY, given, hosts, surroundings
 
-from trxds.config.policies import LeastRequestConfig
 from trxds.ground.status import OK
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import Inputs
+from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 
 class Balanced:
@@ -21,11 +21,12 @@ class Balanced:
 
     def update(self, names, **states):
         self.names = names
-        self.config = LeastRequestConfig(endpoints(names), self.choice_count)
+        self.config = LeastRequestConfig(self.choice_count)
+        self.endpoints = given(names)
         self.decide(**(states or dict.fromkeys(names, READY)))
 
     def decide(self, **states):
-        self.decision = self.policy.decide(Inputs(self.config, hosts=hosts(**states)), 0.0)
+        self.decision = self.policy.decide(Inputs(self.config, hosts=hosts(**states), endpoints=self.endpoints), 0.0)
         return self.decision
 
     def begin(self, times=1):

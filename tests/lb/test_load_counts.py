@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from support.policies import READY, FakeHost, report, surroundings
 
-from trxds.config.plan import PriorityNames, subtree
-from trxds.config.policies import ClusterImplConfig, Reporting, RoundRobinConfig
 from trxds.config.snapshot import ClusterConfig
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import OK, unavailable
 from trxds.lb.cluster_impl import ClusterImpl
+from trxds.lb.config_builder import PriorityNames, subtree
+from trxds.lb.configs import ClusterImplConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.load_counts import LoadCounts
 from trxds.lb.pick import Complete, PickArgs
 from trxds.lb.policy import Inputs, Report
@@ -20,6 +21,7 @@ from trxds.resources import protos
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Drop, Endpoint, Locality, LocalityId
+from trxds.resources.leaf_policy import RoundRobin
 from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
 
@@ -48,9 +50,10 @@ class Load:
         self.config = config
 
     def picker(self, metrics=(), localities=LOCALITIES):
-        reporting = Reporting(LoadReporting(SERVER, frozenset(metrics)), localities)
-        config = ClusterImplConfig("cart", "cart-eds", RoundRobinConfig(()), reporting=reporting, **self.config)
-        return self.policy.decide(Inputs(config, {"hosts": Report(READY, ByPath())}), 0.0).picker
+        lrs = LoadReporting(SERVER, frozenset(metrics))
+        config = ClusterImplConfig("cart", "cart-eds", RoundRobin(), lrs=lrs, **self.config)
+        inputs = Inputs(config, {"hosts": Report(READY, ByPath())}, endpoints=Endpoints(localities=localities))
+        return self.policy.decide(inputs, 0.0).picker
 
     def begin(self, host, picker=None):
         result = (picker or self.picker()).pick(PickArgs(host))
@@ -181,7 +184,7 @@ def test_no_metric_is_passed_on_that_the_cluster_does_not_name():
 
 def test_a_cluster_that_asks_for_no_reports_gets_no_tracker_more():
     policy = ClusterImpl(surroundings())
-    config = ClusterImplConfig("cart", "cart-eds", RoundRobinConfig(()))
+    config = ClusterImplConfig("cart", "cart-eds", RoundRobin())
     picker = policy.decide(Inputs(config, {"hosts": report(READY, "a1")}), 0.0).picker
     assert len(picker.pick(CALL).trackers) == 1  # of the circuit breaker
 
@@ -238,4 +241,4 @@ def test_the_clusters_tree_counts_over_the_localities_of_all_priorities():
     cluster = Cluster("cart", Eds("cart-eds"), lrs=rules)
     assignment = ClusterLoadAssignment("cart-eds", ((LOCALITIES[0],), (LOCALITIES[1],)))
     tree = subtree(ClusterConfig(cluster, assignment), PriorityNames())
-    assert tree.child.reporting == Reporting(rules, LOCALITIES)
+    assert (tree.config.child.lrs, tree.endpoints.localities) == (rules, LOCALITIES)

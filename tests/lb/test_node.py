@@ -1,15 +1,17 @@
 """The shell around every policy: what it makes of decisions, and what its parent hears (DESIGN §3, §5)."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 import trio
-from support.policies import CONNECTING, FAILURE, IDLE, READY
+from support.policies import CONNECTING, FAILURE, IDLE, READY, given
 from support.tree import Texts, Tree, Wants
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import StatusCode
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUEING, Fail, PickArgs
 from trxds.lb.policy import RETENTION, Decision
 
@@ -83,6 +85,63 @@ class TestGenerations:
         await tree.configure(parent(a=Wants("a2")))
         assert tree.reports[-1].generation == 3
         assert tree.reports[-1].picker == Texts("root", (Texts("a2"),))
+
+
+class TestEndpoints:
+    """They come beside the configuration, and a change of them alone asks only those who read them."""
+
+    def seen(self, tree, text):
+        return tree.policy(text).decisions[-1][0].endpoints
+
+    async def test_a_child_has_all_its_part_or_what_the_policy_gives_it(self, tree):
+        part, own = given("b"), given("c")
+        its = Endpoints(given("ab").all, parts={"second": part})
+        children = {name: Wants(name) for name in ("first", "second", "third")}
+        await tree.configure(Wants("root", children, endpoints={"third": own}), its)
+        assert [self.seen(tree, name) for name in children] == [its, part, own]
+
+    async def test_equal_ones_are_no_change(self, tree):
+        await tree.configure(parent(a=Wants("a")), given("x"))
+        before = len(tree.policy("a").decisions)
+        await tree.configure(parent(a=Wants("a")), given("x"))
+        assert len(tree.policy("a").decisions) == before
+        assert tree.generations[-1] == 2
+
+    async def test_a_policy_that_does_not_read_them_hands_them_on_without_a_decision(self, tree):
+        root = Wants("root", {"a": Wants("a")}, reads_endpoints=False)
+        await tree.configure(root, given("x"))
+        before = len(tree.policy("root").decisions)
+        tree.send(root, given("xy"))
+        await wait_all_tasks_blocked()
+        assert self.seen(tree, "a") == given("xy")
+        # The child's picker is another one, so that there is one decision: for its answer.
+        assert len(tree.policy("root").decisions) == before + 1
+        assert tree.generations[-1] == 2
+
+    async def test_of_several_parts_only_the_one_that_changed_is_asked_about(self, tree):
+        root = Wants("root", {"a": Wants("a"), "b": Wants("b")}, reads_endpoints=False)
+        await tree.configure(root, Endpoints(parts={"a": given("x"), "b": given("y")}))
+        before = len(tree.policy("b").decisions)
+        await tree.configure(root, Endpoints(parts={"a": given("xz"), "b": given("y")}))
+        assert self.seen(tree, "a") == given("xz")
+        assert len(tree.policy("b").decisions) == before
+        assert tree.generations[-1] == 2
+
+    async def test_an_answer_that_changes_nothing_goes_up_without_a_decision(self, tree):
+        root = Wants("root", {"a": Wants("a", picker=QUEUEING)}, reads_endpoints=False)
+        await tree.configure(root, given("x"))
+        decided, told = len(tree.policy("root").decisions), tree.reports[-1]
+        await tree.configure(root, given("xy"))
+        assert len(tree.policy("root").decisions) == decided
+        assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, told.picker)
+
+    async def test_after_an_exception_a_policy_is_asked_again_whatever_comes(self, tree):
+        root = Wants("root", {"a": Wants("a", picker=QUEUEING)}, reads_endpoints=False)
+        await tree.configure(root, given("x"))
+        await tree.configure(replace(root, raises=True), given("x"))
+        before = len(tree.policy("root").decisions)
+        await tree.configure(replace(root, raises=True), given("xy"))
+        assert len(tree.policy("root").decisions) > before
 
 
 class TestChildren:

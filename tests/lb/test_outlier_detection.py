@@ -5,12 +5,14 @@ import math
 import pytest
 from support.policies import FAILURE, READY, endpoints, report, surroundings
 
-from trxds.config.policies import OutlierDetectionConfig, RoundRobinConfig
 from trxds.ground.status import OK, unavailable
+from trxds.lb.configs import OutlierDetectionConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.outlier_detection import OutlierDetection
 from trxds.lb.pick import QUEUE, Always, Complete, PickArgs
 from trxds.lb.policy import CONNECTING, Inputs, Report
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import RoundRobin
 from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
 
 FAILED = unavailable("no")
@@ -36,8 +38,9 @@ class Detector:
         self.decide()
 
     def decide(self, child=None):
-        config = OutlierDetectionConfig(self.hosts, self.rules, RoundRobinConfig(self.hosts))
-        self.decision = self.policy.decide(Inputs(config, {"limits": child} if child else {}), self.now)
+        children = {"limits": child} if child else {}
+        inputs = Inputs(OutlierDetectionConfig(self.rules, RoundRobin()), children, endpoints=Endpoints(self.hosts))
+        self.decision = self.policy.decide(inputs, self.now)
         return self.decision
 
     def at(self, now):

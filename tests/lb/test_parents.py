@@ -3,19 +3,13 @@
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoints, picked, report, surroundings
 
-from trxds.config.policies import (
-    CdsConfig,
-    ClusterImplConfig,
-    ClusterManagerConfig,
-    RoundRobinConfig,
-    Target,
-    WeightedTargetConfig,
-)
-from trxds.config.snapshot import ClusterConfig, ClusterError
+from trxds.config.snapshot import ClusterConfig, ClusterEntry, ClusterError
 from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.cluster_impl import ClusterImpl, too_many
 from trxds.lb.cluster_manager import ClusterManager
+from trxds.lb.configs import CdsConfig, ClusterImplConfig, ClusterManagerConfig, Target, WeightedTargetConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Drop, Fail, PickArgs, failing
 from trxds.lb.policy import CONNECTING as UNDECIDED
 from trxds.lb.policy import Inputs, Report
@@ -24,8 +18,15 @@ from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Locality, LocalityId
 from trxds.resources.endpoint import Drop as DropShare
+from trxds.resources.leaf_policy import RoundRobin
 
-LEAF = RoundRobinConfig(())
+LEAF = RoundRobin()
+
+
+def of(cluster, its=None, *, given_up=False):
+    """What a cds has before it, with its child's report."""
+    children = {"cluster": its} if its is not None else {}
+    return Inputs(CdsConfig("a"), children, endpoints=ClusterEntry(cluster, given_up))
 
 
 def gone(name):
@@ -34,7 +35,7 @@ def gone(name):
 
 class TestClusterManager:
     def decide(self, *names, **reports):
-        config = ClusterManagerConfig({name: CdsConfig(gone(name)) for name in names})
+        config = ClusterManagerConfig(names)
         return ClusterManager(surroundings()).decide(Inputs(config, reports), 0.0)
 
     def test_the_rpcs_cluster_chooses(self):
@@ -69,8 +70,8 @@ class TestClusterManager:
 
 
 class TestCds:
-    def decide(self, cluster, *, given_up=False, **reports):
-        return Cds(surroundings()).decide(Inputs(CdsConfig(cluster, given_up), reports), 0.0)
+    def decide(self, cluster, *, given_up=False):
+        return Cds(surroundings()).decide(of(cluster, given_up=given_up), 0.0)
 
     def test_a_cluster_that_may_come_back_fails(self):
         assert isinstance(self.decide(gone("a")).picker.pick(PickArgs("/s/m")), Fail)
@@ -85,8 +86,11 @@ class TestCds:
         cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
 
         def answer(child):
-            inputs = Inputs(CdsConfig(cluster, given_up=True), {"cluster": child})
-            return Cds(surroundings()).decide(inputs, 0.0).picker.pick(PickArgs("/s/m", cluster="a"))
+            return (
+                Cds(surroundings())
+                .decide(of(cluster, child, given_up=True), 0.0)
+                .picker.pick(PickArgs("/s/m", cluster="a"))
+            )
 
         assert answer(Report(FAILURE, failing(unavailable("no endpoints")))) == Drop(
             unavailable("no endpoints; no route names cluster a any more")
@@ -97,7 +101,7 @@ class TestCds:
     def test_one_configuration_is_planned_once(self):
         policy = Cds(surroundings())
         cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
-        first, second = (policy.decide(Inputs(CdsConfig(cluster)), 0.0).children["cluster"] for _ in range(2))
+        first, second = (policy.decide(of(cluster), 0.0).children["cluster"] for _ in range(2))
         assert first is second
 
     def test_children_keep_their_names_over_updates(self):
@@ -106,7 +110,7 @@ class TestCds:
         def names(*zones):
             priorities = tuple((Locality(LocalityId(zone=zone), 1, endpoints("x")),) for zone in zones)
             cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a", priorities))
-            tree = policy.decide(Inputs(CdsConfig(cluster)), 0.0).children["cluster"]
+            tree = policy.decide(of(cluster), 0.0).children["cluster"]
             return list(tree.child.child.child.children)
 
         assert names("z1", "z2") == list(reversed(names("z2", "z1")))
@@ -202,5 +206,7 @@ class TestWeightedTarget:
         assert self.decide({"a": 1}, a=report(READY), b=report(READY)).keep == {"b"}
 
     def test_without_targets_it_fails_and_says_why(self):
-        decision = WeightedTarget(surroundings()).decide(Inputs(WeightedTargetConfig({}, "no localities")), 0.0)
+        decision = WeightedTarget(surroundings()).decide(
+            Inputs(WeightedTargetConfig({}), endpoints=Endpoints(note="no localities")), 0.0
+        )
         assert decision.picker.pick(PickArgs("/s/m")).status.message == "no localities"

@@ -4,17 +4,16 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoints, hosts, picked, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, given, hosts, picked, surroundings
 
-from trxds.config.policies import PickFirstConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Fail, PickArgs
 from trxds.lb.pick_first import PickFirst
 from trxds.lb.policy import Inputs
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
-
-def config(names, **more):
-    return PickFirstConfig(endpoints(names), (1,) * len(names), **more)
+CONFIG = PickFirstConfig()
 
 
 class Tried:
@@ -25,12 +24,13 @@ class Tried:
         self.elsewhere = elsewhere or {}  # hosts that others in the channel have leased
         around = replace(surroundings(seed), wish=self.wishes.add, find=self.elsewhere.get)
         self.policy = PickFirst(around)
-        self.config = config(names, **more)
+        self.config = PickFirstConfig(**more)
+        self.endpoints = given(names)
 
     def decide(self, **states):
         wishes = frozenset(self.wishes)
         self.wishes.clear()
-        return self.policy.decide(Inputs(self.config, hosts=hosts(**states), wishes=wishes), 0.0)
+        return self.policy.decide(Inputs(self.config, {}, hosts(**states), wishes, endpoints=self.endpoints), 0.0)
 
 
 def test_it_connects_to_the_first_alone():
@@ -87,8 +87,8 @@ def test_a_pick_while_idle_waits_and_wakes_it():
 
 def test_all_addresses_of_all_endpoints_are_tried_in_order():
     policy = PickFirst(surroundings())
-    both = PickFirstConfig((Endpoint(("a", "b")), Endpoint(("c",))), (1, 1))
-    decision = policy.decide(Inputs(both, hosts=hosts(a=FAILURE, b=FAILURE, c=IDLE)), 0.0)
+    both = Endpoints((Endpoint(("a", "b")), Endpoint(("c",))), "", (1, 1))
+    decision = policy.decide(Inputs(CONFIG, hosts=hosts(a=FAILURE, b=FAILURE, c=IDLE), endpoints=both), 0.0)
     assert decision.hosts == ("a", "b", "c")
 
 
@@ -137,20 +137,23 @@ class TestReadyAlready:
 def test_a_new_list_keeps_the_connection_if_it_has_its_address():
     tried = Tried()
     tried.decide(a=READY)
-    tried.config = config("xya")
+    tried.endpoints = given("xya")
     decision = tried.decide(a=READY)
     assert decision.hosts == ("a",)
     assert picked(decision.picker) == ["a"]
 
 
 def test_an_ejected_host_is_used_all_the_same():
-    decision = PickFirst(surroundings()).decide(Inputs(config("a"), hosts=hosts(a=READY), ejected=frozenset("a")), 0.0)
+    inputs = Inputs(CONFIG, hosts=hosts(a=READY), ejected=frozenset("a"), endpoints=given("a"))
+    decision = PickFirst(surroundings()).decide(inputs, 0.0)
     assert picked(decision.picker) == ["a"]
 
 
 @pytest.mark.parametrize("note", ["", "no localities"])
 def test_without_endpoints_it_fails_and_says_why(note):
-    decision = Tried("", note=note).decide()
+    tried = Tried("")
+    tried.endpoints = given("", note)
+    decision = tried.decide()
     assert decision.state is FAILURE
     assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
 
@@ -167,6 +170,6 @@ class TestShuffling:
         assert len({tried.decide().connect for _ in range(20)}) == 1
 
     def test_the_heavier_comes_first_more_often(self):
-        weighted = PickFirstConfig(endpoints("ab"), (3, 1), shuffle=True)
-        firsts = Counter(PickFirst(surroundings(seed)).decide(Inputs(weighted), 0.0).connect[0] for seed in range(2000))
+        weighted = Inputs(PickFirstConfig(shuffle=True), endpoints=given("ab", weights=(3, 1)))
+        firsts = Counter(PickFirst(surroundings(seed)).decide(weighted, 0.0).connect[0] for seed in range(2000))
         assert 1400 < firsts["a"] < 1600

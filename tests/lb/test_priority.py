@@ -2,12 +2,13 @@
 
 from support.policies import CONNECTING, FAILURE, IDLE, READY, report, surroundings
 
-from trxds.config.policies import PriorityConfig, RoundRobinConfig
+from trxds.lb.configs import PriorityConfig
 from trxds.lb.pick import PickArgs
 from trxds.lb.policy import RETENTION, Inputs
 from trxds.lb.priority import Priority
+from trxds.resources.leaf_policy import RoundRobin
 
-LEAF = RoundRobinConfig(())
+LEAF = RoundRobin()
 
 
 class Story:

@@ -3,31 +3,30 @@
 from collections import Counter
 
 import pytest
-from support.policies import READY, endpoints, picked, report, surroundings
+from support.policies import READY, endpoints, given, picked, report, surroundings
 
-from trxds.config.policies import (
-    PickFirstConfig,
-    RandomSubsettingConfig,
-    RingHashConfig,
-    RoundRobinConfig,
-    Target,
-    WeightedTargetConfig,
-)
+from trxds.lb.configs import OutlierDetectionConfig, Target, WeightedTargetConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.policy import Inputs
 from trxds.lb.random_subsetting import RandomSubsetting
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.lb_policy import RandomSubsetting as RandomSubsettingConfig
+from trxds.resources.leaf_policy import RoundRobin
 
+LEAF = RoundRobin()
 NAMES = tuple(f"10.0.0.{n}:80" for n in range(20))
 
 
-def child(names=NAMES, size=5, seed=1, policy=None, its_child=None):
-    """The configuration that the child gets."""
-    config = RandomSubsettingConfig(size, its_child or RoundRobinConfig(endpoints(names)))
-    return (policy or RandomSubsetting(surroundings(seed))).decide(Inputs(config), 0.0).children["subset"]
+def child(names=NAMES, size=5, seed=1, policy=None, its_child=LEAF, its_endpoints=None):
+    """The configuration that the child gets, and its endpoints."""
+    its = given(names) if its_endpoints is None else its_endpoints
+    inputs = Inputs(RandomSubsettingConfig(size, its_child), endpoints=its)
+    decision = (policy or RandomSubsetting(surroundings(seed))).decide(inputs, 0.0)
+    return decision.children["subset"], decision.endpoints["subset"]
 
 
 def subset(*args, **more):
-    return {endpoint.addresses[0] for endpoint in child(*args, **more).endpoints}
+    return {endpoint.addresses[0] for endpoint in child(*args, **more)[1]}
 
 
 def test_the_child_gets_so_many_endpoints():
@@ -54,36 +53,45 @@ def test_one_that_comes_or_goes_changes_one_at_most(seed):
 
 
 def test_an_endpoint_counts_by_its_first_address():
-    both = RoundRobinConfig((Endpoint(("a", "b")), Endpoint(("c",))))
-    assert len(child(its_child=both, size=1).endpoints) == 1
+    both = Endpoints((Endpoint(("a", "b")), Endpoint(("c",))))
+    assert len(child(its_endpoints=both, size=1)[1]) == 1
 
 
-@pytest.mark.parametrize("config", [PickFirstConfig, lambda its, weights: RingHashConfig(its, weights, 1, 9)])
-def test_weights_stay_with_their_endpoints(config):
-    its = child(its_child=config(endpoints("abcdef"), (1, 2, 3, 4, 5, 6)), size=3)
-    assert its.weights == tuple("abcdef".index(endpoint.addresses[0]) + 1 for endpoint in its.endpoints)
+def test_weights_stay_with_their_endpoints():
+    _, its = child(its_endpoints=given("abcdef", weights=(1, 2, 3, 4, 5, 6)), size=3)
+    assert its.weights == tuple("abcdef".index(endpoint.addresses[0]) + 1 for endpoint in its)
 
 
 def test_a_locality_of_which_nothing_is_left_is_not_drawn():
-    localities = {name: Target(1, RoundRobinConfig(endpoints(name))) for name in "abcdef"}
-    its = child(its_child=WeightedTargetConfig(localities), size=2)
-    assert len(its.targets) == 2
+    localities = Endpoints(endpoints("abcdef"), parts={name: given(name) for name in "abcdef"})
+    targets = WeightedTargetConfig({name: Target(1, LEAF) for name in "abcdef"})
+    config, its = child(its_child=targets, its_endpoints=localities, size=2)
+    assert len(config.targets) == 2
+    assert config.targets.keys() == its.parts.keys()
+
+
+def test_what_a_child_has_inside_is_narrowed_too():
+    localities = Endpoints(endpoints("abcdef"), parts={name: given(name) for name in "abcdef"})
+    targets = WeightedTargetConfig({name: Target(1, LEAF) for name in "abcdef"})
+    config, _ = child(its_child=OutlierDetectionConfig(None, targets), its_endpoints=localities, size=2)
+    assert len(config.child.targets) == 2
 
 
 def test_nested_subsets_are_subsets_of_subsets():
-    inner = RandomSubsettingConfig(3, RoundRobinConfig(endpoints(NAMES)))
-    assert len(child(its_child=inner).child.endpoints) == 5
+    inner = RandomSubsettingConfig(3, LEAF)
+    config, its = child(its_child=inner)
+    assert (config, len(its)) == (inner, 5)
 
 
 def test_state_and_picker_are_the_childs():
-    config = RandomSubsettingConfig(1, RoundRobinConfig(endpoints("ab")))
-    decision = RandomSubsetting(surroundings()).decide(Inputs(config, {"subset": report(READY)}), 0.0)
+    inputs = Inputs(RandomSubsettingConfig(1, LEAF), {"subset": report(READY)}, endpoints=given("ab"))
+    decision = RandomSubsetting(surroundings()).decide(inputs, 0.0)
     assert decision.state is READY
     assert picked(decision.picker) == ["host"]
 
 
 def test_one_configuration_is_narrowed_once():
     policy = RandomSubsetting(surroundings())
-    config = RandomSubsettingConfig(1, RoundRobinConfig(endpoints("ab")))
-    first, second = (policy.decide(Inputs(config), 0.0).children["subset"] for _ in range(2))
+    inputs = Inputs(RandomSubsettingConfig(1, LEAF), endpoints=given("ab"))
+    first, second = (policy.decide(inputs, 0.0).endpoints["subset"] for _ in range(2))
     assert first is second

@@ -4,28 +4,27 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, endpoints, picked, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, picked, surroundings
 
-from trxds.config.policies import RingHashConfig
 from trxds.lb import ring_hash
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
 from trxds.lb.policy import Inputs
 from trxds.lb.ring_hash import RingHash, aggregate
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
-
-def config(names, **more):
-    return RingHashConfig(endpoints(names), (1,) * len(names), 64, 4096, **more)
+CONFIG = RingHashConfig(64, 4096)
 
 
 class Ringed:
     """A policy with its hosts, as its node has them: what it leases is there, what it asks for connects."""
 
-    def __init__(self, names="abc", its_config=None):
+    def __init__(self, names="abc", its_endpoints=None):
         self.wishes = set()
         self.hosts = {}
         self.policy = RingHash(replace(surroundings(), wish=self.wishes.add))
-        self.config = its_config or config(names)
+        self.endpoints = given(names) if its_endpoints is None else its_endpoints
         self.decide()
 
     def decide(self, ejected="", **states):
@@ -34,7 +33,8 @@ class Ringed:
         wishes = frozenset(self.wishes)
         self.wishes.clear()
         for _ in range(2):
-            self.decision = self.policy.decide(Inputs(self.config, {}, self.hosts, wishes, frozenset(ejected)), 0.0)
+            inputs = Inputs(CONFIG, {}, self.hosts, wishes, frozenset(ejected), self.endpoints)
+            self.decision = self.policy.decide(inputs, 0.0)
             self.hosts = {name: self.hosts.get(name) or FakeHost(name) for name in self.decision.hosts}
         for name in self.decision.connect:
             self.hosts[name].request_connection()
@@ -159,7 +159,7 @@ def test_while_it_fails_it_tries_one_more_by_itself():
 def test_it_tries_no_other_while_one_is_connecting():
     ringed = Ringed("abcd")
     ringed.all(FAILURE, FAILURE, CONNECTING, READY)
-    ringed.config = config("abcdefg")
+    ringed.endpoints = given("abcdefg")
     ringed.decide(**{ringed.order()[3]: FAILURE})
     assert ringed.decision.connect == ()
 
@@ -178,26 +178,26 @@ class TestUpdates:
         monkeypatch.setattr(ring_hash, "build_ring", lambda *args: built.append(args) or original(*args))
         ringed = Ringed("ab")
         ringed.all(READY, READY)
-        ringed.config = replace(config("ab"), note="another configuration")
+        ringed.endpoints = given("ab", "another list")
         ringed.decide()
         assert len(built) == 1
-        ringed.config = config("abc")
+        ringed.endpoints = given("abc")
         ringed.decide()
-        ringed.config = replace(ringed.config, weights=(2, 1, 1))
+        ringed.endpoints = given("abc", weights=(2, 1, 1))
         ringed.decide()
         assert len(built) == 3
 
     def test_hosts_that_stay_keep_their_connections(self):
         ringed = Ringed("ab")
         ringed.all(READY, READY)
-        ringed.config = config("bc")
+        ringed.endpoints = given("bc")
         assert ringed.decide().hosts == ("b",)
         assert ringed.decision.state is READY
 
     def test_an_old_picker_that_wishes_for_a_host_that_went_does_no_harm(self):
         ringed = Ringed("ab")
         old = ringed.decision.picker
-        ringed.config = config("c")
+        ringed.endpoints = given("c")
         ringed.decide()
         assert old.pick(PickArgs("/s/m", hash=0)) is QUEUE
         assert ringed.decide().hosts == ()
@@ -205,30 +205,30 @@ class TestUpdates:
     def test_the_hash_key_places_an_endpoint_whatever_its_address(self):
         def keyed(*addresses):
             its = tuple(Endpoint((a,), hash_key=f"key {n}") for n, a in enumerate(addresses))
-            return RingHashConfig(its, (1,) * len(its), 64, 4096)
+            return Endpoints(its, "", (1,) * len(its))
 
-        ringed = Ringed(its_config=keyed("a", "b"))
+        ringed = Ringed(its_endpoints=keyed("a", "b"))
         before = ringed.decision.picker.ring
-        ringed.config = keyed("x", "y")
+        ringed.endpoints = keyed("x", "y")
         ringed.decide()
         assert ringed.decision.picker.ring is before
         assert ringed.decision.picker.keys == ("x", "y")
 
     def test_another_order_of_an_endpoints_addresses_keeps_its_connection(self):
         def both(*addresses):
-            return RingHashConfig((Endpoint(addresses),), (1,), 64, 4096)
+            return Endpoints((Endpoint(addresses),), "", (1,))
 
-        ringed = Ringed(its_config=both("a", "b"))
+        ringed = Ringed(its_endpoints=both("a", "b"))
         ringed.pick(0)
         ringed.decide()
         ringed.decide(a=READY)
-        ringed.config = both("b", "a")
+        ringed.endpoints = both("b", "a")
         assert ringed.decide().hosts == ("a",)
 
 
 @pytest.mark.parametrize("note", ["", "no localities"])
 def test_without_endpoints_it_fails_and_says_why(note):
-    ringed = Ringed(its_config=config("", note=note))
+    ringed = Ringed(its_endpoints=given("", note))
     assert ringed.decision.state is FAILURE
     assert ringed.pick(0).status.message == (note or "empty address list")
 

@@ -1,17 +1,20 @@
 """round_robin, by values."""
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, endpoints, hosts, picked, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, hosts, picked, surroundings
 
-from trxds.config.policies import RoundRobinConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Fail, PickArgs
 from trxds.lb.policy import Inputs
 from trxds.lb.round_robin import RoundRobin
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
+
+CONFIG = RoundRobinConfig()
 
 
 def decide(policy, names, its_hosts):
-    return policy.decide(Inputs(RoundRobinConfig(endpoints(names)), hosts=its_hosts), 0.0)
+    return policy.decide(Inputs(CONFIG, hosts=its_hosts, endpoints=given(names)), 0.0)
 
 
 def test_it_leases_and_connects_every_endpoint():
@@ -71,7 +74,7 @@ def test_a_host_that_fell_back_to_idle_is_connected_again():
 
 @pytest.mark.parametrize("note", ["", 'EDS resource "x": does not exist'])
 def test_without_endpoints_it_fails_and_says_why(note):
-    decision = RoundRobin(surroundings()).decide(Inputs(RoundRobinConfig((), note)), 0.0)
+    decision = RoundRobin(surroundings()).decide(Inputs(CONFIG, endpoints=given((), note)), 0.0)
     assert decision.state is FAILURE
     assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
 
@@ -79,10 +82,10 @@ def test_without_endpoints_it_fails_and_says_why(note):
 class TestSeveralAddresses:
     """One endpoint that can be reached in two ways (A61)."""
 
-    CONFIG = RoundRobinConfig((Endpoint(("a", "b")),))
+    ENDPOINTS = Endpoints((Endpoint(("a", "b")),))
 
     def decide(self, policy, **states):
-        return policy.decide(Inputs(self.CONFIG, hosts=hosts(**states)), 0.0)
+        return policy.decide(Inputs(CONFIG, hosts=hosts(**states), endpoints=self.ENDPOINTS), 0.0)
 
     def test_the_first_is_tried_alone(self):
         assert self.decide(RoundRobin(surroundings()), a=IDLE, b=IDLE).connect == ("a",)
@@ -100,15 +103,32 @@ class TestSeveralAddresses:
 
     def test_the_endpoint_has_one_turn_however_many_addresses(self):
         policy = RoundRobin(surroundings())
-        both = RoundRobinConfig((Endpoint(("a", "b")), Endpoint(("c",))))
+        both = Endpoints((Endpoint(("a", "b")), Endpoint(("c",))))
         its_hosts = {name: FakeHost(name, READY) for name in "abc"}
-        picker = policy.decide(Inputs(both, hosts=its_hosts), 0.0).picker
+        picker = policy.decide(Inputs(CONFIG, hosts=its_hosts, endpoints=both), 0.0).picker
         assert sorted(picked(picker, 4)) == ["a", "a", "c", "c"]
 
 
 def test_an_ejected_host_counts_as_failed_and_stays_connected():
     decision = RoundRobin(surroundings()).decide(
-        Inputs(RoundRobinConfig(endpoints("ab")), hosts=hosts(a=READY, b=READY), ejected=frozenset("a")), 0.0
+        Inputs(CONFIG, hosts=hosts(a=READY, b=READY), ejected=frozenset("a"), endpoints=given("ab")), 0.0
     )
     assert set(picked(decision.picker, 4)) == {"b"}
     assert "a" in decision.hosts
+
+
+class TestTheSamePicker:
+    """It is kept while none of its hosts has had news, so that nobody above has to decide."""
+
+    def step(self, policy, its, *news):
+        return policy.decide(Inputs(CONFIG, {}, its, endpoints=given(its), news=frozenset(news)), 0.0).picker
+
+    def test_a_host_that_comes_and_is_not_ready_leaves_it(self):
+        policy, its = RoundRobin(surroundings()), hosts(a=READY)
+        before = self.step(policy, its, "a")
+        assert self.step(policy, {**its, **hosts(b=IDLE)}) is before
+        assert self.step(policy, {**its, **hosts(b=CONNECTING)}, "b") is before
+
+    def test_a_host_that_is_ready_again_makes_a_new_one_for_its_connection_may_be_another(self):
+        policy, its = RoundRobin(surroundings()), hosts(a=READY)
+        assert self.step(policy, its, "a") is not self.step(policy, its, "a")

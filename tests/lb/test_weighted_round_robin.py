@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policies import CONNECTING, FAILURE, READY, endpoints, hosts, surroundings
+from support.policies import CONNECTING, FAILURE, READY, hosts, surroundings
+from support.policies import given as given_endpoints
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
-from trxds.config.policies import WeightedRoundRobinConfig
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
@@ -195,10 +195,10 @@ class TestSchedule:
 class TestPolicy:
     def balanced(self, names="ab", **rules):
         policy = WeightedRoundRobin(surroundings())
-        config = WeightedRoundRobinConfig(endpoints(names), Rules(**rules))
+        config, its = Rules(**rules), given_endpoints(names)
 
         def decide(**states):
-            return policy.decide(Inputs(config, hosts=hosts(**states)), 0.0)
+            return policy.decide(Inputs(config, hosts=hosts(**states), endpoints=its), 0.0)
 
         return decide
 
@@ -281,8 +281,8 @@ class TestOutOfBand:
 
     def decided(self):
         policy = WeightedRoundRobin(surroundings())
-        config = WeightedRoundRobinConfig(endpoints("ab"), Rules(reporting_period=10.0))
-        return lambda its: policy.decide(Inputs(config, hosts=its), 0.0)
+        config, given = Rules(reporting_period=10.0), given_endpoints("ab")
+        return lambda its: policy.decide(Inputs(config, hosts=its, endpoints=given), 0.0)
 
     def test_one_follows_each_host_that_is_ready(self):
         decision = self.decided()(hosts(a=READY, b=CONNECTING))

@@ -5,7 +5,7 @@ import math
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
-from trxds.config.balancing_config import STRUCT_POLICIES
+from trxds.lb.balancing_config import STRUCT_POLICIES
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.custom_policy import CustomPolicy

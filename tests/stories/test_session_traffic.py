@@ -162,7 +162,7 @@ class FirstHeard:
         return First(ready[min(ready)].host, self._heard[min(ready)])
 
     def decide(self, inputs, now):
-        for endpoint in inputs.config.endpoints:
+        for endpoint in inputs.endpoints:
             self._heard.setdefault(endpoint.addresses[0], Heard())
         return replace(self._endpoints.decide(inputs, now), trackers=self._heard)
 

@@ -4,6 +4,7 @@ from random import Random
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import unavailable
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import Always, Complete, PickArgs
 from trxds.lb.policy import Report, Surroundings
 from trxds.resources.endpoint import Endpoint
@@ -49,6 +50,11 @@ def hosts(**states):
 
 def endpoints(names):
     return tuple(Endpoint((name,)) for name in names)
+
+
+def given(names, note="", weights=None):
+    """The same as a policy is given them, beside its configuration."""
+    return Endpoints(endpoints(names), note, weights or (1,) * len(names))
 
 
 def report(state, name="host"):

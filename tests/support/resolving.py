@@ -83,7 +83,7 @@ class Rig:
         self.answered = 0
         self.published = []
         downstream = Downstream(
-            lambda root, generation: self.sent.append((generation, root)),
+            lambda entries, generation: self.sent.append((generation, entries)),
             lambda selector, picker: self.published.append((selector, picker)),
             tuple,
             self.pool,
@@ -127,13 +127,13 @@ class Rig:
 
     @property
     def clusters(self):
-        """Those of the newest root configuration."""
-        return set(self.sent[-1][1].children)
+        """Those that the root was told of last."""
+        return set(self.sent[-1][1])
 
     @property
     def given_up(self):
         """Those of them whose RPCs are dropped."""
-        return {name for name, child in self.sent[-1][1].children.items() if child.given_up}
+        return {name for name, entry in self.sent[-1][1].items() if entry.given_up}
 
     def chosen(self):
         """Where an RPC goes now: its Selection, or the refusal's message."""

@@ -6,10 +6,12 @@ from random import Random
 from support.policies import FAILURE, IDLE, READY, FakeHost
 
 from trxds.affinity.override_host import OverrideHost
-from trxds.config.policies import OverrideHostConfig, RoundRobinConfig
+from trxds.lb.configs import OverrideHostConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, failing
 from trxds.lb.policy import Inputs, Report, Surroundings
 from trxds.resources.endpoint import Endpoint, HealthStatus
+from trxds.resources.leaf_policy import RoundRobin
 
 UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING
 ALL = frozenset({UNKNOWN, HEALTHY, DRAINING})
@@ -46,7 +48,8 @@ class Story:
         self.leased = {address for one in serving for address in one.addresses}
         for address in self.leased:
             self.pool.setdefault(address, FakeHost(address, READY))
-        self.config = OverrideHostConfig("cart", endpoints, statuses, idle_timeout, RoundRobinConfig(tuple(serving)))
+        self.config = OverrideHostConfig("cart", statuses, idle_timeout, RoundRobin())
+        self.endpoints = Endpoints(endpoints)
         self.step()
         self._drop_unleased()
 
@@ -59,7 +62,8 @@ class Story:
         self.wishes.clear()
         child = Turns([self.pool[address] for address in sorted(self.leased)])
         report = Report(READY, child) if child.ready else Report(FAILURE, failing(None))
-        self.decision = self.policy.decide(Inputs(self.config, {"everybody": report}, {}, wishes), self.now)
+        inputs = Inputs(self.config, {"everybody": report}, {}, wishes, endpoints=self.endpoints)
+        self.decision = self.policy.decide(inputs, self.now)
         for address in self.decision.connect:
             if self.pool[address].state is IDLE:
                 self.pool[address].request_connection()

@@ -15,6 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.channels import Mailbox
 from trxds.lb import node
+from trxds.lb.endpoint_set import NO_ENDPOINTS
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.node import Configure, Node
 from trxds.lb.policy import Decision
@@ -34,6 +35,9 @@ class Wants:
     wake_at: float = inf
     raises: bool = False
     policy: str = "scripted"
+    reads_endpoints: bool = True
+    endpoints: Mapping | None = None
+    picker: object = None  # instead of one with the text
     trackers: Mapping = field(default_factory=dict)
     collects: HostTrackers | None = None
 
@@ -61,12 +65,13 @@ class Scripted:
     def decide(self, inputs, now):
         self.decisions.append((inputs, now))
         wants = inputs.config
+        self.reads_endpoints = wants.reads_endpoints
         if wants.raises:
             raise ZeroDivisionError(wants.text)
         below = tuple(inputs.children[name].picker for name in wants.children if name in inputs.children)
         return Decision(
             CONNECTING,
-            Texts(wants.text, below),
+            wants.picker or Texts(wants.text, below),
             wants.children,
             wants.keep,
             wants.hosts,
@@ -75,6 +80,7 @@ class Scripted:
             wants.tasks,
             trackers=wants.trackers,
             collects=wants.collects,
+            endpoints=wants.endpoints,
         )
 
 
@@ -139,12 +145,12 @@ class Tree:
         self.made.append(Scripted(surroundings))
         return self.made[-1]
 
-    def send(self, wants):
+    def send(self, wants, endpoints=NO_ENDPOINTS):
         self.generation += 1
-        self.mailbox.put("config", Configure(wants, self.generation))
+        self.mailbox.put("config", Configure(wants, self.generation, endpoints))
 
-    async def configure(self, wants):
-        self.send(wants)
+    async def configure(self, wants, endpoints=NO_ENDPOINTS):
+        self.send(wants, endpoints)
         await wait_all_tasks_blocked()
 
     def policy(self, text):

@@ -5,18 +5,18 @@ The same rules as the pick of `xds_override_host`, which has no time for words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from trxds.config.policies import OverrideHostConfig
 from trxds.config.steps import ToHost
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.happy_eyeballs import ATTEMPT_DELAY
 from trxds.ground.status import Status, unavailable
+from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.explain import Said, to_fail, to_wait
 from trxds.lb.pick import Override
 from trxds.lb.ports import Host
-from trxds.resources.endpoint import HealthStatus
+from trxds.resources.endpoint import Endpoint, HealthStatus
 
 from .hosts import HostTable
 
@@ -40,9 +40,15 @@ class Judged:
         return f"{self.address} {self.words}"
 
 
-def judge(address: str, table: HostTable, config: OverrideHostConfig, find: Callable[[str], Host | None]) -> Judged:
+def judge(
+    address: str,
+    table: HostTable,
+    config: OverrideHostConfig,
+    endpoints: Iterable[Endpoint],
+    find: Callable[[str], Host | None],
+) -> Judged:
     entry = table.get(address)
-    health = entry.health if entry is not None else _health(address, config)
+    health = entry.health if entry is not None else _health(address, endpoints)
     if health is None:
         return Judged(address, f"is no endpoint of cluster {config.cluster}")
     if entry is None or health not in config.statuses:
@@ -54,8 +60,8 @@ def judge(address: str, table: HostTable, config: OverrideHostConfig, find: Call
     return Judged(address, f"is {health.name}, {host.state.name}", usable, host.state)
 
 
-def _health(address: str, config: OverrideHostConfig) -> HealthStatus | None:
-    return next((each.health for each in config.endpoints if address in each.addresses), None)
+def _health(address: str, endpoints: Iterable[Endpoint]) -> HealthStatus | None:
+    return next((each.health for each in endpoints if address in each.addresses), None)
 
 
 def chosen(judged: Sequence[Judged], override: Override, otherwise: str) -> Said:

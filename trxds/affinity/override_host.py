@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from trxds.config.policies import OverrideHostConfig
 from trxds.ground.connectivity import Connectivity
+from trxds.lb.configs import OverrideHostConfig
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.explain import Said
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, Picker, PickResult
@@ -36,11 +37,12 @@ class OverrideHost:
         self._table = HostTable(self._hold, surroundings.let_go, surroundings.find, self._trackers)
         self._eyeballs = HappyEyeballs(self._table)
         self._config: OverrideHostConfig | None = None
+        self._endpoints: Endpoints | None = None
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: OverrideHostConfig = inputs.config
-        if config is not self._config:
-            self._take_over(config, now)
+        if config is not self._config or inputs.endpoints is not self._endpoints:
+            self._take_over(config, inputs.endpoints, now)
         if now >= self._table.sweep_at:
             self._table.sweep(now)
         waits = [wish for wish in inputs.wishes if isinstance(wish, WaitsForOneOf)]
@@ -71,7 +73,7 @@ class OverrideHost:
         if not override.addresses:
             return Said("no session yet", "what is below it", "the host that it gives is the session's", _CHILD)
         find = self._surroundings.find
-        judged = [judge(address, self._table, inputs.config, find) for address in override.addresses]
+        judged = [judge(address, self._table, inputs.config, inputs.endpoints, find) for address in override.addresses]
         return chosen(judged, override, _CHILD)
 
     def _hold(self, address: str) -> Host:
@@ -79,9 +81,9 @@ class OverrideHost:
             self._surroundings.wish(_SWEEP)
         return self._surroundings.hold(address)
 
-    def _take_over(self, config: OverrideHostConfig, now: float) -> None:
-        self._config = config
-        usable = config.endpoints
+    def _take_over(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
+        self._config, self._endpoints = config, endpoints
+        usable = endpoints.all
         if HealthStatus.DRAINING not in config.statuses:
             usable = tuple([endpoint for endpoint in usable if endpoint.health is not HealthStatus.DRAINING])
         self._table.update(usable, config.idle_timeout, now)

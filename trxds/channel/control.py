@@ -16,10 +16,10 @@ from typing import Any
 import trio
 
 from trxds.affinity.override_host import OverrideHost
-from trxds.config.policies import LbConfig, OverrideHostConfig, RingHashConfig
 from trxds.config.resolver import Downstream
 from trxds.config.select import Selector
 from trxds.ground.channels import Mailbox
+from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import checked
 from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
@@ -28,6 +28,7 @@ from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
 from trxds.lb.ring import size_cap
 from trxds.lb.ring_hash import RingHash
+from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.wire.pool import Pool
 
 from .dataplane import ChannelState
@@ -96,10 +97,11 @@ class Control:
             observers=self._state.observers,
         )
         mailbox = resolver.mailbox
-        return Node("root", resolver.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))
+        return Node("root", origin.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))
 
-    def _configure(self, config: LbConfig, generation: int) -> None:
-        self._letters.put("config", Configure(config, generation))
+    def _configure(self, resolved: Any, generation: int) -> None:
+        update = self._origin.to_update(resolved)
+        self._letters.put("config", Configure(update.config, generation, update.endpoints))
 
     def _publish(self, selector: Selector, picker: Picker) -> None:
         if self._state.tree is not None:  # a picker of the last tree would lead nowhere

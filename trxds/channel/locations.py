@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from trxds.config.policies import ClusterManagerConfig
-from trxds.config.snapshot import AggregateConfig, ClusterConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
 from trxds.ground.observe import NOWHERE, Location
 from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
 
@@ -24,34 +23,34 @@ class Locations:
     def __init__(self, state: ChannelState) -> None:
         self._state = state
         self._of: Mapping[str, tuple[ClusterLoadAssignment, dict[str, Location]]] = {}
-        self._config: object = None  # that `_of` is of
+        self._endpoints: object = None  # that `_of` is of
 
     def __call__(self, address: str, backend: str = "") -> Location:
         """Of that cluster's host, or of the first cluster's that lists the address."""
-        config = self._state.tree.config if self._state.tree is not None else None
-        if config is not self._config:
-            self._config, self._of = config, dict(self._renewed(config))
+        endpoints = self._state.tree.endpoints if self._state.tree is not None else None
+        if endpoints is not self._endpoints:
+            self._endpoints, self._of = endpoints, dict(self._renewed(endpoints))
         if backend:
             _, hosts = self._of.get(backend, (None, {}))
             return hosts.get(address) or Location(backend)
         return next((hosts[address] for _, hosts in self._of.values() if address in hosts), NOWHERE)
 
-    def _renewed(self, config: object) -> Iterator[tuple[str, tuple[ClusterLoadAssignment, dict[str, Location]]]]:
-        for cluster in _clusters(config):
-            name, endpoints = cluster.cluster.name, cluster.endpoints
-            if endpoints is None:
+    def _renewed(self, endpoints: object) -> Iterator[tuple[str, tuple[ClusterLoadAssignment, dict[str, Location]]]]:
+        for cluster in _clusters(endpoints):
+            name, its = cluster.cluster.name, cluster.endpoints
+            if its is None:
                 continue
             known = self._of.get(name)
-            yield name, known if known is not None and known[0] is endpoints else (endpoints, _hosts(name, endpoints))
+            yield name, known if known is not None and known[0] is its else (its, _hosts(name, its))
 
 
-def _clusters(config: object) -> Iterator[ClusterConfig]:
-    if not isinstance(config, ClusterManagerConfig):
+def _clusters(endpoints: object) -> Iterator[ClusterConfig]:
+    if not isinstance(endpoints, ClusterEntries):
         return  # without a control plane there are no clusters
-    for child in config.children.values():
-        match child.cluster:
+    for entry in endpoints.by_name.values():
+        match entry.cluster:
             case ClusterConfig():
-                yield child.cluster
+                yield entry.cluster
             case AggregateConfig(_, leaves):
                 yield from leaves
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from trxds.config.policies import OverrideHostConfig
 from trxds.config.resolver import Downstream
 from trxds.config.service_config import Throttling
 from trxds.ground.channels import Mailbox
+from trxds.lb.config_builder import Update
+from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits
 from trxds.lb.load_counts import LoadCounts
@@ -27,11 +28,6 @@ class Resolving(Protocol):
 
     @property
     def mailbox(self) -> Mailbox[Any]: ...
-
-    @property
-    def root_policy(self) -> str:
-        """The name of the policy that it configures."""
-        ...
 
     async def run(self) -> None: ...
 
@@ -53,6 +49,7 @@ Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 class Origin:
     """`begin` makes what resolves the target; each one that it makes runs once.
 
+    `root_policy` is the one at the top of the tree, and `to_update` makes what it is given of what was resolved.
     `authority` is what `:authority` is, and what hosts prove if TLS asks for nothing else. `providers` have the
     certificates that a control plane may name, `services` run as long as the channel. `throttling` is of retries,
     and `awaited` what a call waits for first: `str` has it.
@@ -60,6 +57,8 @@ class Origin:
 
     authority: str
     begin: Callable[[Downstream], Resolving]
+    root_policy: str
+    to_update: Callable[[Any], Update]
     policies: Policies
     limits: Limits = field(default_factory=Limits)
     loads: LoadCounts = field(default_factory=LoadCounts)

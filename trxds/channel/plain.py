@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, TypeAlias
 
-from trxds.config.plain import PlainResolver
+from trxds.config.plain import Located, PlainResolver
 from trxds.config.resolver import Downstream
 from trxds.config.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.config.target import PlainTarget
+from trxds.lb.balancing_config import reader
+from trxds.lb.config_builder import Update, balanced
+from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.wire.connect import Network
 
 from .origin import Origin, Policies, check_policies
@@ -34,16 +37,32 @@ def plain_origin(
     if config.health_checks:
         _log.warning("%s: healthCheckConfig is passed over; a host that is connected counts as healthy", target.text)
 
+    tree = _Balanced(config.lb_policy or PickFirst())
+
     def begin(downstream: Downstream) -> PlainResolver:
         return PlainResolver(target, config, network.resolve, downstream, Random())
 
     return Origin(
         authority or target.authority,
         begin,
+        tree.root_policy,
+        tree.to_update,
         policies,
         throttling=config.throttling,
         awaited=f"the addresses of {target.text}",
     )
+
+
+class _Balanced:
+    """The tree of one policy, over all addresses that there are."""
+
+    def __init__(self, policy: LbPolicyConfig) -> None:
+        self._policy = policy
+        self.root_policy = policy.policy
+
+    def to_update(self, located: Located) -> Update:
+        """For what `PlainResolver` has found."""
+        return Update(*balanced(self._policy, (located.place,), located.note))
 
 
 def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
@@ -51,4 +70,4 @@ def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
         return EMPTY_SERVICE_CONFIG
     if not isinstance(source, str | Mapping):
         raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
-    return parse_service_config(source, {name: kind.parse for name, kind in policies.items()})
+    return parse_service_config(source, reader({name: kind.parse for name, kind in policies.items()}))

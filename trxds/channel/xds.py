@@ -16,12 +16,14 @@ from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
-from trxds.config.balancing_config import STRUCT_POLICIES
 from trxds.config.limits import Limits
 from trxds.config.resolver import Downstream, Resolver
 from trxds.ground.observe import NOWHERE, Telemetry
 from trxds.ground.observers import Observers, observe
 from trxds.ground.status import TrxdsInternalError
+from trxds.lb.balancing_config import STRUCT_POLICIES
+from trxds.lb.config_builder import clusters
+from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits as CircuitBreakers
 from trxds.lb.load_counts import LoadCounts
@@ -129,6 +131,8 @@ def xds_origin(
     return Origin(
         authority,
         begin,
+        ClusterManagerConfig.policy,
+        clusters,
         shared._policies,
         shared._limits,
         shared._loads,

@@ -1,12 +1,14 @@
-"""From a target without a control plane to a data plane: its addresses, and the policy of a service config.
+"""From a target without a control plane to a data plane: its addresses, for the policy of a service config.
 
-The tree is that policy alone. Where the addresses come from a name, it is looked up again when a host is
-lost, so that a fleet that was replaced is found (A61's policies do not say so by themselves).
+The tree is that policy alone, and what it makes of the addresses is no affair of this room. Where they come from a
+name, it is looked up again when a host is lost, so that a fleet that was replaced is found (A61's policies do not
+say so by themselves).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -14,9 +16,7 @@ import trio
 
 from trxds.ground.channels import Mailbox
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
-from trxds.resources.leaf_policy import PickFirst
 
-from .balance import balance
 from .clusters import Clusters, RouteTable
 from .dns import LookUp, Names, NameWatch
 from .methods import MethodSelector
@@ -25,6 +25,14 @@ from .service_config import ServiceConfig
 from .target import PlainTarget
 
 _NOWHERE = LocalityId()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a target is; `note` says why it may be nowhere."""
+
+    place: Locality
+    note: str = ""
 
 
 class PlainResolver:
@@ -39,15 +47,9 @@ class PlainResolver:
         self._look_up = look_up
         self._downstream = downstream
         self._random = random
-        self._policy = config.lb_policy or PickFirst()
         self._generation = 0
         self._changing = False
         self._watch: NameWatch | None = None
-
-    @property
-    def root_policy(self) -> str:
-        """The name of the policy that is configured."""
-        return balance(self._policy, (), "").policy
 
     async def run(self) -> None:
         try:
@@ -98,7 +100,7 @@ class PlainResolver:
         if not self._changing:
             self._changing = True
             self._downstream.pool.begin_change()
-        self._downstream.configure(balance(self._policy, (place,), note), self._generation)
+        self._downstream.configure(Located(place, note), self._generation)
 
     def _heard(self, report: RootReport) -> None:
         if report.generation >= self._generation:

@@ -1,9 +1,10 @@
 """From resources to a data plane: one task, one mailbox, newest snapshot wins.
 
 A selector may not be used before a picker that knows its clusters (A31). So a snapshot becomes
-a route table and a root configuration with a generation number, and selector and picker are
+a route table, and entries of the clusters with a generation number, and selector and picker are
 published together once the root has answered that generation. A root's answer is a decision and
-never a connection, so this takes moments, whatever the hosts do.
+never a connection, so this takes moments, whatever the hosts do. What the policies make of an
+entry is theirs to know (A74).
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ from .dns import LookUp, Names
 from .limits import Limits, final_limit
 from .meanwhile import is_troubled, up_to_date
 from .pace import Pace
-from .policies import CdsConfig, ClusterManagerConfig, LbConfig
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
-from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig, can_serve
+from .snapshot import ClusterEntry, ClusterOutcome, ConfigError, Missing, XdsConfig, can_serve
 from .watcher import Source, Watcher
 
 _log = logging.getLogger("trxds.config")
@@ -56,9 +56,9 @@ class Changing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """What the resolver drives; all plain functions."""
+    """What a resolver drives; all plain functions. `configure` takes what it has resolved, with a generation number."""
 
-    configure: Callable[[LbConfig, int], object]
+    configure: Callable[[Any, int], object]
     publish: Callable[[Selector, Any], object]
     make_chain: MakeChain
     pool: Changing
@@ -74,7 +74,6 @@ class _Pending:
 class Resolver:
     """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
 
-    root_policy = ClusterManagerConfig.policy
     lost = None  # a cluster with a DNS name says so by itself
 
     def __init__(
@@ -102,7 +101,7 @@ class Resolver:
         self._selector: Selector | None = None  # the one in force
         self._pending: _Pending | None = None
         self._begun: tuple[object, ...] = (None, None, None)  # what the newest root was made from
-        self._sent: ClusterManagerConfig | None = None
+        self._sent: Mapping[str, ClusterEntry] | None = None  # to the root
         self._generation = 0
         self._report: RootReport | None = None
         self._tree_is_new = False
@@ -189,7 +188,7 @@ class Resolver:
         if not incomplete:
             return config
         assert self._sent is not None
-        had = {name: self._sent.children[name].cluster for name in incomplete}
+        had = {name: self._sent[name].cluster for name in incomplete}
         return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
 
     def _up_to_date(self, clusters: Mapping[str, ClusterOutcome]) -> Mapping[str, ClusterOutcome]:
@@ -214,13 +213,13 @@ class Resolver:
         if all(map(is_, begun, self._begun)) and not self._tree_is_new:
             return  # only the tree has had news
         self._begun = begun
-        root = self._root(self._newest, selector)
-        if root != self._sent or self._tree_is_new:
-            self._sent, self._tree_is_new = root, False
+        entries = self._entries(self._newest, selector)
+        if entries != self._sent or self._tree_is_new:
+            self._sent, self._tree_is_new = entries, False
             self._generation += 1
             self._pending = _Pending(selector, self._generation)
             self._downstream.pool.begin_change()
-            self._downstream.configure(root, self._generation)
+            self._downstream.configure(entries, self._generation)
         elif selector is not self._selector:
             # The tree has nothing to do for it, so its last picker is the answer.
             assert self._report is not None
@@ -253,19 +252,19 @@ class Resolver:
             if each not in before:
                 _log.warning("%s", warning)
 
-    def _root(self, config: XdsConfig | ConfigError, selector: Selector) -> ClusterManagerConfig:
-        """A child for every cluster alive: those of the routes, and those still held."""
+    def _entries(self, config: XdsConfig | ConfigError, selector: Selector) -> Mapping[str, ClusterEntry]:
+        """An entry for every cluster alive: those of the routes, and those still held."""
         # Until the new selector is in force RPCs are still routed by the one before it.
         routed = self._routed(selector) | (self._routed(self._selector) if self._selector else frozenset())
         clusters = {name: config.clusters[name] for name in self._clusters.alive}
-        return ClusterManagerConfig(
-            {name: self._child(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()}
-        )
+        return {
+            name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()
+        }
 
-    def _child(self, name: str, cluster: ClusterOutcome, given_up: bool) -> CdsConfig:
+    def _entry(self, name: str, cluster: ClusterOutcome, given_up: bool) -> ClusterEntry:
         """The same object as long as it would say the same: it is compared at once."""
-        sent = self._sent.children.get(name) if self._sent is not None else None
-        return sent if sent is not None and sent.says(cluster, given_up) else CdsConfig(cluster, given_up)
+        sent = self._sent.get(name) if self._sent is not None else None
+        return sent if sent is not None and sent.says(cluster, given_up) else ClusterEntry(cluster, given_up)
 
     def _routed(self, selector: Selector) -> frozenset[str]:
         # Without routes nobody can tell what is not routed any more.
@@ -283,7 +282,10 @@ def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) 
         return (
             one.listener == other.listener
             and one.virtual_host == other.virtual_host
-            and _where(one.routes_standing) == _where(other.routes_standing)
+            and (
+                one.routes_standing is other.routes_standing
+                or _where(one.routes_standing) == _where(other.routes_standing)
+            )
         )
     return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.status == other.status
 

@@ -7,20 +7,20 @@ given to this one. All its problems are told at once, each with its place; what 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from trxds.ground.documents import parse_json
 from trxds.ground.place import Place, Problem, kind_of
-from trxds.resources.custom_policy import ParseSettings
-from trxds.resources.leaf_policy import LbPolicyConfig
 
-from .balancing_config import lb_policy
 from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
 
 MethodName: TypeAlias = tuple[str, str]
 """Service and method; an empty method stands for all of the service, an empty service for all there are."""
+
+ReadLbPolicy: TypeAlias = Callable[[Place], Any]
+"""Reads the load balancing policy that the config names, from its outermost place; None where it names none."""
 
 _DEFAULT = ("", "")
 _MOST_TOKENS = 1000
@@ -39,14 +39,14 @@ class Throttling:
 
 @dataclass(frozen=True, slots=True)
 class ServiceConfig:
-    """`lb_policy` is what `config/balance.py` makes a policy of the tree of; None where the config names none.
+    """`lb_policy` is handed on unread: it is what its reader made of it, and None where the config names none.
 
     `health_checks`: it wants hosts asked for their health (A17), which is not done here.
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
     throttling: Throttling | None = None
-    lb_policy: LbPolicyConfig | None = None
+    lb_policy: Any = None
     health_checks: bool = False
 
     def method(self, path: str) -> MethodConfig:
@@ -62,24 +62,26 @@ class ServiceConfig:
 EMPTY_SERVICE_CONFIG = ServiceConfig()
 
 
-def parse_service_config(
-    document: str | Mapping[str, Any], policies: Mapping[str, ParseSettings] | None = None
-) -> ServiceConfig:
+def _unread(top: Place) -> None:
+    """Nobody here balances load."""
+
+
+def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _unread) -> ServiceConfig:
     """The service config in a JSON text or a mapping of the same shape.
 
-    `policies` are load balancing policies of the user's own, by name: what reads the settings of each.
+    `read_lb_policy` reads what it says of load balancing; it is the load balancing room's.
     `ValueError` lists every problem, each as `place: what is wrong; what to write`.
     """
-    config, problems = examine(_json(document) if isinstance(document, str) else document, policies or {})
+    config, problems = examine(_json(document) if isinstance(document, str) else document, read_lb_policy)
     if problems:
         raise ValueError("\n".join(f"service config: {problem}" for problem in problems))
     return config
 
 
-def examine(document: Any, policies: Mapping[str, ParseSettings]) -> tuple[ServiceConfig, list[Problem]]:
+def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
     """What the document says, as far as it can be read, and all that is wrong with it."""
     problems: list[Problem] = []
-    return _service_config(Place(document, problems), policies), problems
+    return _service_config(Place(document, problems), read_lb_policy), problems
 
 
 def _json(text: str) -> Any:
@@ -90,7 +92,7 @@ def _json(text: str) -> Any:
         raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error
 
 
-def _service_config(top: Place, policies: Mapping[str, ParseSettings]) -> ServiceConfig:
+def _service_config(top: Place, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
     if not isinstance(top.value, Mapping):
         top.wrong(f'is {kind_of(top.value)}; write an object, with "methodConfig" for example')
         return EMPTY_SERVICE_CONFIG
@@ -98,7 +100,7 @@ def _service_config(top: Place, policies: Mapping[str, ParseSettings]) -> Servic
     return ServiceConfig(
         _methods(top.member("methodConfig")),
         _throttling(throttling) if throttling.has_object() else None,
-        lb_policy(top, policies),
+        read_lb_policy(top),
         _health_checks(top.member("healthCheckConfig")),
     )
 

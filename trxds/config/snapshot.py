@@ -95,6 +95,31 @@ class ConfigError:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    """What one cluster's policies are given: what its resources say, as a whole.
+
+    `given_up`: no route names it and it cannot serve, so RPCs that it would fail are dropped (A31).
+    """
+
+    cluster: ClusterOutcome
+    given_up: bool = False
+
+    def says(self, cluster: ClusterOutcome, given_up: bool) -> bool:
+        return self.cluster is cluster and self.given_up is given_up
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntries:
+    """Of several clusters, by name: each is read by its own cluster's policy and by nobody above it (A74)."""
+
+    by_name: Mapping[str, ClusterEntry]
+
+    def part(self, name: str) -> ClusterEntry:
+        """That cluster's."""
+        return self.by_name[name]
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Not everything has been answered yet; what was in force stays."""
 

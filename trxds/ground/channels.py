@@ -53,26 +53,24 @@ class Mailbox(Generic[T]):
         task is a `trio.BusyResourceError`.
         """
         self._finished = self._delivered
-        self.nudge()
+        if self._waiting_for_reader is not None:
+            self.nudge()
         if self._letters:
             await trio.lowlevel.checkpoint()
+        if not self._letters and self._reader is not None:
+            raise trio.BusyResourceError("another task reads this mailbox")
         if deadline == math.inf:  # a scope is a good part of what a step of a node costs
             while not self._letters:  # what has been put in may be withdrawn by the time that we run
-                self._sit_down()
+                self._reader = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._give_up)
         else:
             with trio.CancelScope(deadline=deadline):
                 while not self._letters:
-                    self._sit_down()
+                    self._reader = trio.lowlevel.current_task()
                     await trio.lowlevel.wait_task_rescheduled(self._give_up)
         letters, self._letters = self._letters, {}
         self._delivered += 1
         return letters
-
-    def _sit_down(self) -> None:
-        if self._reader is not None:
-            raise trio.BusyResourceError("another task reads this mailbox")
-        self._reader = trio.lowlevel.current_task()
 
     def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         self._reader = None

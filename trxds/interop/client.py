@@ -21,6 +21,7 @@ from trxds.channel.interceptors import CallDetails, Interceptor, Next, OpenCall
 from trxds.config.service_config import parse_service_config
 from trxds.ground.metadata import Metadata, check
 from trxds.ground.status import RpcError
+from trxds.lb.balancing_config import reader
 
 from . import cases, compressed, orca, soak
 from .cases import Case, Failed
@@ -133,7 +134,7 @@ def _options(
 
 def _service_config(text: str) -> str:
     try:
-        parse_service_config(text, {orca.POLICY: dict})
+        parse_service_config(text, reader({orca.POLICY: dict}))
     except ValueError as error:
         raise click.UsageError(f"--service_config_json: {error}") from None
     return text

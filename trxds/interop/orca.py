@@ -85,20 +85,19 @@ class BackendMetrics:
         self._trackers: dict[str, Heard] = {}  # for RPCs that sessions send to our hosts
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        config = inputs.config
         child = inputs.children.get("pick_first", CONNECTING)
         ready = {address: host for address, host in inputs.hosts.items() if host.state is Connectivity.READY}
         self._listening = {
             address: self._listening.get(address) or partial(_listen, host, self._heard)
             for address, host in ready.items()
         }
-        addresses = tuple(address for endpoint in config.endpoints for address in endpoint.addresses)
+        addresses = tuple(address for endpoint in inputs.endpoints for address in endpoint.addresses)
         if addresses != tuple(self._trackers):
             self._trackers = dict.fromkeys(addresses, self._heard)
         return Decision(
             child.state,
             Listening(child.picker, self._heard),
-            children={"pick_first": PickFirstConfig(config.endpoints, config.weights, note=config.note)},
+            children={"pick_first": PickFirstConfig()},
             hosts=addresses,
             tasks=self._listening,
             trackers=self._trackers,

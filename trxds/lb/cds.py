@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias, assert_never
 
-from trxds.config.plan import PriorityNames, failover, subtree
-from trxds.config.policies import OutlierDetectionConfig, PriorityConfig
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterOutcome
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
 from trxds.ground.words import count
 from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 
+from .config_builder import PriorityNames, Update, failover, subtree
 from .explain import Said, to_drop, to_fail
 from .pick import Always, Drop, Fail, Override, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
@@ -31,29 +30,31 @@ class Cds:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._names = PriorityNames()
-        self._planned: tuple[_Usable, OutlierDetectionConfig | PriorityConfig] | None = None
+        self._planned: tuple[_Usable, Update] | None = None
         self._state = Connectivity.CONNECTING
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        cluster = inputs.config.cluster
+        entry: ClusterEntry = inputs.endpoints
+        cluster = entry.cluster
         if isinstance(cluster, ClusterError):
             self._names, self._planned = PriorityNames(), None
             status = cluster.status
-            picker = Always(Drop(unrouted(status, cluster.name)) if inputs.config.given_up else Fail(status))
+            picker = Always(Drop(unrouted(status, cluster.name)) if entry.given_up else Fail(status))
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
+        below = self._below(cluster)
         return Decision(
             report.state,
-            self._picker(report.picker, cluster, inputs.config.given_up),
-            children={_CHILD: self._below(cluster)},
+            self._picker(report.picker, cluster, entry.given_up),
+            children={_CHILD: below.config},
+            endpoints={_CHILD: below.endpoints},
             resolve_again=_name(cluster) if _lost(was, report.state) else "",
         )
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        cluster = inputs.config.cluster
+        cluster, given_up = inputs.endpoints.cluster, inputs.endpoints.given_up
         saw = _seen(cluster)
-        given_up = inputs.config.given_up
         if not isinstance(cluster, ClusterError):
             why = "no route names it any more, so what fails there is dropped" if given_up else "it is there"
             return Said(saw, "what is below it", why, _CHILD)
@@ -66,12 +67,16 @@ class Cds:
             child = Noted(child, cluster.note)
         return Unrouted(child, session_hosts(cluster)) if given_up else child
 
-    def _below(self, cluster: _Usable) -> OutlierDetectionConfig | PriorityConfig:
-        # Planned once per configuration, not once per report of the child.
-        if self._planned is None or self._planned[0] is not cluster:
-            plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
-            self._planned = cluster, plan
-        return self._planned[1]
+    def _below(self, cluster: _Usable) -> Update:
+        # Planned once per entry, not once per report of the child.
+        if self._planned is not None and self._planned[0] is cluster:
+            return self._planned[1]
+        plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
+        if self._planned is not None and plan.config == self._planned[1].config:
+            # Only endpoints have changed. The same object, so that no level below has to compare its own part.
+            plan = replace(plan, config=self._planned[1].config)
+        self._planned = cluster, plan
+        return plan
 
 
 def _seen(cluster: ClusterOutcome) -> str:

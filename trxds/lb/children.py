@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trxds.ground.channels import Mailbox
 
 from .edge import Child
 from .explain import Explained
-from .policy import Decision, LbConfig, Report
+from .policy import Decision, Report
 from .ports import Hosts
 
 
@@ -20,7 +20,9 @@ class Children:
         self.hosts = hosts
         self._mailbox = mailbox
         self._children: dict[str, Child] = {}
-        self._wanted: tuple[Hosts, Mapping[str, LbConfig], frozenset[str]] | None = None  # at the last match
+        self._wanted: tuple[object, ...] | None = None  # at the last match
+        self.endpoints: Any = None  # that it was told of then
+        self.switching = False  # some have a predecessor, perhaps
 
     def __len__(self) -> int:
         return len(self._children)
@@ -50,21 +52,39 @@ class Children:
 
     def reports(self) -> dict[str, Report]:
         """What a decision may look at."""
-        return {name: report for name, child in self._children.items() if (report := child.heard) is not None}
+        reports: dict[str, Report] = {}
+        for name, child in self._children.items():
+            report = (child.predecessor or child).report
+            if report is not None:
+                reports[name] = report
+        return reports
 
     @property
     def answered(self) -> bool:
         """Everyone who was sent a configuration has decided by it; who is only kept warm is not waited for."""
-        return all(child.answered for child in self._children.values() if not child.kept)
+        for child in self._children.values():  # a loop, and no call for each: every report of a thousand asks all
+            if not child.kept and (child.report is None or child.report.generation < child.generation):
+                return False
+        return True
 
-    def match(self, decision: Decision, generation: int, now: float, start: Callable[[Child], object]) -> None:
-        """Start, configure, keep warm and end children until they are those of the decision."""
-        wanted = self.hosts, dict(decision.children), decision.keep
-        if wanted == self._wanted:
+    def match(
+        self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], object]
+    ) -> None:
+        """Start, configure, keep warm and end children until they are those of the decision.
+
+        Each has its part of the policy's `endpoints`, unless the decision gives it others.
+        """
+        wanted = self.hosts, dict(decision.children), decision.keep, decision.endpoints
+        if endpoints is self.endpoints and wanted == self._wanted:
             return  # a thousand children of which one has reported
-        self._wanted = wanted
+        self._wanted, self.endpoints = wanted, endpoints
+        others = decision.endpoints
         for name, config in decision.children.items():
-            self._child(name, config.policy, start).send(config, generation)
+            child = self._children.get(name)
+            if child is None or child.kept or not self._serves(child, config.policy):
+                child = self._child(name, config.policy, start)
+            its = others[name] if others is not None and name in others else endpoints.part(name)
+            child.send(config, its, generation)
         if len(self._children) == len(decision.children):
             return
         for name in self._children.keys() - decision.children.keys():
@@ -75,10 +95,12 @@ class Children:
 
     def finish_switches(self) -> None:
         """A new child that has something to say takes over from its predecessor."""
+        self.switching = False
         for child in self._children.values():
             if child.predecessor is not None and child.speaks:
                 self._end(child.predecessor)
                 child.predecessor = None
+            self.switching |= child.predecessor is not None
 
     def over(self, child: Child) -> None:
         """Its task has ended; if nobody asked it to, its time to be warm is over."""
@@ -94,6 +116,7 @@ class Children:
                 child.revive()
             return child
         child = self._children[name] = Child(name, policy, self.hosts, self._mailbox, self._predecessor(child))
+        self.switching |= child.predecessor is not None
         start(child)
         return child
 

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from trxds.config.policies import ClusterImplConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.standing import Standing, as_asked
 from trxds.ground.status import Status
 from trxds.resources.endpoint import Drop as DropShare
 
+from .configs import ClusterImplConfig
+from .endpoint_set import NO_ENDPOINTS, Endpoints
 from .explain import Said, to_drop
 from .limits import InFlight
 from .load import CountedRpcs, Reported
@@ -43,11 +44,14 @@ class ClusterImpl:
         self._security: Security | None = None
         self._loads = surroundings.loads
         self._reported: Reported | None = None
+        self._named = NO_ENDPOINTS  # those whose names `_security` has
+        self.reads_endpoints = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
+        self.reads_endpoints = config.lrs is not None or _asks_for_names(config)
         report = inputs.children.get(_CHILD, CONNECTING)
-        reported = self._report(config)
+        reported = self._report(config, inputs.endpoints)
         child = CountedRpcs(reported.trackers, report.picker) if reported else report.picker
         note_drop = reported.counts.drop if reported else _ignore
         by = config.dropped_by, config.limited_by
@@ -58,7 +62,7 @@ class ClusterImpl:
             Connectivity.READY if drops_all else report.state,
             picker,
             children={_CHILD: config.child},
-            security=self._secure(config),
+            security=self._secure(config, inputs.endpoints),
         )
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
@@ -73,14 +77,14 @@ class ClusterImpl:
             return to_drop(saw, too_many(config.limited_by, config.max_requests), "there may be no more")
         return Said(saw, "what is below it", "neither drops it", _CHILD)
 
-    def _secure(self, config: ClusterImplConfig) -> Security | None:
+    def _secure(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
         """The same one as long as the cluster asks for the same."""
         if config.tls is None:
             self._security = None
         elif self._security is None or self._security.tls != config.tls:
-            self._security = Security(config.tls)
-        if self._security is not None:
-            self._security.hostnames = config.hostnames
+            self._security, self._named = Security(config.tls), NO_ENDPOINTS
+        if self._security is not None and _asks_for_names(config) and endpoints is not self._named:
+            self._security.hostnames, self._named = _hostnames(config, endpoints), endpoints
         return self._security
 
     def _count(self, config: ClusterImplConfig) -> InFlight:
@@ -89,14 +93,23 @@ class ClusterImpl:
             self._in_flight = key, self._limits.in_flight(key)
         return self._in_flight[1]
 
-    def _report(self, config: ClusterImplConfig) -> Reported | None:
+    def _report(self, config: ClusterImplConfig, endpoints: Endpoints) -> Reported | None:
         """The same as long as localities and rules are."""
-        if config.reporting is None:
+        if config.lrs is None:
             self._reported = None
-        elif self._reported is None or self._reported.reporting != config.reporting:
-            counts = self._loads.of(config.reporting.rules.server, config.cluster, config.service)
-            self._reported = Reported(config.reporting, counts)
+        elif self._reported is None or not self._reported.goes_by(config.lrs, endpoints.localities):
+            counts = self._loads.of(config.lrs.server, config.cluster, config.service)
+            self._reported = Reported(config.lrs, endpoints.localities, counts)
         return self._reported
+
+
+def _asks_for_names(config: ClusterImplConfig) -> bool:
+    return config.tls is not None and config.tls.auto_sni
+
+
+def _hostnames(config: ClusterImplConfig, endpoints: Endpoints) -> dict[str, str]:
+    """By address. A DNS name is the one of all its addresses (A81)."""
+    return {address: config.hostname or endpoint.hostname for endpoint in endpoints for address in endpoint.addresses}
 
 
 def _ignore(category: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trxds.ground.status import Status, StatusCode
 
+from .configs import CdsConfig, ClusterManagerConfig
 from .explain import Said, to_drop
 from .pick import Drop, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
@@ -14,23 +15,32 @@ from .state import StickyFailures, aggregate
 
 
 class ClusterManager:
+    """It knows the clusters' names and no more: each cluster's entry goes to its own `cds` (A74)."""
+
+    reads_endpoints = False
+
     def __init__(self, surroundings: Surroundings) -> None:
         self._failures = StickyFailures()
+        self._config: ClusterManagerConfig | None = None
+        self._clusters: dict[str, CdsConfig] = {}
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        children = inputs.config.children
-        states = self._failures.states(children, inputs.children)
-        pickers = {name: inputs.children.get(name, CONNECTING).picker for name in children}
+        config: ClusterManagerConfig = inputs.config
+        if config is not self._config:
+            self._config = config
+            self._clusters = {name: CdsConfig(name) for name in config.clusters}
+        states = self._failures.states(self._clusters, inputs.children)
+        pickers = {name: inputs.children.get(name, CONNECTING).picker for name in self._clusters}
         return Decision(
             aggregate(states.values()),
             ByCluster(pickers),
-            children=children,
+            children=self._clusters,
             # A cluster that returns within a quarter of an hour finds its connections warm (A28).
-            keep=frozenset(inputs.children.keys() - children.keys()),
+            keep=frozenset(inputs.children.keys() - self._clusters.keys()),
         )
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        known = inputs.config.children
+        known = inputs.config.clusters
         saw = f"{len(known)} clusters"
         if call.cluster not in known:
             return to_drop(saw, unknown(call.cluster), "it is not among them")

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 from trxds.ground.connectivity import Connectivity
 
+from .endpoint_set import Endpoints
 from .explain import Explains, Said
 from .pick import PickArgs
 from .policy import Decision, Inputs, Policy, PolicyFactory, Surroundings
@@ -68,6 +69,7 @@ def check(decision: object) -> None:
         ("wake_at", "a time on Trio's clock", _is_time(decision.wake_at)),
         ("tasks", "async functions, by the tasks' names", _are_functions(decision.tasks)),
         ("ejected", "a frozenset of addresses, or None", _are_texts_or_none(decision.ejected)),
+        ("endpoints", "None, or Endpoints by the children's names", _are_endpoints(decision.endpoints)),
         ("resolve_again", "a name", isinstance(decision.resolve_again, str)),
         ("security", "None; it is the cluster's", decision.security is None),
         ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
@@ -90,13 +92,17 @@ def _are_configs(values: object) -> bool:
     return _are_named(values) and all(isinstance(getattr(each, "policy", None), str) for each in values.values())
 
 
+def _are_endpoints(values: object) -> bool:
+    return values is None or (_are_named(values) and all(isinstance(each, Endpoints) for each in values.values()))
+
+
 def _are_functions(values: object) -> bool:
     return _are_named(values) and all(map(callable, values.values()))
 
 
 def _are_trackers(values: object) -> bool:
     # By type, for they may be as many as the endpoints.
-    return (
+    return values is None or (
         isinstance(values, Mapping)
         and {str}.issuperset(map(type, values))
         and all(callable(getattr(kind, method, None)) for kind in set(map(type, values.values())) for method in _TOLD)

@@ -11,6 +11,7 @@ import trio
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 
+from .endpoint_set import NO_ENDPOINTS
 from .explain import Explained
 from .policy import RETENTION, LbConfig, Report
 from .ports import Hosts
@@ -22,6 +23,7 @@ class Configure:
 
     config: LbConfig
     generation: int
+    endpoints: Any = NO_ENDPOINTS  # ... or what else is beside it
 
 
 class Child:
@@ -34,6 +36,7 @@ class Child:
 
     __slots__ = (
         "config",
+        "endpoints",
         "generation",
         "hosts",
         "kept",
@@ -58,24 +61,35 @@ class Child:
         self.scope = trio.CancelScope()
         self.mailbox: Mailbox[Any] = Mailbox()
         self.config: LbConfig | None = None  # the last one sent
+        self.endpoints: Any = None  # ... with it
         self.generation = 0  # ... and its stamp
         self.report: Report | None = None
         self.node: Explained | None = None  # once its task has begun
         self.kept = False  # only warm: sent nothing, not waited for
 
-    def send(self, config: LbConfig, generation: int) -> None:
-        if self.config is not config and self.config != config:
-            self.config, self.generation = config, generation
-            self.mailbox.put("config", Configure(config, generation))
+    def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
+        """Nothing, if it is what was sent before; what is equal stays the same object."""
+        if self.config is config or self.config == config:
+            if self.endpoints is endpoints or self.endpoints == endpoints:
+                return
+            assert self.config is not None
+            config = self.config
+        self.config, self.endpoints, self.generation = config, endpoints, generation
+        self.mailbox.put("config", Configure(config, generation, endpoints))
 
     def tell(self, report: Report) -> None:
         """The child has decided: its parent will read it, unless it wants the child no more."""
         if not self.scope.cancel_called:
             self.parent.put(self, report)
 
-    @property
-    def answered(self) -> bool:
-        return self.report is not None and self.report.generation >= self.generation
+    def take(self, report: Report) -> bool:
+        """Read what the child said; return whether its parent has anything new to decide about."""
+        before, self.report = self.report, report
+        if self.kept:
+            return False  # who is only kept warm is not heard
+        if before is None or self.predecessor is not None:
+            return True
+        return before.picker is not report.picker or before.state is not report.state
 
     @property
     def speaks(self) -> bool:

@@ -98,7 +98,7 @@ class EndpointState:
         host = self.ready
         if host is not None and host.state is READY and hosts.get(host.address) is host and host.address not in ejected:
             return READY  # as it was, and as most of ten thousand are
-        if self._host is not None and not _is_ready(hosts.get(self._host.address)):
+        if self._host is not None and not is_ready(hosts.get(self._host.address)):
             self._host = self.ready = None
             self._begin_again()
         if self._host is None and self.state is not Connectivity.IDLE:
@@ -131,7 +131,7 @@ class EndpointState:
             return None
         if len(self.addresses) == 1:
             return None  # it is leased anyway, and then it is seen
-        return next((address for address in self.addresses if _is_ready(find(address))), None)
+        return next((address for address in self.addresses if is_ready(find(address))), None)
 
     def _race(self, hosts: Mapping[str, Host], now: float, already: str | None) -> None:
         if already is not None:
@@ -183,7 +183,8 @@ class EndpointState:
         return self._next_at if self.addresses[self._reached - 1] in hosts else now
 
 
-def _is_ready(host: Host | None) -> bool:
+def is_ready(host: Host | None) -> bool:
+    """Return whether it is there and READY."""
     return host is not None and host.state is Connectivity.READY
 
 
@@ -199,4 +200,7 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
 
 def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: float) -> float:
     """When the first of them wants to be looked at again."""
-    return min((endpoint.wake_at(hosts, now) for endpoint in endpoints), default=math.inf)
+    at = math.inf
+    for endpoint in endpoints:
+        at = min(at, endpoint.wake_at(hosts, now))
+    return at

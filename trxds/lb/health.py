@@ -16,6 +16,8 @@ from trxds.ground.channels import Mailbox
 class Health:
     """`ejected` is what counts here: this level's own, and what the levels above have ejected."""
 
+    ejected: frozenset[str]
+
     def __init__(self, above: Health | None = None) -> None:
         self._above = above
         self._own: frozenset[str] = frozenset()
@@ -23,10 +25,7 @@ class Health:
         self._below: list[Health] = []
         if above is not None:
             above._below.append(self)
-
-    @property
-    def ejected(self) -> frozenset[str]:
-        return self._own | self._above.ejected if self._above is not None else self._own
+        self._renew()
 
     def follow(self, mailbox: Mailbox[Any], leased: Collection[str]) -> None:
         """Tell `mailbox` when an address that is in `leased` by then is ejected or comes back."""
@@ -40,12 +39,18 @@ class Health:
         changed = self._own ^ addresses
         self._own = addresses
         if changed:
+            self._renew()
             self._tell(changed)
 
     def end(self) -> None:
         """Whoever ejected is gone, and the subtree with it."""
         if self._above is not None:
             self._above._below.remove(self)
+
+    def _renew(self) -> None:
+        self.ejected = self._own | self._above.ejected if self._above is not None else self._own
+        for level in self._below:
+            level._renew()
 
     def _tell(self, changed: frozenset[str]) -> None:
         for mailbox, leased in self._followers.items():

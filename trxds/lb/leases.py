@@ -21,25 +21,19 @@ class Leases:
         self._picked: dict[str, Lease] = {}
         self._hosts = hosts
         self._mailbox = mailbox
-        self._wanted: tuple[str, ...] = ()  # at the last `lease_exactly`
-        self._leased: Mapping[str, Host] = {}  # by that
+        self.wanted: tuple[str, ...] = ()  # at the last `lease_exactly`; seldom anything else, for any news of a host
+        self.hosts: Mapping[str, Host] = {}  # by that: what a decision may look at
         self._over = False
-
-    def hosts(self) -> Mapping[str, Host]:
-        """What a decision may look at."""
-        return self._leased
 
     def all(self) -> Mapping[str, Host]:
         """Those that picks have taken as well."""
         if not self._picked:
-            return self._leased
-        return {**self._leased, **{address: lease.subchannel for address, lease in self._picked.items()}}
+            return self.hosts
+        return {**self.hosts, **{address: lease.subchannel for address, lease in self._picked.items()}}
 
     def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
         """Take what is missing and let go of what is not wanted; True if there are new ones."""
-        if wanted == self._wanted:
-            return False  # ten thousand hosts of which one has news
-        self._wanted = wanted
+        self.wanted = wanted
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.decided]
         for number, address in enumerate(new, 1):
@@ -49,7 +43,7 @@ class Leases:
         if len(self.decided) > len(addresses):
             for address in self.decided.keys() - addresses.keys():
                 self.decided.pop(address).release()
-        self._leased = {address: lease.subchannel for address, lease in self.decided.items()}
+        self.hosts = {address: lease.subchannel for address, lease in self.decided.items()}
         return bool(new)
 
     def connect(self, addresses: Iterable[str]) -> Slices[None]:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from trxds.config.policies import LeastRequestConfig
+from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
+from .endpoint_set import Endpoints
 from .endpoints import EndpointState
 from .explain import Said
 from .limits import InFlight
@@ -25,12 +26,13 @@ class LeastRequest:
         self._random = surroundings.random
         self._endpoints = ConnectedEndpoints(self._sample, surroundings.find)
         self._config: LeastRequestConfig | None = None
+        self._configured: Endpoints | None = None
         self._counts: dict[Key, InFlight] = {}
         self._trackers: dict[str, InFlight] = {}  # the same by address
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        if inputs.config is not self._config:
-            self._take_over(inputs.config)
+        if inputs.config is not self._config or inputs.endpoints is not self._configured:
+            self._take_over(inputs.config, inputs.endpoints)
         return replace(self._endpoints.decide(inputs, now), trackers=self._trackers)
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
@@ -42,10 +44,11 @@ class LeastRequest:
         counts = ", ".join(f"{ready[key].host.address} with {self._counts[key].rpcs}" for key in drawn)
         return min(drawn, key=lambda key: self._counts[key].rpcs), f"the fewest RPCs in flight of those drawn: {counts}"
 
-    def _take_over(self, config: LeastRequestConfig) -> None:
-        old, self._config = self._counts, config
-        self._counts = {key: old.get(key) or InFlight() for key in map(key_of, config.endpoints)}
-        self._trackers = by_address(self._counts, config.endpoints)
+    def _take_over(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
+        self._config, self._configured = config, endpoints
+        old = self._counts
+        self._counts = {key: old.get(key) or InFlight() for key in map(key_of, endpoints)}
+        self._trackers = by_address(self._counts, endpoints)
 
     def _sample(self, ready: Mapping[Key, EndpointState]) -> Picker:
         assert self._config is not None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trxds.config.policies import Reporting
+from trxds.resources.endpoint import Locality
+from trxds.resources.load_reporting import LoadReporting
 
 from .load_counts import ClusterCounts, RpcCount
 from .pick import Complete, PickArgs, Picker, PickResult
@@ -18,14 +19,19 @@ class Reported:
     or by a cookie.
     """
 
-    def __init__(self, reporting: Reporting, counts: ClusterCounts) -> None:
-        self.reporting = reporting
+    def __init__(self, rules: LoadReporting, localities: Sequence[Locality], counts: ClusterCounts) -> None:
+        self._rules = rules
+        self._localities = localities
         self.counts = counts
         self.trackers: dict[str, RpcCount] = {}
-        for locality in reporting.localities:
-            tracker = counts.tracker(locality.id, reporting.rules.metrics)
+        for locality in localities:
+            tracker = counts.tracker(locality.id, rules.metrics)
             for endpoint in locality.endpoints:
                 self.trackers.update(dict.fromkeys(endpoint.addresses, tracker))
+
+    def goes_by(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
+        """Return whether it was made from these."""
+        return self._rules == rules and self._localities == localities
 
 
 @dataclass(frozen=True, slots=True)

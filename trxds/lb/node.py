@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -27,6 +27,7 @@ from trxds.resources.slices import Slices
 
 from .children import Children
 from .edge import Child, Configure
+from .endpoint_set import NO_ENDPOINTS
 from .explain import Explained, Then, said
 from .health import Health
 from .host_trackers import HostTrackers
@@ -34,7 +35,7 @@ from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
 from .pick import QUEUEING, PickArgs, Picker, Tracker, failing
-from .policy import NO_TRACKERS, Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
+from .policy import Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
@@ -92,14 +93,16 @@ class Node:
         self._health_below = self._health  # another one once our policy ejects hosts itself
         self._trackers = trackers  # where we attach ours, if anybody above wants to know
         self._trackers_below = trackers
-        self._attached = NO_TRACKERS
+        self._attached: Mapping[str, Tracker] | None = None
         self._tree = tree
         self._security: Security | None = None  # how our policy wants the hosts below to be reached
+        self._hosts_with_news: frozenset[str] = frozenset()  # in the last letters
         self._mailbox = mailbox
         self._tell = report
         self._wishes: set[Hashable] | None = None
         self._config: LbConfig | None = None
-        self._generation = 0  # of the configuration in force
+        self._endpoints: Any = NO_ENDPOINTS  # or what else is beside the configuration
+        self._generation = 0  # of both
         self._children = Children(tree.hosts, mailbox)
         self._leases = Leases(tree.hosts, mailbox)
         self._health.follow(mailbox, self._leases.decided)
@@ -118,41 +121,49 @@ class Node:
         return self._config
 
     @property
+    def endpoints(self) -> Any:
+        """What came with that."""
+        return self._endpoints
+
+    @property
     def state(self) -> Connectivity:
         """What it reported last."""
         return self._last.state if self._last is not None else Connectivity.CONNECTING
 
-    async def run(self) -> None:
-        """Until cancelled. Nothing of the node is left afterwards: no child, no task, no lease."""
-        try:
-            while not self._begun:
-                for _ in self._step(await self._letters()):
-                    await trio.lowlevel.checkpoint()
-            async with trio.open_nursery() as nursery:
-                while True:
-                    self._spawn(nursery)
-                    for _ in self._step(await self._letters()):
+    async def run(self, scope: trio.CancelScope | None = None, over: Callable[[], object] | None = None) -> None:
+        """Until it or `scope` is cancelled; `over` is called if it was the scope.
+
+        Nothing of the node is left afterwards: no child, no task, no lease.
+        """
+        # The scope is here and not in a coroutine around this one, for a frame more is resumed at each letter.
+        with scope or trio.CancelScope():
+            try:
+                while not self._begun:
+                    many = len(self._leases.decided) >= _MANY_HOSTS
+                    for _ in self._take(await (self._gathered() if many else self._mailbox.next(self._wake_at))):
                         await trio.lowlevel.checkpoint()
-        finally:
-            self._mailbox.close()
-            self._health.leave(self._mailbox)
-            if self._health_below is not self._health:
-                self._health_below.end()
-            if self._trackers is not None:
-                self._trackers.detach(self)
-            self._leases.release()
+                async with trio.open_nursery() as nursery:
+                    while True:
+                        if self._begun:
+                            self._spawn(nursery)
+                        many = len(self._leases.decided) >= _MANY_HOSTS
+                        for _ in self._take(await (self._gathered() if many else self._mailbox.next(self._wake_at))):
+                            await trio.lowlevel.checkpoint()
+            finally:
+                self._mailbox.close()
+                self._health.leave(self._mailbox)
+                if self._health_below is not self._health:
+                    self._health_below.end()
+                if self._trackers is not None:
+                    self._trackers.detach(self)
+                self._leases.release()
+        if over is not None:
+            over()
 
     def _spawn(self, nursery: trio.Nursery) -> None:
         begun, self._begun = self._begun, {}
         for name, task in begun.items():
             nursery.start_soon(task, name=name)
-
-    def _letters(self) -> Awaitable[Mapping[Hashable, Any]]:
-        """What is new, or nothing when it is time to wake."""
-        serves = self._last is not None and self._last.state is Connectivity.READY
-        if serves and len(self._leases.decided) >= _MANY_HOSTS:
-            return self._gathered()
-        return self._mailbox.next(self._wake_at)
 
     async def _gathered(self) -> Mapping[Hashable, Any]:
         """What is new; while the policy can serve, news of many hosts are gathered for a moment.
@@ -161,6 +172,8 @@ class Node:
         a thousand hosts each.
         """
         letters = await self._mailbox.next(self._wake_at)
+        if self.state is not Connectivity.READY:
+            return letters
         patience = min(_PATIENCE_A_HOST * len(self._leases.decided), _MOST_PATIENCE)
         calm_at = min(self._wake_at, self._stepped + patience)
         while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
@@ -169,18 +182,28 @@ class Node:
 
     # -- one step: plain, so that nothing can change under a decision
 
-    def _step(self, letters: Mapping[Hashable, Any]) -> Slices[None]:
-        """It yields where others may run before it goes on: between hosts, if there are thousands."""
-        self._read(letters)
+    def _take(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
+        """Decide anew if there is anything new to decide about; otherwise hand on what is for others."""
+        news = self._read(letters)
         if self._config is None:
-            return
-        if letters and all(isinstance(sender, Child) and sender.kept for sender in letters):
-            return  # who is only kept warm is not heard
+            return ()
+        if news or self._raised or self._policy is None:
+            return self._step()
+        # A child's answer that changes nothing goes up, and endpoints that the policy does not read go down: of the
+        # eight nodes between a cluster and its endpoints three have to decide when an endpoint comes.
+        if self._children.endpoints is not self._endpoints:
+            self._children.match(self._decision, self._endpoints, self._generation, trio.current_time(), self._start)
+        self._publish(self._decision)
+        return ()
+
+    def _step(self) -> Slices[None]:
+        """It yields where others may run before it goes on: between hosts, if there are thousands."""
         now = self._stepped = trio.current_time()
-        self._children.finish_switches()
+        if self._children.switching:
+            self._children.finish_switches()
         wishes, self._wishes = frozenset(self._wishes or ()), None
         decision = self._decide(wishes, now)
-        if (yield from self._leases.lease_exactly(decision.hosts)):
+        if decision.hosts != self._leases.wanted and (yield from self._leases.lease_exactly(decision.hosts)):
             if len(self._leases.decided) >= _MANY_HOSTS:
                 yield
                 now = trio.current_time()
@@ -188,16 +211,27 @@ class Node:
         self._wake_at = decision.wake_at
         self._carry_out(decision, now)
         self._publish(decision)
-        yield from self._leases.connect(decision.connect)
+        if decision.connect:
+            yield from self._leases.connect(decision.connect)
 
-    def _read(self, letters: Mapping[Hashable, Any]) -> None:
+    def _read(self, letters: Mapping[Hashable, Any]) -> bool:
+        """Return whether the policy has anything new to decide about; without letters, its time has come."""
+        news, hosts = not letters, []
         for sender, letter in letters.items():
             if isinstance(sender, Child):
-                sender.report = letter
+                news |= sender.take(letter)
             elif isinstance(letter, Configure):
-                self._config, self._generation = letter.config, letter.generation
+                reads = letter.endpoints is not self._endpoints and getattr(self._policy, "reads_endpoints", True)
+                news |= reads or letter.config != self._config
+                self._config, self._generation, self._endpoints = letter.config, letter.generation, letter.endpoints
+            else:
+                news = True
+                if isinstance(sender, tuple):  # ("host", address)
+                    hosts.append(sender[1])
+        self._hosts_with_news = frozenset(hosts)
         if self._tree.lost is not None and any(map(_is_loss, letters.items())):
             self._tree.lost()
+        return news
 
     def _decide(self, wishes: frozenset[Hashable], now: float) -> Decision:
         try:
@@ -243,7 +277,9 @@ class Node:
         self._mailbox.put("wish", None)
 
     def _inputs(self, wishes: frozenset[Hashable]) -> Inputs:
-        return Inputs(self._config, self._children.reports(), self._leases.hosts(), wishes, self._health.ejected)
+        reports, hosts = self._children.reports(), self._leases.hosts
+        news = self._hosts_with_news
+        return Inputs(self._config, reports, hosts, wishes, self._health.ejected, self._endpoints, news)
 
     def _publish(self, decision: Decision) -> None:
         """Tell the parent, once every child has answered what it was sent.
@@ -253,10 +289,11 @@ class Node:
         """
         if not self._children.answered:
             return
-        report = Report(decision.state, decision.picker, self._generation)
-        if self._last is None or not _same(self._last, report):
-            self._last = report
-            self._tell(report)
+        # The picker by identity: an equal but new one is how queued RPCs are told to look again.
+        state, picker, generation, last = decision.state, decision.picker, self._generation, self._last
+        if last is None or last.picker is not picker or last.state is not state or last.generation != generation:
+            self._last = Report(state, picker, generation)
+            self._tell(self._last)
 
     # -- making the world match
 
@@ -269,7 +306,7 @@ class Node:
             self._trackers_below = decision.collects
         if decision.trackers is not self._attached:
             self._attach(decision.trackers)
-        self._children.match(decision, self._generation, now, self._start)
+        self._children.match(decision, self._endpoints, self._generation, now, self._start)
         if decision.tasks or self._tasks:
             self._shape_tasks(decision.tasks)
         if decision.resolve_again:
@@ -284,22 +321,20 @@ class Node:
         self._security = security
         self._children.hosts = self._tree.hosts.over(security.of) if security is not None else self._tree.hosts
 
-    def _attach(self, trackers: Mapping[str, Tracker]) -> None:
+    def _attach(self, trackers: Mapping[str, Tracker] | None) -> None:
         self._attached = trackers
         if self._trackers is not None:
-            self._trackers.attach(self, trackers)
+            self._trackers.attach(self, trackers or {})
 
     def _start(self, child: Child) -> None:
         path = f"{self.path}/{child.name}"
         self._begun[f"lb/{path}"] = partial(self._run_child, child, path)
 
-    async def _run_child(self, child: Child, path: str) -> None:
-        with child.scope:
-            tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-            below = self._health_below, self._trackers_below
-            node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
-            await node.run()
-        self._children.over(child)
+    def _run_child(self, child: Child, path: str) -> Awaitable[None]:
+        tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
+        below = self._health_below, self._trackers_below
+        node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
+        return node.run(child.scope, partial(self._children.over, child))
 
     def _shape_tasks(self, wanted: Mapping[str, Task]) -> None:
         for name in self._tasks.keys() - wanted.keys():
@@ -348,7 +383,8 @@ class Node:
         policy = None if self._raised else self._policy
         says = in_words(self.path, policy, self._inputs(frozenset()), self._last)
         ejected = self._health_below.ejected
-        yield Seen(path, parent, self._name, self.state, says, self._config, self._leases.all(), ejected, warm)
+        hosts = self._leases.all()
+        yield Seen(path, parent, self._name, self.state, says, self._config, hosts, ejected, warm, self._endpoints)
         for name, child, kept in self._children.everybody():
             yield from child.survey(f"{path}/{name}", path, warm or kept)
 
@@ -364,11 +400,6 @@ class Node:
     def __repr__(self) -> str:
         state = self._last.state.name if self._last else "undecided"
         return f"<Node {self.path} {state}, {len(self._children)} children>"
-
-
-def _same(one: Report, other: Report) -> bool:
-    # The picker by identity: an equal but new one is how queued RPCs are told to look again.
-    return one.picker is other.picker and one.state is other.state and one.generation == other.generation
 
 
 def _of_a_host(sender: Hashable) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from trxds.config.policies import ClusterImplConfig, OutlierDetectionConfig
 from trxds.ground.observe import Outlier
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
+from .configs import ClusterImplConfig, OutlierDetectionConfig
 from .explain import Said
 from .outliers import Record, by_failure_percentage, by_success_rate
 from .petiole import Key, key_of
@@ -41,12 +41,14 @@ class OutlierDetection:
         self._since: float | None = None  # when the interval began
         self._ejected: frozenset[str] = frozenset()
         self._picker: Counting | None = None
+        self.reads_endpoints = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         config: OutlierDetectionConfig = inputs.config
         self._backend = config.child.cluster if isinstance(config.child, ClusterImplConfig) else ""
+        self.reads_endpoints = config.rules is not None
         report = inputs.children.get(_CHILD, CONNECTING)
-        wake_at = self._go_on(config.rules, config.endpoints, now)
+        wake_at = self._go_on(config.rules, inputs.endpoints.all, now)
         return Decision(
             report.state,
             self._counting(report.picker) if config.rules is not None else report.picker,

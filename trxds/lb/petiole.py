@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import TypeAlias, TypeVar
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
+from .endpoint_set import Endpoints
 from .endpoints import EndpointState, last_error, soonest, unreachable
 from .explain import Said, counted, to_fail, to_host, to_wait
 from .pick import QUEUEING, Picker, failing
@@ -22,6 +24,8 @@ from .ports import Host
 from .state import aggregate
 
 T = TypeVar("T")
+
+_WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
 Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
 
@@ -43,17 +47,17 @@ class ConnectedEndpoints:
         self._states: dict[Key, EndpointState] = {}
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        if inputs.config.endpoints is not self._configured:
-            self._take_over(inputs.config.endpoints)
+        if inputs.endpoints.all is not self._configured:
+            self._take_over(inputs.endpoints.all)
         states = self._states.values()
         if not states:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.config)))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.endpoints)))
         state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected, self._find) for endpoint in states])
         return Decision(
             state,
             self._picker(state),
-            hosts=tuple(chain.from_iterable([endpoint.wanted for endpoint in states])),
-            connect=tuple(chain.from_iterable([endpoint.connect for endpoint in states])),
+            hosts=tuple(chain.from_iterable(map(_WANTED, states))),
+            connect=tuple(chain.from_iterable(map(_CONNECT, states))),
             wake_at=soonest([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
@@ -61,7 +65,7 @@ class ConnectedEndpoints:
         """`which` tells the one that a pick would come to, of those that are READY, and why."""
         saw = counted(endpoint.state for endpoint in self._states.values())
         if not self._states:
-            return to_fail(saw, without_endpoints(inputs.config), "there is none to choose")
+            return to_fail(saw, without_endpoints(inputs.endpoints), "there is none to choose")
         match aggregate(endpoint.state for endpoint in self._states.values()):
             case Connectivity.READY:
                 key, why = which({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
@@ -85,9 +89,9 @@ class ConnectedEndpoints:
         return unreachable(self._states.values())
 
 
-def without_endpoints(config: Any) -> Status:
+def without_endpoints(endpoints: Endpoints) -> Status:
     """What a leaf that has none tells its RPCs."""
-    return unavailable(config.note or "empty address list")
+    return unavailable(endpoints.note or "empty address list")
 
 
 def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:

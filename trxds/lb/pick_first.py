@@ -9,10 +9,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from random import Random
 
-from trxds.config.policies import PickFirstConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
+from .endpoint_set import Endpoints
 from .endpoints import EndpointState, last_error, unreachable
 from .explain import Said, to_fail, to_host, to_wait
 from .petiole import without_endpoints
@@ -28,13 +29,14 @@ class PickFirst:
         self._wish = surroundings.wish
         self._find = surroundings.find
         self._config: PickFirstConfig | None = None
+        self._endpoints: Endpoints | None = None
         self._state: EndpointState | None = None  # all addresses of all endpoints are one to it
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        if inputs.config is not self._config:
-            self._take_over(inputs.config)
+        if inputs.config is not self._config or inputs.endpoints is not self._endpoints:
+            self._take_over(inputs.config, inputs.endpoints)
         if self._state is None:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.config)))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.endpoints)))
         if inputs.wishes:
             self._state.wake()
         # Ejections are for policies with more than one host to choose from (A61).
@@ -54,7 +56,7 @@ class PickFirst:
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         endpoint = self._state
         if endpoint is None:
-            return to_fail("no addresses", without_endpoints(inputs.config), "there is none to choose")
+            return to_fail("no addresses", without_endpoints(inputs.endpoints), "there is none to choose")
         saw = f"{len(endpoint.addresses)} addresses, {endpoint.state.name}"
         if endpoint.ready is not None:
             return to_host(saw, endpoint.ready, "it is the one that is connected")
@@ -65,10 +67,10 @@ class PickFirst:
                 return to_fail(saw, last_error((endpoint,)), "all have failed")
         return to_wait(saw, "the first address that connects", "none has yet")
 
-    def _take_over(self, config: PickFirstConfig) -> None:
-        self._config = config
-        endpoints = _shuffled(config, self._random) if config.shuffle else config.endpoints
-        addresses = tuple(dict.fromkeys(address for endpoint in endpoints for address in endpoint.addresses))
+    def _take_over(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
+        self._config, self._endpoints = config, endpoints
+        in_order = _shuffled(endpoints, self._random) if config.shuffle else endpoints.all
+        addresses = tuple(dict.fromkeys(address for endpoint in in_order for address in endpoint.addresses))
         if not addresses:
             self._state = None
         elif self._state is not None:
@@ -99,7 +101,7 @@ class Waking:
         return QUEUE
 
 
-def _shuffled(config: PickFirstConfig, random: Random) -> list[Endpoint]:
+def _shuffled(endpoints: Endpoints, random: Random) -> list[Endpoint]:
     """A draw without replacement, by weight (A113): as if each came after a time, the heavier the sooner."""
-    times = [random.expovariate(weight) for weight in config.weights]
-    return [config.endpoints[at] for at in sorted(range(len(times)), key=times.__getitem__)]
+    times = [random.expovariate(weight) for weight in endpoints.weights]
+    return [endpoints[at] for at in sorted(range(len(times)), key=times.__getitem__)]

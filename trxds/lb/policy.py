@@ -10,12 +10,12 @@ import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 
+from .endpoint_set import NO_ENDPOINTS
 from .host_trackers import HostTrackers
 from .limits import Limits
 from .load_counts import LoadCounts
@@ -23,7 +23,6 @@ from .pick import QUEUEING, Picker, Tracker
 from .ports import Host
 from .security import Security
 
-NO_TRACKERS: Mapping[str, Tracker] = MappingProxyType({})
 RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
 
 
@@ -49,10 +48,11 @@ class Report:
 class Inputs:
     """All that a decision may depend on, apart from the time and the policy's own memory.
 
-    `children` has the latest report of each child, also of those kept warm; a child without
-    one has not decided yet. `hosts` has an entry for every address the last decision leased.
-    `wishes` is what picks left since the last step. `ejected` are the addresses that outlier
-    detection above has taken out; a leaf counts them as failed.
+    `endpoints` are those that the policy may send to, beside its configuration; a policy above the clusters has what
+    their resources say instead. `children` has the latest report of each child, also of those kept warm; a child
+    without one has not decided yet. `hosts` has an entry for every address the last decision leased, and `news` the
+    addresses of those that have news since then. `wishes` is what picks left since the last step. `ejected` are the
+    addresses that outlier detection above has taken out; a leaf counts them as failed.
     """
 
     config: Any
@@ -60,6 +60,8 @@ class Inputs:
     hosts: Mapping[str, Host] = field(default_factory=dict)
     wishes: frozenset[Hashable] = frozenset()
     ejected: frozenset[str] = frozenset()
+    endpoints: Any = NO_ENDPOINTS
+    news: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Decision:
     """What a policy wants to be so.
 
     `children` by name, with their configuration; a child left out ends, or stays warm for
-    `RETENTION` when named in `keep`. `hosts` are leased; those in `connect`, leased or held by
+    `RETENTION` when named in `keep`. Each has all the policy's endpoints, or the part of them that has the child's
+    name; `endpoints`, by the child's name, are others. `hosts` are leased; those in `connect`, leased or held by
     picks, are asked to connect if IDLE. `tasks` run in the node's nursery while they are named;
     another callable under the same name replaces the task. `ejected`, if the policy says
     anything at all, are the addresses taken out for the subtree below. `resolve_again` names a
@@ -89,8 +92,9 @@ class Decision:
     ejected: frozenset[str] | None = None
     resolve_again: str = ""
     security: Security | None = None
-    trackers: Mapping[str, Tracker] = field(default_factory=lambda: NO_TRACKERS)
+    trackers: Mapping[str, Tracker] | None = None
     collects: HostTrackers | None = None
+    endpoints: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,11 @@ class Surroundings:
 
 
 class Policy(Protocol):
-    """One instance a node; called by its node only, never by two tasks."""
+    """One instance a node; called by its node only, never by two tasks.
+
+    A policy whose `reads_endpoints` is False is not asked when nothing but its endpoints has changed: its children
+    get them without it.
+    """
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         """What is to be, from what is; `now` is in seconds on Trio's clock. No I/O and no waiting.

@@ -45,6 +45,8 @@ class _Patience:
 
 
 class Priority:
+    reads_endpoints = False
+
     def __init__(self, surroundings: Surroundings) -> None:
         self._known: dict[str, _Patience] = {}
         self._active: frozenset[str] = frozenset()

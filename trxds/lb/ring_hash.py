@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from trxds.config.policies import RingHashConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
+from .endpoint_set import Endpoints
 from .endpoints import EndpointState, last_error, soonest
 from .explain import Said, counted, to_fail, to_host, to_wait
 from .hash_header import ByHeader, header_hash
@@ -37,6 +38,7 @@ class RingHash:
         self._surroundings = surroundings
         self._size_cap = size_cap
         self._config: RingHashConfig | None = None
+        self._configured: Endpoints | None = None
         self._keys: tuple[Key, ...] = ()  # by position in the configuration, and so on the ring
         self._endpoints: Mapping[Key, Endpoint] = {}
         self._awake: dict[Key, EndpointState] = {}  # those that an RPC or we have asked for; the rest is IDLE
@@ -44,10 +46,10 @@ class RingHash:
         self._ring = Ring((), ())
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        if inputs.config is not self._config:
-            self._take_over(inputs.config)
+        if inputs.config is not self._config or inputs.endpoints is not self._configured:
+            self._take_over(inputs.config, inputs.endpoints)
         if not self._endpoints:
-            return Decision(FAILURE, failing(without_endpoints(inputs.config)))
+            return Decision(FAILURE, failing(without_endpoints(inputs.endpoints)))
         for key in self._endpoints.keys() & inputs.wishes:
             self._wake(key)
         self._look(inputs, now)
@@ -70,7 +72,7 @@ class RingHash:
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
         states = [self._awake[key].state if key in self._awake else IDLE for key in self._keys]
         if not states:
-            return to_fail("no endpoints", without_endpoints(inputs.config), "there is none to choose")
+            return to_fail("no endpoints", without_endpoints(inputs.endpoints), "there is none to choose")
         hashed, source = self._hash(inputs.config.header, call)
         saw = f"{counted(states)}; hash {hashed:#018x}{source}"
         if inputs.config.header and header_hash(call.metadata, inputs.config.header) is None:
@@ -104,17 +106,17 @@ class RingHash:
         reason = f"the RPC has no header {header}" if header else "no hash policy yields one"
         return self._surroundings.random.getrandbits(64), f", drawn because {reason}"
 
-    def _take_over(self, config: RingHashConfig) -> None:
-        self._config = config
-        self._keys = tuple(map(key_of, config.endpoints))
-        self._endpoints = dict(zip(self._keys, config.endpoints, strict=True))
+    def _take_over(self, config: RingHashConfig, endpoints: Endpoints) -> None:
+        self._config, self._configured = config, endpoints
+        self._keys = tuple(map(key_of, endpoints))
+        self._endpoints = dict(zip(self._keys, endpoints, strict=True))
         for key, awake in tuple(self._awake.items()):
             if key in self._endpoints:
                 self._awake[key] = awake.having(self._endpoints[key].addresses)
             else:
                 del self._awake[key]
-        names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in config.endpoints])  # A76
-        args = (names, config.weights, config.min_size, config.max_size)
+        names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in endpoints])  # A76
+        args = (names, endpoints.weights, config.min_size, config.max_size)
         if args != self._ring_args:  # it takes milliseconds: not for a change of health, say
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 
-from .endpoints import EndpointState
+from .endpoints import EndpointState, is_ready
 from .explain import Said
 from .petiole import ConnectedEndpoints, Key
 from .pick import Complete, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
+
+_COMPLETE = attrgetter("complete")
 
 
 class RoundRobin:
@@ -19,8 +22,11 @@ class RoundRobin:
         self._endpoints = ConnectedEndpoints(self._rotation, surroundings.find)
         self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
+        self._picker: Rotation | None = None
+        self._restless = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
+        self._restless = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
         return self._endpoints.decide(inputs, now)
 
     def explain(self, inputs: Inputs, call: PickArgs) -> Said:
@@ -37,7 +43,12 @@ class RoundRobin:
         if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.
             self._ready, self._turn = keys, count(self._random.randrange(len(keys)))
-        return Rotation(tuple([endpoint.complete for endpoint in ready.values()]), self._turn)
+        hosts = tuple(map(_COMPLETE, ready.values()))
+        # An RPC that found its host gone waits for another picker. So a host that is READY and has news makes a new
+        # one: its connection may be another. Any other news are of hosts that the picker does not have.
+        if self._picker is None or self._restless or hosts != self._picker.hosts or self._turn is not self._picker.turn:
+            self._picker = Rotation(hosts, self._turn)
+        return self._picker
 
 
 @dataclass(frozen=True, slots=True)

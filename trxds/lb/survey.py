@@ -20,7 +20,8 @@ from .ports import Host
 class Seen:
     """One node. `hosts` are those that it has a lease on; `ejected` what outlier detection has taken out below it.
 
-    `warm`: it is kept for the case that it is wanted again, and gets no picks. `config` is None before the first.
+    `warm`: it is kept for the case that it is wanted again, and gets no picks. `config` is None before the first;
+    `endpoints` are what is beside it, as in `Inputs`.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Seen:
     hosts: Mapping[str, Host]
     ejected: frozenset[str]
     warm: bool
+    endpoints: Any
 
 
 def in_words(path: str, policy: object, inputs: Inputs, last: Report | None) -> str:

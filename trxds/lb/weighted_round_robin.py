@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from trxds.config.policies import WeightedRoundRobinConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observe import Weights
+from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
+from .endpoint_set import Endpoints
 from .endpoints import EndpointState
 from .explain import Said
 from .load_reports import follow_load_reports
@@ -30,7 +31,8 @@ class WeightedRoundRobin:
         self._observers = surroundings.observers
         self._path = surroundings.path
         self._endpoints = ConnectedEndpoints(self._turns, surroundings.find)
-        self._config: WeightedRoundRobinConfig | None = None
+        self._rules: ClientSideWeightedRoundRobin | None = None
+        self._configured: Endpoints | None = None
         self._weights: dict[Key, ReportedWeight] = {}
         self._trackers: Mapping[str, ReportedWeight] = {}  # the same by address, if reports come with RPCs
         self._ready: tuple[Key, ...] = ()
@@ -38,8 +40,8 @@ class WeightedRoundRobin:
         self._followers: dict[str, _Follower] = {}  # of those that are ready, by the name of the task
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
-        if inputs.config is not self._config:
-            self._take_over(inputs.config)
+        if inputs.config is not self._rules or inputs.endpoints is not self._configured:
+            self._take_over(inputs.config, inputs.endpoints)
         decision = self._endpoints.decide(inputs, now)
         if decision.state is not Connectivity.READY:
             self._ready, self._followers = (), {}
@@ -53,19 +55,20 @@ class WeightedRoundRobin:
 
         return self._endpoints.explain(inputs, scheduled)
 
-    def _take_over(self, config: WeightedRoundRobinConfig) -> None:
-        old, self._config = self._weights, config
+    def _take_over(self, rules: ClientSideWeightedRoundRobin, endpoints: Endpoints) -> None:
+        self._rules, self._configured = rules, endpoints
+        old = self._weights
         self._schedule, self._followers = None, {}
-        self._weights = {k: old.get(k) or ReportedWeight(config.rules) for k in map(key_of, config.endpoints)}
+        self._weights = {k: old.get(k) or ReportedWeight(rules) for k in map(key_of, endpoints)}
         for weight in self._weights.values():
-            weight.rules = config.rules
+            weight.rules = rules
         # Reports out of band are not looked for in trailers (A58).
-        out_of_band = config.rules.reporting_period is not None
-        self._trackers = {} if out_of_band else by_address(self._weights, config.endpoints)
+        out_of_band = rules.reporting_period is not None
+        self._trackers = {} if out_of_band else by_address(self._weights, endpoints)
 
     def _turns(self, ready: Mapping[Key, EndpointState]) -> Picker:
-        assert self._config is not None
-        rules = self._config.rules
+        rules = self._rules
+        assert rules is not None
         weights = tuple(self._weights[key] for key in ready)
         for key in ready.keys() - set(self._ready):
             self._weights[key].connected()

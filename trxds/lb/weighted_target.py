@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from trxds.config.policies import WeightedTargetConfig
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, unavailable
 
+from .endpoint_set import Endpoints
 from .explain import Said, to_fail, to_wait
 from .pick import QUEUEING, PickArgs, Picker, PickResult, failing
 from .policy import CONNECTING, Decision, Inputs, Report, Surroundings
@@ -22,6 +22,7 @@ class WeightedTarget:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
         self._failures = StickyFailures()
+        self.reads_endpoints = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         targets = inputs.config.targets
@@ -29,8 +30,9 @@ class WeightedTarget:
         # A target of weight 0 is never drawn, so it cannot make the whole READY.
         drawn = {name: target.weight for name, target in targets.items() if target.weight}
         states = self._failures.states(drawn, reports)
+        self.reads_endpoints = not drawn  # then for the reason why there are none
         if not drawn:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(_empty(inputs.config)))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(_empty(inputs.endpoints)))
         state = aggregate(states.values())
         return Decision(
             state,
@@ -44,7 +46,7 @@ class WeightedTarget:
         states = self._failures.states(weights, inputs.children)
         saw = ", ".join(f"{name} {states[name].name} of weight {weight}" for name, weight in weights.items())
         if not weights:
-            return to_fail("no targets", _empty(inputs.config), "there is none to draw")
+            return to_fail("no targets", _empty(inputs.endpoints), "there is none to draw")
         state = aggregate(states.values())
         if state is Connectivity.CONNECTING:
             return to_wait(saw, "a target to be READY", "none is yet")
@@ -73,8 +75,8 @@ class WeightedTarget:
         return Draw(tuple(pickers.values()), tuple(accumulate(weights[name] for name in pickers)), self._random)
 
 
-def _empty(config: WeightedTargetConfig) -> Status:
-    return unavailable(config.note or "no localities with endpoints")
+def _empty(endpoints: Endpoints) -> Status:
+    return unavailable(endpoints.note or "no localities with endpoints")
 
 
 @dataclass(frozen=True, slots=True)

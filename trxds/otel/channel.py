@@ -14,7 +14,7 @@ from .meters import Labels, Meters
 
 OLD_STYLE = "#old"  # in the place of an authority, for names that have none (A78)
 
-# As config/plan.py names a priority's node, and config/balance.py a locality's.
+# As lb/config_builder.py names a priority's node and a locality's.
 _CLUSTER = re.compile(r"\{cluster=(.*), child_number=\d+\}")
 _LOCALITY = re.compile(r'\{region="[^"]*", zone="[^"]*", sub_zone="[^"]*"\}')
 

@@ -20,7 +20,7 @@ ParseSettings: TypeAlias = Callable[[Mapping[str, Any]], Any]
 class CustomPolicy(LbPolicyConfig):
     """`settings` are what the user's parser made of the struct; compared to see a change."""
 
-    name: str
+    policy: str  # the name that the user gave it
     settings: Any
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from . import leaf_policy as leaf
 from . import proto_backports, protos
@@ -25,6 +25,7 @@ _MOST_NESTED = 16
 class WrrLocality(LbPolicyConfig):
     """Localities by weight, `child` within each."""
 
+    policy: ClassVar[str] = "xds_wrr_locality_experimental"
     child: LbPolicyConfig
 
 
@@ -32,6 +33,7 @@ class WrrLocality(LbPolicyConfig):
 class RandomSubsetting(LbPolicyConfig):
     """So many endpoints, chosen at random by each client, and `child` among those (A68)."""
 
+    policy: ClassVar[str] = "random_subsetting_experimental"
     subset_size: int
     child: LbPolicyConfig
 

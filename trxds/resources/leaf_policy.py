@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
 from .extension import Extension
@@ -21,18 +21,29 @@ SHORTEST_UPDATE = 0.1  # seconds between two looks at the weights
 
 @dataclass(frozen=True, slots=True)
 class LbPolicyConfig:
-    """What any policy's configuration is; `config/plan.py` makes of it what the policy in the tree needs."""
+    """What any policy's configuration is, in its checked form; `policy` is the policy's name in a service config.
+
+    A policy of the tree that needs no more than this is configured by it (`lb/config_builder.py`).
+    """
+
+    if TYPE_CHECKING:  # each form has it in its own way, as a constant of its class or as a field
+
+        @property
+        def policy(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(LbPolicyConfig):
     """Every endpoint in turn."""
 
+    policy: ClassVar[str] = "round_robin"
+
 
 @dataclass(frozen=True, slots=True)
 class PickFirst(LbPolicyConfig):
     """All to one endpoint, the first that can be reached; `shuffle` the list before (A62)."""
 
+    policy: ClassVar[str] = "pick_first"
     shuffle: bool = False
 
 
@@ -43,6 +54,7 @@ class RingHash(LbPolicyConfig):
     `header` is the one to hash, if no route says what is to be hashed: only a service config names it (A76).
     """
 
+    policy: ClassVar[str] = "ring_hash_experimental"
     min_size: int = MIN_RING_SIZE
     max_size: int = LARGEST_RING
     header: str = ""
@@ -52,6 +64,7 @@ class RingHash(LbPolicyConfig):
 class LeastRequest(LbPolicyConfig):
     """The endpoint with the fewest RPCs among `choice_count` that are drawn (A48)."""
 
+    policy: ClassVar[str] = "least_request_experimental"
     choice_count: int = CHOICE_COUNT
 
 
@@ -64,6 +77,7 @@ class ClientSideWeightedRoundRobin(LbPolicyConfig):
     responses, or every `reporting_period` out of band (A51).
     """
 
+    policy: ClassVar[str] = "weighted_round_robin"
     blackout: float = 10.0
     expiration: float = 180.0
     update_period: float = 1.0

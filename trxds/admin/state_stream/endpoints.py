@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trxds.config.policies import CdsConfig
-from trxds.config.snapshot import AggregateConfig, ClusterConfig
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
+from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.ports import Host
 from trxds.lb.survey import Seen
 from trxds.resources.endpoint import Endpoint, LocalityId
@@ -81,10 +81,10 @@ def _clusters(target: str, tree: Sequence[Seen]) -> dict[str, _Cluster]:
 
 
 def _named(seen: Seen) -> frozenset[str]:
-    match seen.config:
-        case CdsConfig(cluster=AggregateConfig(name)):
+    match seen.endpoints:
+        case ClusterEntry(cluster=AggregateConfig(name)):
             return frozenset({name})
-        case CdsConfig(cluster=ClusterConfig(its)):
+        case ClusterEntry(cluster=ClusterConfig(its)):
             return frozenset({its.name})
     return frozenset()
 
@@ -93,8 +93,8 @@ def _begun(
     found: dict[str, _Cluster], seen: Seen, names: frozenset[str], target: str, above: _Cluster | None
 ) -> _Cluster | None:
     """The cluster that this node belongs to: its own if it is one, or that of the nodes above it."""
-    match seen.config:
-        case CdsConfig(cluster=ClusterConfig(its, assignment)):
+    match seen.endpoints:
+        case ClusterEntry(cluster=ClusterConfig(its, assignment)):
             priorities = assignment.priorities if assignment is not None else ()
             places = [
                 (number, place(locality.id), locality.endpoints)
@@ -104,9 +104,8 @@ def _begun(
             cluster = found.setdefault(its.name, _Cluster(set(), places))
             cluster.names |= names
             return cluster
-    group = getattr(seen.config, "endpoints", None)  # without a control plane a leaf has all there are
-    if above is None and not names and group is not None:
-        return found.setdefault(target, _Cluster({target}, [(0, "", group)]))
+    if above is None and not names and isinstance(seen.endpoints, Endpoints):  # there is no control plane
+        return found.setdefault(target, _Cluster({target}, [(0, "", seen.endpoints.all)]))
     return above
 
 

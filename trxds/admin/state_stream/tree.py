@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trxds.config.policies import OverrideHostConfig
+from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.survey import Seen
 
 from .messages import NodeRow

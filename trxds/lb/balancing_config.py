@@ -8,9 +8,11 @@ same way, with a TypedStruct (A52).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
+from trxds.config.service_config import ReadLbPolicy
 from trxds.ground.metadata import is_key
 from trxds.ground.place import Place, Problem
 from trxds.resources.custom_policy import CustomPolicy, ParseSettings
@@ -31,12 +33,18 @@ from trxds.resources.leaf_policy import (
     RoundRobin,
 )
 
-from .ejection_config import Ejecting, ejection_rules
+from .configs import OutlierDetectionConfig
+from .ejection_config import ejection_rules
 
 Policies: TypeAlias = Mapping[str, ParseSettings]
 
 _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": PickFirst(), "round_robin": RoundRobin()})
 _MOST_NESTED = 16
+
+
+def reader(policies: Policies) -> ReadLbPolicy:
+    """What reads a service config's policy; `policies` are the user's own, by name: what reads the settings of each."""
+    return partial(lb_policy, policies=policies)
 
 
 def lb_policy(top: Place, policies: Policies) -> LbPolicyConfig | None:
@@ -94,10 +102,10 @@ def _random_subsetting(place: Place, policies: Policies, depth: int) -> RandomSu
     return RandomSubsetting(count, child) if child is not None else None
 
 
-def _outlier_detection(place: Place, policies: Policies, depth: int) -> Ejecting | None:
+def _outlier_detection(place: Place, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
     rules = ejection_rules(place)
     child = _first_known(place.member("childPolicy"), policies, depth + 1)
-    return Ejecting(rules, child) if child is not None else None
+    return OutlierDetectionConfig(rules, child) if child is not None else None
 
 
 def _round_robin(place: Place) -> RoundRobin:

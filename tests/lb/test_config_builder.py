@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.config.plan import PriorityNames, subtree
 from trxds.config.snapshot import ClusterConfig
+from trxds.lb.config_builder import PriorityNames, subtree
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus, Locality, LocalityId
@@ -107,15 +107,17 @@ def planned(*priorities, names=None, note="", **fields):
     return subtree(ClusterConfig(Cluster("cart", Eds("hosts"), **fields), assignment, note), names or PriorityNames())
 
 
-def priorities_of(tree):
-    return list(tree.child.child.child.children.values())
+def priorities_of(plan):
+    """Of each priority the configuration and the endpoints."""
+    return [(its, plan.endpoints.part(name)) for name, its in plan.config.child.child.child.children.items()]
 
 
 class TestSubtree:
     def test_the_order_is_outliers_cluster_impl_override_host_priority_localities_endpoints(self):
-        tree = planned((locality("z", endpoint("a")),))
+        plan = planned((locality("z", endpoint("a")),))
+        tree = plan.config
         chain = [tree, tree.child, tree.child.child, tree.child.child.child]
-        (priority,) = priorities_of(tree)
+        ((priority, _),) = priorities_of(plan)
         (target,) = priority.targets.values()
         assert [config.policy for config in (*chain, priority, target.config)] == [
             "outlier_detection_experimental",
@@ -128,14 +130,14 @@ class TestSubtree:
 
     def test_priorities_are_named_after_the_cluster(self):
         tree = planned((locality("a", endpoint("a")),), (locality("b", endpoint("b")),))
-        assert list(tree.child.child.child.children) == [
+        assert list(tree.config.child.child.child.children) == [
             "{cluster=cart, child_number=0}",
             "{cluster=cart, child_number=1}",
         ]
 
     def test_localities_become_targets_with_their_weights(self):
         tree = planned((locality("a", endpoint("a"), weight=3), locality("b", endpoint("b"))))
-        (priority,) = priorities_of(tree)
+        ((priority, _),) = priorities_of(tree)
         assert {name: target.weight for name, target in priority.targets.items()} == {
             '{region="", zone="a", sub_zone=""}': 3,
             '{region="", zone="b", sub_zone=""}': 1,
@@ -143,45 +145,47 @@ class TestSubtree:
 
     def test_without_localities_of_its_own_the_policy_has_all_endpoints(self):
         tree = planned((locality("a", endpoint("a")), locality("b", endpoint("b"))), lb_policy=RoundRobin())
-        (leaf,) = priorities_of(tree)
-        assert [each.addresses for each in leaf.endpoints] == [("a",), ("b",)]
+        ((_, its),) = priorities_of(tree)
+        assert [each.addresses for each in its] == [("a",), ("b",)]
 
     @pytest.mark.parametrize("statuses", [{UNKNOWN, HEALTHY}, {UNKNOWN, HEALTHY, DRAINING}, set()])
     def test_draining_never_reaches_the_child(self, statuses):
         place = locality("z", endpoint("a"), endpoint("b", DRAINING), endpoint("c", UNKNOWN))
         tree = planned((place,), override_statuses=frozenset(statuses))
-        ((target,),) = [list(priority.targets.values()) for priority in priorities_of(tree)]
-        assert [each.addresses for each in target.config.endpoints] == [("a",), ("c",)]
-        assert tree.endpoints == tree.child.child.endpoints == place.endpoints
+        ((priority, its),) = priorities_of(tree)
+        (part,) = (its.part(name) for name in priority.targets)
+        assert [each.addresses for each in its] == [each.addresses for each in part] == [("a",), ("c",)]
+        assert tree.endpoints.all == place.endpoints
 
     def test_a_locality_that_only_drains_is_no_target(self):
         tree = planned((locality("a", endpoint("a", DRAINING)), locality("b", endpoint("b"))))
-        (priority,) = priorities_of(tree)
+        ((priority, _),) = priorities_of(tree)
         assert list(priority.targets) == ['{region="", zone="b", sub_zone=""}']
 
     def test_override_host_has_the_endpoints_of_all_priorities_and_the_clusters_settings(self):
         statuses = frozenset({HEALTHY})
-        override = planned(
+        plan = planned(
             (locality("a", endpoint("a")),),
             (locality("b", endpoint("b")),),
             override_statuses=statuses,
             idle_timeout=7.0,
-        ).child.child
-        assert [each.addresses for each in override.endpoints] == [("a",), ("b",)]
+        )
+        override = plan.config.child.child
+        assert [each.addresses for each in plan.endpoints] == [("a",), ("b",)]
         assert (override.cluster, override.statuses, override.idle_timeout) == ("cart", statuses, 7.0)
 
     def test_a_cluster_without_endpoints_has_one_empty_priority_that_says_why(self):
-        (priority,) = priorities_of(planned())
+        ((priority, its),) = priorities_of(planned())
         assert priority.targets == {}
-        assert 'EDS resource "hosts": it has no localities' in priority.note
+        assert 'EDS resource "hosts": it has no localities' in its.note
 
     def test_a_cluster_whose_hosts_all_drain_says_why(self):
-        (priority,) = priorities_of(planned((locality("a", endpoint("a", DRAINING)),)))
-        assert 'EDS resource "hosts"' in priority.note and "DRAINING" in priority.note
+        ((_, its),) = priorities_of(planned((locality("a", endpoint("a", DRAINING)),)))
+        assert 'EDS resource "hosts"' in its.note and "DRAINING" in its.note
 
     def test_an_error_of_eds_is_the_reason(self):
         tree = subtree(ClusterConfig(Cluster("cart", Eds("hosts")), None, "EDS is in error"), PriorityNames())
-        assert [priority.note for priority in priorities_of(tree)] == ["EDS is in error"]
+        assert [its.note for _, its in priorities_of(tree)] == ["EDS is in error"]
 
     def test_equal_input_makes_an_equal_subtree(self):
         names = PriorityNames()

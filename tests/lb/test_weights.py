@@ -1,6 +1,6 @@
 """What share of the traffic an endpoint is to get (A113)."""
 
-from trxds.config.weights import endpoint_weights
+from trxds.lb.weights import endpoint_weights
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 ALL = 1 << 31

@@ -5,24 +5,14 @@ An algorithm that is not there is not run, where a resource's success rate runs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trxds.ground.place import Place
-from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
 
 _DEFAULT = EjectionRules()
 
 
-@dataclass(frozen=True, slots=True)
-class Ejecting(LbPolicyConfig):
-    """`child` among the endpoints that do not fail too much. None of the algorithms: no `rules`."""
-
-    rules: EjectionRules | None
-    child: LbPolicyConfig
-
-
 def ejection_rules(place: Place) -> EjectionRules | None:
+    """None if none of the algorithms is asked for."""
     base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
     rules = EjectionRules(
         place.member("interval").duration(_DEFAULT.interval),
