@@ -167,6 +167,20 @@ async def test_too_many_pings_halves_the_rate_for_the_channel_and_says_so(
     assert said == ([warning] if time == 60 else [])
 
 
+async def test_a_complaint_that_a_server_repeats_counts_once(autojump_clock) -> None:
+    @script()
+    async def complains(peer: Peer) -> None:
+        stream = await peer.request()
+        if peer.number > 1:
+            return await peer.answer(stream)
+        for _ in range(100):
+            await peer.goaway(0, ENHANCE_YOUR_CALM, b"too_many_pings")
+
+    keepalive = Keepalive(30)
+    await perform(complains, WireOptions(), keepalive)
+    assert keepalive.time == 60
+
+
 @pytest.mark.parametrize("name", ["silence", "goaway_then_silence", "no_streams_allowed", "window_never_opened"])
 async def test_keepalive_asks_a_server_that_only_says_nothing_and_waits_on(name: str, autojump_clock) -> None:
     """These servers are alive: they answer PINGs. So the callers' own patience stays the only end."""

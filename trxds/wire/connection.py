@@ -215,7 +215,7 @@ class Connection(Link[ClientStream]):
 
     def _taken(self) -> None:
         self.last_taken = self._last_opened
-        if self.send_queue.line or self._waiting or self._behind:
+        if self.send_queue.line or self._waiting:
             self._use_room()
 
     def _use_room(self) -> None:
@@ -291,8 +291,8 @@ class Connection(Link[ClientStream]):
             self.on_ready()
 
     def _goaway(self, event: GoAwayReceived) -> None:
-        if self.goaway is None and self._keepalive is not None:
-            self._keepalive.heed(event, self.peer)
+        if self._keepalive is not None and self._keepalive.heed(event, self.peer):
+            self._keepalive = None  # one complaint of a connection is enough, however often it is made
         self.goaway = event.code
         self.disconnect = f"GOAWAY {code_name(event.code)}"
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""

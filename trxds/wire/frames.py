@@ -55,6 +55,7 @@ _LONG = struct.Struct(">L")
 _GOAWAY = struct.Struct(">LL")
 _HEAD_SIZE = _HEAD.size
 
+_SMALL = 1024  # bytes of a read that cannot take long, whatever is in it
 _STEP = 256  # frames that are read in one go, or what costs as much
 _DATA_SHIFT = 9  # of data 512 bytes cost as much as a frame, for they may be a hundred messages;
 _SHIFT = 4  # ... and of anything else 16, for they may be sixteen header fields
@@ -168,6 +169,7 @@ class FrameReader:
         one frame of data and trailers, which most unary calls are answered with, are one answer.
         """
         position, size, largest, cost = 0, len(data), self._largest, 0
+        counts = size > _SMALL
         if self._missing:
             position = min(self._missing, size)
             self._pieces.add(memoryview(data)[:position] if position < size else data)
@@ -181,7 +183,7 @@ class FrameReader:
             data, self._rest = self._rest + data, b""
             size = len(data)
         while position + _HEAD_SIZE <= size:
-            if cost >= _STEP:
+            if counts and cost >= _STEP:
                 return data[position:]
             word, flags, stream_id = _HEAD.unpack_from(data, position)
             stream_id &= MAX_STREAM_ID
@@ -199,9 +201,11 @@ class FrameReader:
             if word & 0xFF == HEADERS and flags == END_HEADERS:
                 position = self._answer(data, start, end, stream_id, take_answer)
                 if position:
-                    cost += 3 + (position - start >> _DATA_SHIFT)
+                    if counts:
+                        cost += 3 + (position - start >> _DATA_SHIFT)
                     continue
-            cost += 1 + (end - start >> (_SHIFT if word & 0xFF else _DATA_SHIFT))
+            if counts:
+                cost += 1 + (end - start >> (_SHIFT if word & 0xFF else _DATA_SHIFT))
             take(word & 0xFF, flags, stream_id, data[start:end])
             position = end
         if position < size:

@@ -68,12 +68,14 @@ class Keepalive:
             await trio.sleep_until(asked + self._timeout)
         return connection.last_read >= asked
 
-    def heed(self, event: GoAwayReceived, peer: str) -> None:
-        """Ask half as often from now on, if that is what the peer complains of."""
-        if event.code == ErrorCode.ENHANCE_YOUR_CALM and event.debug == b"too_many_pings":
-            self.time *= 2
-            text = "%s says too_many_pings: keepalive asks after %g s from now on; raise keepalive_time"
-            _log.warning(text, peer, self.time)
+    def heed(self, event: GoAwayReceived, peer: str) -> bool:
+        """Ask half as often from now on, if that is what the peer complains of; whether it is."""
+        if event.code != ErrorCode.ENHANCE_YOUR_CALM or event.debug != b"too_many_pings":
+            return False
+        self.time *= 2
+        text = "%s says too_many_pings: keepalive asks after %g s from now on; raise keepalive_time"
+        _log.warning(text, peer, self.time)
+        return True
 
 
 def keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
