@@ -48,7 +48,7 @@ async def test_a_host_that_vanished_is_noticed_by_keepalive(autojump_clock):
         ({"max_receive_size": -1}, "max_receive_size is -1; write a number of bytes, for no limit sys.maxsize"),
         ({"max_send_size": -1}, "max_send_size is -1"),
         ({"credentials": "tls"}, "credentials are trxds.insecure(), trxds.tls(...) or "),
-        ({"call_credentials": print}, "call credentials are trxds.CallCredentials(function), not <built-in"),
+        ({"call_credentials": print}, "call credentials are trxds.CallCredentials(function), not builtin_function"),
     ],
 )
 async def test_options_of_no_sense_are_refused_before_anything_runs(options, problem, autojump_clock):
