@@ -21,7 +21,7 @@ from .ports import Hosts
 class Configure:
     """The letter from the parent."""
 
-    config: LbConfig
+    config: LbConfig | None
     generation: int
     endpoints: Any = NO_ENDPOINTS  # ... or what else is beside it
 

@@ -27,7 +27,6 @@ from trxds.resources.slices import Slices
 
 from .children import Children
 from .edge import Child, Configure
-from .endpoint_set import NO_ENDPOINTS
 from .explain import Explained, Then, said
 from .health import Health
 from .host_trackers import HostTrackers
@@ -35,7 +34,7 @@ from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
 from .pick import QUEUEING, PickArgs, Picker, Tracker, failing
-from .policy import Decision, Inputs, LbConfig, Policy, Report, Rests, Surroundings
+from .policy import Decision, Inputs, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
@@ -46,6 +45,8 @@ _log = logging.getLogger("trxds.lb")
 _LOST = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
 Task = Callable[[], Awaitable[None]]
+
+_NOTHING = Configure(None, 0)  # yet
 
 # Seconds for which news of hosts may wait for more of them.
 _MANY_HOSTS = 50
@@ -100,9 +101,7 @@ class Node:
         self._mailbox = mailbox
         self._tell = report
         self._wishes: set[Hashable] | None = None
-        self._config: LbConfig | None = None
-        self._endpoints: Any = NO_ENDPOINTS  # or what else is beside the configuration
-        self._generation = 0  # of both
+        self._given = _NOTHING  # what is in force
         self._children = Children(tree.hosts, mailbox)
         self._leases = Leases(tree.hosts, mailbox)
         self._health.follow(mailbox, self._leases.decided)
@@ -116,14 +115,9 @@ class Node:
         self._wake_at = math.inf
 
     @property
-    def config(self) -> LbConfig | None:
-        """That is in force."""
-        return self._config
-
-    @property
     def endpoints(self) -> Any:
-        """What came with that."""
-        return self._endpoints
+        """Those in force, or what else is beside the configuration."""
+        return self._given.endpoints
 
     @property
     def state(self) -> Connectivity:
@@ -185,14 +179,15 @@ class Node:
     def _take(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
         """Decide anew if there is anything new to decide about; otherwise hand on what is for others."""
         news = self._read(letters)
-        if self._config is None:
+        given = self._given
+        if given.config is None:
             return ()
         if news or self._raised or self._policy is None:
             return self._step()
         # A child's answer that changes nothing goes up, and endpoints that the policy does not read go down: of the
         # eight nodes between a cluster and its endpoints three have to decide when an endpoint comes.
-        if self._children.endpoints is not self._endpoints:
-            self._children.match(self._decision, self._endpoints, self._generation, trio.current_time(), self._start)
+        if self._children.endpoints is not given.endpoints:
+            self._children.match(self._decision, given.endpoints, given.generation, trio.current_time(), self._start)
         self._publish(self._decision)
         return ()
 
@@ -221,9 +216,9 @@ class Node:
             if isinstance(sender, Child):
                 news |= sender.take(letter)
             elif isinstance(letter, Configure):
-                reads = letter.endpoints is not self._endpoints and getattr(self._policy, "reads_endpoints", True)
-                news |= reads or letter.config != self._config
-                self._config, self._generation, self._endpoints = letter.config, letter.generation, letter.endpoints
+                before, self._given = self._given, letter
+                reads = letter.endpoints is not before.endpoints and getattr(self._policy, "reads_endpoints", True)
+                news |= reads or letter.config != before.config
             else:
                 news = True
                 if isinstance(sender, tuple):  # ("host", address)
@@ -278,8 +273,8 @@ class Node:
 
     def _inputs(self, wishes: frozenset[Hashable]) -> Inputs:
         reports, hosts = self._children.reports(), self._leases.hosts
-        news = self._hosts_with_news
-        return Inputs(self._config, reports, hosts, wishes, self._health.ejected, self._endpoints, news)
+        given, news = self._given, self._hosts_with_news
+        return Inputs(given.config, reports, hosts, wishes, self._health.ejected, given.endpoints, news)
 
     def _publish(self, decision: Decision) -> None:
         """Tell the parent, once every child has answered what it was sent.
@@ -290,7 +285,7 @@ class Node:
         if not self._children.answered:
             return
         # The picker by identity: an equal but new one is how queued RPCs are told to look again.
-        state, picker, generation, last = decision.state, decision.picker, self._generation, self._last
+        state, picker, generation, last = decision.state, decision.picker, self._given.generation, self._last
         if last is None or last.picker is not picker or last.state is not state or last.generation != generation:
             self._last = Report(state, picker, generation)
             self._tell(self._last)
@@ -306,7 +301,7 @@ class Node:
             self._trackers_below = decision.collects
         if decision.trackers is not self._attached:
             self._attach(decision.trackers)
-        self._children.match(decision, self._endpoints, self._generation, now, self._start)
+        self._children.match(decision, self._given.endpoints, self._given.generation, now, self._start)
         if decision.tasks or self._tasks:
             self._shape_tasks(decision.tasks)
         if decision.resolve_again:
@@ -383,8 +378,8 @@ class Node:
         policy = None if self._raised else self._policy
         says = in_words(self.path, policy, self._inputs(frozenset()), self._last)
         ejected = self._health_below.ejected
-        hosts = self._leases.all()
-        yield Seen(path, parent, self._name, self.state, says, self._config, hosts, ejected, warm, self._endpoints)
+        given, hosts = self._given, self._leases.all()
+        yield Seen(path, parent, self._name, self.state, says, given.config, hosts, ejected, warm, given.endpoints)
         for name, child, kept in self._children.everybody():
             yield from child.survey(f"{path}/{name}", path, warm or kept)
 
