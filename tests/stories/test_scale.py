@@ -1,5 +1,6 @@
 """What size costs, counted in steps, tasks and pickers; the seconds are in `make bench`."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ from support.tasks import all_tasks, task_names
 
 from trxds.lb.node import Node
 from trxds.lb.round_robin import RoundRobin
+from trxds.testing import ServerLimits
 from trxds.testing import resources as xds
 
 
@@ -98,7 +100,9 @@ async def test_1000_hosts_that_turn_ready_at_once_cost_a_handful_of_pickers(auto
         return decide(self, inputs, now)
 
     monkeypatch.setattr(RoundRobin, "decide", counting)
-    async with Mesh.run(1) as mesh:
+    # One server plays all hosts, so it has a thousand connections of which one has had a call.
+    patient = ServerLimits(max_pending_connections=math.inf)
+    async with Mesh.run(1, limits=patient) as mesh:
         addresses = [f"10.9.{n // 250}.{n % 250}:1" for n in range(1000)]
         mesh.endpoints("cart", addresses)
         network = Aliases(mesh.network, mesh.hosts[0], set(addresses))

@@ -28,12 +28,12 @@ class Mesh:
 
     @classmethod
     @asynccontextmanager
-    async def run(cls, hosts=3, *, sessions=True, cluster="cart"):
-        """One cluster of so many hosts, routed to by the service "shop"."""
+    async def run(cls, hosts=3, *, sessions=True, cluster="cart", **knobs):
+        """One cluster of so many hosts, routed to by the service "shop"; `knobs` are those of the hosts' servers."""
         async with trio.open_nursery() as nursery:
             mesh = cls(MemoryNetwork(), nursery)
             mesh.plane_server = await mesh._serve(Server(mesh.plane.handlers, address=PLANE, network=mesh.network))
-            names = [await mesh.add_host() for _ in range(hosts)]
+            names = [await mesh.add_host(**knobs) for _ in range(hosts)]
             mesh.listen(sessions=sessions)
             mesh.route(cluster)
             mesh.cluster(cluster)
