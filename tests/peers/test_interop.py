@@ -144,7 +144,7 @@ def test_additional_metadata_goes_with_every_call(grpcio):
     ("flag", "problem"),
     [
         ("--additional_metadata=user", "--additional_metadata: pairs of key:value, with semicolons between them"),
-        ("--additional_metadata=us er:7", "--additional_metadata: metadata key 'us er'"),
+        ("--additional_metadata=us er:7", "--additional_metadata: metadata[0]: its key has a blank at position 2"),
         ("--service_config_json={", "--service_config_json: service config: no valid JSON"),
         ('--service_config_json={"loadBalancingConfig":[{"round_rob":{}}]}', "names no policy that is known here"),
     ],

@@ -205,7 +205,7 @@ async def test_a_channel_of_a_control_plane_keeps_its_watches_and_lets_its_hosts
         host = await ask(session)
         await channel.wait_for_state_change(READY)
         await settled()
-        assert len(list(channel._client.resources)) == 4
+        assert len(list(channel.admin_view().client.resources)) == 4
         assert [server.connections for server in mesh.servers.values()] == [[], []]
         assert {await ask(session) for _ in range(5)} == {host}, "a session outlasts it"
 

@@ -118,7 +118,9 @@ def note_reprs(said, *roots):
     """Of objects. A header as a pair of bytes, be it a tuple or hpack's, is what it is."""
     for one in reachable(*roots):
         kind = type(one.func if isinstance(one, partial) else one)
-        if kind.__module__.partition(".")[0] in _SHOWN and not isinstance(one, HeaderTuple | FunctionType | MethodType):
+        if str(kind.__module__).partition(".")[0] in _SHOWN and not isinstance(
+            one, HeaderTuple | FunctionType | MethodType
+        ):
             said.note(f"repr of {kind.__module__}.{kind.__qualname__}", repr(one))
 
 

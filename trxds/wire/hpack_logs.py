@@ -34,7 +34,8 @@ def _is_ours(frame: FrameType | None) -> bool:
     """Whether trxds is among the callers, for logging filters a record in the stack that made it."""
     frame = frame.f_back if frame is not None else None
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(_OURS):
+        # Code that was run by `exec` may have None there, or nothing.
+        if str(frame.f_globals.get("__name__")).startswith(_OURS):
             return True
         frame = frame.f_back
     return False
