@@ -110,7 +110,7 @@ class _Side:
             try:
                 _tell(future, None if future.cancelled() else await function())
             except trio.Cancelled:
-                _tell(future, error=self.channel._state.ending())
+                _tell(future, error=self.channel.closed_error())
                 raise
             except BaseException as error:
                 _tell(future, error=error)
@@ -263,7 +263,7 @@ class Method(Generic[Req, Res]):
     def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
         """The server's one reply. The requests of a client-streaming method are taken in this thread."""
         self._check_one_reply()
-        if self._method._client_streaming:
+        if self._method.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)[0]
         return self._side.wait(partial(self._method, request, **options))
 
@@ -272,14 +272,14 @@ class Method(Generic[Req, Res]):
     ) -> tuple[Res, trxds.CompletedCall]:
         """The server's one reply, and the call it came by; see `trxds.Method.with_call`."""
         self._check_one_reply()
-        if self._method._client_streaming:
+        if self._method.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)
         return self._side.wait(partial(self._method.with_call, request, **options))
 
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
         """The reply of a unary method, to come; to cancel the future is to cancel the call."""
         self._check_one_reply()
-        if self._method._client_streaming:
+        if self._method.client_streaming:
             raise TypeError(f"{self.path} takes many requests, which a thread has to give; call it in one of yours")
         future: Future[Res] = Future()
         self._side.start(future, partial(self._method, request, **options))
@@ -292,7 +292,7 @@ class Method(Generic[Req, Res]):
             yield Call(self._side, call)
 
     def _check_one_reply(self) -> None:
-        if self._method._server_streaming:
+        if self._method.server_streaming:
             raise TypeError(f"{self.path} streams its replies; use `with method.open(...) as call`")
 
     def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
@@ -455,7 +455,10 @@ def _for_threads(
     def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
         if kwargs.get("xds") is not None:
             raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
-        thread = TrioThread[_Side](partial(_serve, partial(opening, *args, **kwargs)), lambda side: side.leaving.set())
+        # Not TrioThread[_Side](...): typing imports a module for that, which cannot be done when the interpreter ends.
+        thread: TrioThread[_Side] = TrioThread(
+            partial(_serve, partial(opening, *args, **kwargs)), lambda side: side.leaving.set()
+        )
         side = thread.start()
         try:
             yield Channel(side, side.channel)

@@ -190,7 +190,7 @@ async def test_one_that_swallows_a_failure_is_told_so(autojump_clock):
     async with served(swallow, handler=failing) as channel:
         for call in (of_kind(channel, False, False), of_kind(channel, True, False)):
             with pytest.raises(RuntimeError, match="an interceptor swallowed the exception of its call"):
-                await call([b""] if call is not None and call._client_streaming else b"")
+                await call([b""] if call is not None and call.client_streaming else b"")
 
 
 async def test_a_session_and_its_cookies_are_below_them(autojump_clock):

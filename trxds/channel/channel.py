@@ -137,6 +137,10 @@ class Channel(Caller):
         """Return what the admin surface reads of the channel; not for programs, for it changes with the releases."""
         return AdminView(self._state, self._pool)
 
+    def closed_error(self) -> Exception:
+        """Return what a call raises that was open when the channel closed."""
+        return self._state.ending()
+
     def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
         """Have `observer` told of all that the channel does, as long as the block lasts (`trxds.Observer`)."""
         return self._state.observers.watched_by(observer)

@@ -46,10 +46,10 @@ class InterceptedMethod(Method[Req, Res]):
     async def with_call(
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
     ) -> tuple[Res, CompletedCall]:
-        if self._server_streaming:
+        if self.server_streaming:
             raise streams_replies(self.path)
         opened = self._intercepted(**options)
-        if self._client_streaming:
+        if self.client_streaming:
             return await self._collect(opened, request)
         async with opened as call:
             await self._begin(call, cast(Req, request))
@@ -80,8 +80,8 @@ class InterceptedMethod(Method[Req, Res]):
             wait_for_ready,
             compression,
             credentials,
-            self._client_streaming,
-            self._server_streaming,
+            self.client_streaming,
+            self.server_streaming,
         )
         enter: Next = self._innermost
         for interceptor in reversed(self._state.defaults.interceptors):

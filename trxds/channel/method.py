@@ -63,8 +63,8 @@ class Method(Generic[Req, Res]):
         self._session = session
         self._serialize = serialize
         self._deserialize = deserialize
-        self._client_streaming = client_streaming
-        self._server_streaming = server_streaming
+        self.client_streaming = client_streaming
+        self.server_streaming = server_streaming
         self._last_metadata = md.EMPTY
 
     async def __call__(
@@ -84,9 +84,9 @@ class Method(Generic[Req, Res]):
         service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
         channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
         """
-        if self._server_streaming:
+        if self.server_streaming:
             raise streams_replies(self.path)
-        if self._client_streaming:
+        if self.client_streaming:
             options = CallOptions(
                 timeout=timeout,
                 metadata=metadata,
@@ -110,9 +110,9 @@ class Method(Generic[Req, Res]):
 
         For the rest it is like calling the method, and it takes the same options. Always a checkpoint.
         """
-        if self._server_streaming:
+        if self.server_streaming:
             raise streams_replies(self.path)
-        if self._client_streaming:
+        if self.client_streaming:
             return await self._collect(self._opened(None, **options), request)
         payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
         rpc = self._rpc(**options)
@@ -151,7 +151,7 @@ class Method(Generic[Req, Res]):
     ) -> AsyncIterator[Call[Req, Res]]:
         """Without `begin` entering may be no checkpoint: for those that send at once."""
         rpc = self._rpc(**options)
-        one_reply = not self._server_streaming
+        one_reply = not self.server_streaming
         try:
             problem = await rpc.open()
             if problem is not None:
@@ -188,7 +188,7 @@ class Method(Generic[Req, Res]):
             self._session,
             encoding,
             credentials,
-            one_reply=not self._server_streaming,
+            one_reply=not self.server_streaming,
         )
         if self._state.observers.present:
             rpc.watch(self.registered)
@@ -205,7 +205,7 @@ class Method(Generic[Req, Res]):
         """Send the request, if any; unless the method streams, it is the last."""
         if request is not None:
             await call.send(request)
-            if not self._client_streaming:
+            if not self.client_streaming:
                 call.done_sending()
         else:
             await trio.lowlevel.checkpoint()
@@ -230,8 +230,8 @@ class Method(Generic[Req, Res]):
             path,
             self._serialize,
             self._deserialize,
-            self._client_streaming,
-            self._server_streaming,
+            self.client_streaming,
+            self.server_streaming,
             self.registered,
         )
 

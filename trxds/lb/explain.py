@@ -10,18 +10,16 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never, runtime_checkable
+from typing import Protocol, TypeAlias, assert_never, runtime_checkable
 
 from trxds.config.steps import Drops, Fails, Outcome, Step, ToHost, Unknown, Waits
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
 
+from .node_snapshot import NodeSnapshot
 from .pick import Always, Complete, Drop, Fail, PickArgs, PickResult, Queue
 from .policy import Inputs, Report
 from .ports import Host
-
-if TYPE_CHECKING:
-    from .survey import Seen
 
 _log = logging.getLogger("trxds.lb")
 
@@ -57,7 +55,7 @@ class Explained(Protocol):
     def settled(self) -> bool:
         """No news is on its way through it, so that parents and children say the same."""
 
-    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[Seen]: ...
+    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 
 
 def said(

@@ -33,12 +33,13 @@ from .host_trackers import HostTrackers
 from .leases import Leases
 from .limits import Limits
 from .load_counts import LoadCounts
+from .node_snapshot import NodeSnapshot
 from .pick import QUEUEING, PickArgs, Picker, Tracker, failing
 from .policy import Decision, Inputs, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
-from .survey import Seen, in_words
+from .survey import in_words
 
 _log = logging.getLogger("trxds.lb")
 
@@ -373,13 +374,15 @@ class Node:
         if below is not None:
             yield from below.explain(call)
 
-    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[Seen]:
+    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
         """Itself under that name, then all below it."""
         policy = None if self._raised else self._policy
         says = in_words(self.path, policy, self._inputs(frozenset()), self._last)
         ejected = self._health_below.ejected
         given, hosts = self._given, self._leases.all()
-        yield Seen(path, parent, self._name, self.state, says, given.config, hosts, ejected, warm, given.endpoints)
+        yield NodeSnapshot(
+            path, parent, self._name, self.state, says, given.config, hosts, ejected, warm, given.endpoints
+        )
         for name, child, kept in self._children.everybody():
             yield from child.survey(f"{path}/{name}", path, warm or kept)
 

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
 
 from .explain import said
 from .pick import Always, Drop, Fail, PickArgs
 from .policy import Inputs, Report
-from .ports import Host
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One node. `hosts` are those that it has a lease on; `ejected` what outlier detection has taken out below it.
-
-    `warm`: it is kept for the case that it is wanted again, and gets no picks. `config` is None before the first;
-    `endpoints` are what is beside it, as in `Inputs`.
-    """
-
-    path: str
-    parent: str | None  # its path
-    policy: str
-    state: Connectivity
-    says: str
-    config: Any
-    hosts: Mapping[str, Host]
-    ejected: frozenset[str]
-    warm: bool
-    endpoints: Any
 
 
 def in_words(path: str, policy: object, inputs: Inputs, last: Report | None) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.node_snapshot import NodeSnapshot
 from trxds.lb.ports import Host
-from trxds.lb.survey import Seen
 from trxds.resources.endpoint import Endpoint, LocalityId
 
 from .messages import EndpointRow
@@ -26,7 +26,7 @@ class _Cluster:
 
 
 def endpoints(
-    channel: str, target: str, tree: Sequence[Seen], sessions: Iterable[tuple[str, str]]
+    channel: str, target: str, tree: Sequence[NodeSnapshot], sessions: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, EndpointRow]]:
     """`sessions` are the hosts and clusters that sessions are on; `target` names what is no control plane's cluster."""
     on = Counter(sessions)
@@ -62,7 +62,7 @@ def _row(
     }
 
 
-def _clusters(target: str, tree: Sequence[Seen]) -> dict[str, _Cluster]:
+def _clusters(target: str, tree: Sequence[NodeSnapshot]) -> dict[str, _Cluster]:
     """Every cluster that is in use, with what the nodes below it know of its hosts."""
     found: dict[str, _Cluster] = {}
     above: dict[str, tuple[frozenset[str], _Cluster | None]] = {}  # by path: names of clusters, and the innermost
@@ -80,7 +80,7 @@ def _clusters(target: str, tree: Sequence[Seen]) -> dict[str, _Cluster]:
     return found
 
 
-def _named(seen: Seen) -> frozenset[str]:
+def _named(seen: NodeSnapshot) -> frozenset[str]:
     match seen.endpoints:
         case ClusterEntry(cluster=AggregateConfig(name)):
             return frozenset({name})
@@ -90,7 +90,7 @@ def _named(seen: Seen) -> frozenset[str]:
 
 
 def _begun(
-    found: dict[str, _Cluster], seen: Seen, names: frozenset[str], target: str, above: _Cluster | None
+    found: dict[str, _Cluster], seen: NodeSnapshot, names: frozenset[str], target: str, above: _Cluster | None
 ) -> _Cluster | None:
     """The cluster that this node belongs to: its own if it is one, or that of the nodes above it."""
     match seen.endpoints:

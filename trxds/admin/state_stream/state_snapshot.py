@@ -13,7 +13,7 @@ import trio
 
 from trxds.ground.clock import Clock
 from trxds.ground.numbers import Numbers
-from trxds.lb.survey import Seen
+from trxds.lb.node_snapshot import NodeSnapshot
 
 from ..channel_source import KeyedChannel
 from .connections import begun, connections
@@ -54,7 +54,9 @@ class Sampler:
         await trio.lowlevel.checkpoint()
         return state
 
-    def _sections(self, channel: KeyedChannel, tree: Sequence[Seen]) -> Iterator[tuple[str, Iterable[tuple[str, Any]]]]:
+    def _sections(
+        self, channel: KeyedChannel, tree: Sequence[NodeSnapshot]
+    ) -> Iterator[tuple[str, Iterable[tuple[str, Any]]]]:
         key, state, pool = channel.key, channel.view, channel.view.pool
         client = state.client if channel.is_owner else None
         open_ = tuple(state.sessions)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trxds.lb.configs import OverrideHostConfig
-from trxds.lb.survey import Seen
+from trxds.lb.node_snapshot import NodeSnapshot
 
 from .messages import NodeRow
 
 
-def nodes(channel: str, tree: Sequence[Seen], begun: Mapping[int, int]) -> Iterator[tuple[str, NodeRow]]:
+def nodes(channel: str, tree: Sequence[NodeSnapshot], begun: Mapping[int, int]) -> Iterator[tuple[str, NodeRow]]:
     """`begun` has the calls of each host that ever had one, by its `id`."""
     children: dict[str, list[str]] = {each.path: [] for each in tree}
     for each in tree:
@@ -34,7 +34,7 @@ def nodes(channel: str, tree: Sequence[Seen], begun: Mapping[int, int]) -> Itera
         )
 
 
-def _picks(tree: Sequence[Seen], begun: Mapping[int, int]) -> dict[str, int]:
+def _picks(tree: Sequence[NodeSnapshot], begun: Mapping[int, int]) -> dict[str, int]:
     """A host counts once for a node, however many below it use the host."""
     hosts = {each.path: {id(host) for host in each.hosts.values() if id(host) in begun} for each in tree}
     for each in reversed(tree):
@@ -43,7 +43,7 @@ def _picks(tree: Sequence[Seen], begun: Mapping[int, int]) -> dict[str, int]:
     return {path: sum(begun[host] for host in its) for path, its in hosts.items()}
 
 
-def _says(seen: Seen) -> str:
+def _says(seen: NodeSnapshot) -> str:
     """What a session's policy sees depends on the call; whom it keeps does not."""
     if seen.policy != OverrideHostConfig.policy:
         return seen.says
