@@ -54,7 +54,8 @@ class TestLeastRequest:
             await ask(channel)
             await trio.sleep(1)
             async with session_streams(channel, busy, 20):
-                assert await spread(channel, 40) == {free: 40}
+                # Ten draws with replacement (A48) find only the busy host once in a thousand picks.
+                assert (await spread(channel, 40))[busy] <= 2
             await trio.sleep(1)
             assert set(await spread(channel, 40)) == {busy, free}, "they are over"
 
@@ -73,7 +74,7 @@ class TestLeastRequest:
             await trio.sleep(1)
             async with session_streams(channel, busy, 20):
                 met = await spread(channel, 40)
-                assert met.keys() == {free, second}
+                assert met[busy] <= 2 and met.keys() - {busy} == {free, second}
 
     async def test_the_counts_stay_with_an_update(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel:
@@ -85,7 +86,8 @@ class TestLeastRequest:
             async with session_streams(channel, busy, 20):
                 mesh.endpoints("cart", [more, busy, free])
                 await trio.sleep(1)
-                assert (await spread(channel, 40)).keys() == {free, more}
+                met = await spread(channel, 40)
+                assert met[busy] <= 2 and met.keys() - {busy} == {free, more}
 
 
 class TestWeightedRoundRobin:
