@@ -55,7 +55,7 @@ class ServerConnection(Link[ServerStream]):
         self.on_preface: Callable[[], None] | None = None
         self.on_request: Callable[[], None] | None = None
         self._max_streams = options.max_concurrent_streams
-        self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self._now())
+        self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.now())
         self._run_handler = start
         self._handlers = 0
         self._unstarted: OrderedDict[Call, None] = OrderedDict()
@@ -113,7 +113,7 @@ class ServerConnection(Link[ServerStream]):
 
     def count_reset(self) -> None:
         """The client has reset a call before it was answered, or made us reset or refuse one."""
-        if self.over is None and not self._resets.spend(self._now()):
+        if self.over is None and not self._resets.spend(self.now()):
             self._too_many_resets()
 
     def _too_many_resets(self) -> None:

@@ -124,7 +124,7 @@ class Connection(Link[ClientStream]):
         queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
         the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
-        now = self._now()
+        now = self.now()
         if self.turns.lent and self.error is None:
             if now > self.last_read + MOMENT:
                 self.turns.catch_up()
@@ -171,7 +171,7 @@ class Connection(Link[ClientStream]):
                 return self._left_behind()
             turns -= 1
             stream = self._waiting.popitem(last=False)[0]
-            self._open(stream, self._now())
+            self._open(stream, self.now())
             stream.left_queue()
 
     def _open(self, stream: ClientStream, now: float) -> None:

@@ -90,7 +90,7 @@ class Link(ABC, Generic[S]):
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None  # while a writer can begin
         self._context = contextvars.Context()
-        self.now = self._now = trio.lowlevel.current_clock().current_time
+        self.now = trio.lowlevel.current_clock().current_time
         self._has_writer = False
         self._writer, self._reader = Seat(), Seat()
         self.messages_sent = self.messages_received = self.pings_sent = 0
@@ -215,7 +215,7 @@ class Link(ABC, Generic[S]):
         """What a read has brought, as much of it as one step may take. Nothing for the next step, or at the end."""
         engine = self.engine
         if data:
-            self.last_read = self._now()
+            self.last_read = self.now()
         elif not engine.unread:
             return self.lost(None)
         self._handle(engine.receive(data))
