@@ -44,7 +44,7 @@ SHELLS = frozenset(
         "ground/clock.py",
         "ground/lifetime.py",
         "lb/edge.py",
-        "lb/load_reports.py",
+        "lb/load_report/orca_oob.py",
         "lb/node.py",
         "sync.py",
         "trio_thread.py",

@@ -25,16 +25,16 @@ from trxds.lb.configs import (
 from trxds.lb.endpoint_set import NO_ENDPOINTS, Endpoints
 from trxds.lb.explain import Explains, said
 from trxds.lb.least_request import LeastRequest
-from trxds.lb.outlier_detection import OutlierDetection
+from trxds.lb.outlier_detection.policy import OutlierDetection
 from trxds.lb.pick import QUEUEING, Override, PickArgs, failing
 from trxds.lb.pick_first import PickFirst
 from trxds.lb.policy import Inputs, Report, Surroundings
 from trxds.lb.priority import Priority
 from trxds.lb.random_subsetting import RandomSubsetting
 from trxds.lb.registry import BUILT_IN
-from trxds.lb.ring_hash import RingHash
+from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.round_robin import RoundRobin
-from trxds.lb.weighted_round_robin import WeightedRoundRobin
+from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.lb.weighted_target import WeightedTarget
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds

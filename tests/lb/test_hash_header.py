@@ -10,7 +10,7 @@ from xxhash import xxh64_intdigest
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
 from trxds.lb.policy import Inputs
-from trxds.lb.ring_hash import RingHash
+from trxds.lb.ring_hash.policy import RingHash
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
 NAMES = "abcd"

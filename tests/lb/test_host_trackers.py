@@ -11,7 +11,7 @@ from trxds.lb.least_request import LeastRequest
 from trxds.lb.limits import InFlight
 from trxds.lb.pick import QUEUEING, PickArgs
 from trxds.lb.policy import Decision, Inputs
-from trxds.lb.weighted_round_robin import WeightedRoundRobin
+from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules

@@ -14,7 +14,7 @@ from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.config_builder import PriorityNames, subtree
 from trxds.lb.configs import ClusterImplConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.load_counts import LoadCounts
+from trxds.lb.load_report.load_store import LoadCounts
 from trxds.lb.pick import Complete, PickArgs
 from trxds.lb.policy import Inputs, Report
 from trxds.resources import protos

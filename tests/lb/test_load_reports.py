@@ -8,7 +8,7 @@ from support.policies import READY, FakeHost
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.ground.status import Status, StatusCode
-from trxds.lb.load_reports import follow_load_reports
+from trxds.lb.load_report.orca_oob import follow_load_reports
 from trxds.resources.orca import LoadReport
 
 

@@ -8,7 +8,7 @@ from support.policies import FAILURE, READY, endpoints, report, surroundings
 from trxds.ground.status import OK, unavailable
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.outlier_detection import OutlierDetection
+from trxds.lb.outlier_detection.policy import OutlierDetection
 from trxds.lb.pick import QUEUE, Always, Complete, PickArgs
 from trxds.lb.policy import CONNECTING, Inputs, Report
 from trxds.resources.endpoint import Endpoint

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from trxds.lb.ring import SIZE_CAP, build_ring, size_cap
+from trxds.lb.ring_hash.ring import SIZE_CAP, build_ring, size_cap
 
 KEYS = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, picked, surroundings
 
-from trxds.lb import ring_hash
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
 from trxds.lb.policy import Inputs
-from trxds.lb.ring_hash import RingHash, aggregate
+from trxds.lb.ring_hash import policy as ring_hash
+from trxds.lb.ring_hash.policy import RingHash, aggregate
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 

@@ -15,9 +15,9 @@ from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import Inputs
-from trxds.lb.reported_weight import ReportedWeight
-from trxds.lb.schedule import Schedule, completed
-from trxds.lb.weighted_round_robin import WeightedRoundRobin
+from trxds.lb.weighted_round_robin.edf_scheduler import Schedule, completed
+from trxds.lb.weighted_round_robin.endpoint_weight import ReportedWeight
+from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
 from trxds.resources.orca import LoadReport, load_report
 

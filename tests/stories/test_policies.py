@@ -10,8 +10,8 @@ from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 
 from trxds import StatusCode
-from trxds.lb import ring_hash
-from trxds.lb.ring import build_ring
+from trxds.lb.ring_hash import policy as ring_hash
+from trxds.lb.ring_hash.ring import build_ring
 from trxds.testing import resources as xds
 
 POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."

@@ -26,8 +26,8 @@ from trxds.lb.node import Node, Tree
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
-from trxds.lb.ring import size_cap
-from trxds.lb.ring_hash import RingHash
+from trxds.lb.ring_hash.policy import RingHash
+from trxds.lb.ring_hash.ring import size_cap
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.wire.pool import Pool
 

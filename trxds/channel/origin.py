@@ -13,7 +13,7 @@ from trxds.lb.config_builder import Update
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits
-from trxds.lb.load_counts import LoadCounts
+from trxds.lb.load_report.load_store import LoadCounts
 from trxds.lb.registry import BUILT_IN
 from trxds.wire.certificates import CertificateFiles
 

@@ -26,7 +26,7 @@ from trxds.lb.config_builder import clusters
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.limits import Limits as CircuitBreakers
-from trxds.lb.load_counts import LoadCounts
+from trxds.lb.load_report.load_store import LoadCounts
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 

@@ -34,7 +34,7 @@ from trxds.resources.leaf_policy import (
 )
 
 from .configs import OutlierDetectionConfig
-from .ejection_config import ejection_rules
+from .outlier_detection.config import ejection_rules
 
 Policies: TypeAlias = Mapping[str, ParseSettings]
 

@@ -19,7 +19,7 @@ from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
 from .explain import Said, to_drop
 from .limits import InFlight
-from .load import CountedRpcs, Reported
+from .load_report.load_reporting_picker import CountedRpcs, Reported
 from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 from .security import Security

@@ -32,7 +32,7 @@ from .health import Health
 from .host_trackers import HostTrackers
 from .leases import Leases
 from .limits import Limits
-from .load_counts import LoadCounts
+from .load_report.load_store import LoadCounts
 from .node_snapshot import NodeSnapshot
 from .pick import QUEUEING, PickArgs, Picker, Tracker, failing
 from .policy import Decision, Inputs, Policy, Report, Rests, Surroundings

@@ -18,7 +18,7 @@ from trxds.ground.observers import Observers
 from .endpoint_set import NO_ENDPOINTS
 from .host_trackers import HostTrackers
 from .limits import Limits
-from .load_counts import LoadCounts
+from .load_report.load_store import LoadCounts
 from .pick import QUEUEING, Picker, Tracker
 from .ports import Host
 from .security import Security

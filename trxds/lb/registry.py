@@ -8,14 +8,14 @@ from .cds import Cds
 from .cluster_impl import ClusterImpl
 from .cluster_manager import ClusterManager
 from .least_request import LeastRequest
-from .outlier_detection import OutlierDetection
+from .outlier_detection.policy import OutlierDetection
 from .pick_first import PickFirst
 from .policy import Policy, PolicyFactory, Surroundings
 from .priority import Priority
 from .random_subsetting import RandomSubsetting
-from .ring_hash import RingHash
+from .ring_hash.policy import RingHash
 from .round_robin import RoundRobin
-from .weighted_round_robin import WeightedRoundRobin
+from .weighted_round_robin.policy import WeightedRoundRobin
 from .weighted_target import WeightedTarget
 
 # The names are those that the gRFCs gave to the policies' configurations.

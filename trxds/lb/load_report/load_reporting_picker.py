@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trxds.resources.endpoint import Locality
 from trxds.resources.load_reporting import LoadReporting
 
-from .load_counts import ClusterCounts, RpcCount
-from .pick import Complete, PickArgs, Picker, PickResult
+from ..pick import Complete, PickArgs, Picker, PickResult
+from .load_store import ClusterCounts, RpcCount
 
 
 class Reported:

@@ -16,12 +16,12 @@ from trxds.ground.observe import Outlier
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
-from .configs import ClusterImplConfig, OutlierDetectionConfig
-from .explain import Said
-from .outliers import Record, by_failure_percentage, by_success_rate
-from .petiole import Key, key_of
-from .pick import Complete, PickArgs, Picker, PickResult
-from .policy import CONNECTING, Decision, Inputs, Surroundings
+from ..configs import ClusterImplConfig, OutlierDetectionConfig
+from ..explain import Said
+from ..petiole import Key, key_of
+from ..pick import Complete, PickArgs, Picker, PickResult
+from ..policy import CONNECTING, Decision, Inputs, Surroundings
+from .outlier_algorithms import Record, by_failure_percentage, by_success_rate
 
 _CHILD = "limits"
 _SHORTEST_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop

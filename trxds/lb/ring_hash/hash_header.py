@@ -12,8 +12,8 @@ from xxhash import xxh64_intdigest
 from trxds.ground.metadata import Metadata
 from trxds.resources.matchers import header_value
 
-from .pick import QUEUE, Complete, PickArgs, PickResult
-from .ring_picker import RingPicker
+from ..pick import QUEUE, Complete, PickArgs, PickResult
+from .picker import RingPicker
 
 
 def header_hash(metadata: Metadata, name: str) -> int | None:

@@ -20,7 +20,7 @@ from trxds.resources.endpoint import LocalityId
 from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
 from trxds.resources.orca import chosen_metrics
 
-from .reported_weight import REPORT_KEY
+from ..weighted_round_robin.endpoint_weight import REPORT_KEY
 
 Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, cluster, EDS service name
 

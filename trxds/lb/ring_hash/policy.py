@@ -13,15 +13,15 @@ from trxds.ground.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
-from .endpoint_set import Endpoints
-from .endpoints import EndpointState, last_error, soonest
-from .explain import Said, counted, to_fail, to_host, to_wait
+from ..endpoint_set import Endpoints
+from ..endpoints import EndpointState, last_error, soonest
+from ..explain import Said, counted, to_fail, to_host, to_wait
+from ..petiole import Key, key_of, without_endpoints
+from ..pick import PickArgs, Picker, failing
+from ..policy import Decision, Inputs, Surroundings
 from .hash_header import ByHeader, header_hash
-from .petiole import Key, key_of, without_endpoints
-from .pick import PickArgs, Picker, failing
-from .policy import Decision, Inputs, Surroundings
+from .picker import RingPicker
 from .ring import SIZE_CAP, Ring, build_ring
-from .ring_picker import RingPicker
 
 IDLE = Connectivity.IDLE
 CONNECTING = Connectivity.CONNECTING

@@ -11,16 +11,16 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.observe import Weights
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
-from .endpoint_set import Endpoints
-from .endpoints import EndpointState
-from .explain import Said
-from .load_reports import follow_load_reports
-from .petiole import ConnectedEndpoints, Key, by_address, key_of
-from .pick import Complete, PickArgs, Picker, PickResult
-from .policy import Decision, Inputs, Surroundings
-from .ports import Host
-from .reported_weight import ReportedWeight
-from .schedule import Schedule
+from ..endpoint_set import Endpoints
+from ..endpoints import EndpointState
+from ..explain import Said
+from ..load_report.orca_oob import follow_load_reports
+from ..petiole import ConnectedEndpoints, Key, by_address, key_of
+from ..pick import Complete, PickArgs, Picker, PickResult
+from ..policy import Decision, Inputs, Surroundings
+from ..ports import Host
+from .edf_scheduler import Schedule
+from .endpoint_weight import ReportedWeight
 
 _Follower: TypeAlias = partial[Coroutine[Any, Any, None]]
 

@@ -8,9 +8,9 @@ from random import Random
 
 from trxds.ground.connectivity import Connectivity
 
-from .endpoints import EndpointState, last_error
-from .petiole import Key
-from .pick import QUEUE, Complete, Fail, PickArgs, PickResult
+from ..endpoints import EndpointState, last_error
+from ..petiole import Key
+from ..pick import QUEUE, Complete, Fail, PickArgs, PickResult
 from .ring import Ring
 
 
