@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import hpack
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.engines import receive_all
 
@@ -188,6 +188,8 @@ def agree(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
     match ours, theirs:
         case [Broken()], [Broken()]:
             return True  # hyperframe knows one code for all that it refuses
+        case [*_, Broken()], [Broken()]:
+            return True  # h2 raises for the frame that breaks the connection, and forgets what those before it said
         case [Broken(message=text)], [*_]:
             return any(excuse in text for excuse in ONLY_LEAN)
         case [*_], [Broken(message=text)]:
@@ -211,6 +213,7 @@ def told_alike(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
 
 @settings(deadline=None, max_examples=500)
 @given(st.lists(st.one_of(frame_actions, frame_actions, client_actions), max_size=30))
+@example([("frame", 1, 5, 1, b" "), ("answer", 1, 0, b"", 0)])  # a stream's error, then the connection's, in one read
 def test_the_same_bytes_are_the_same_events(script: list[tuple[Any, ...]]) -> None:
     both = Both()
     both.receive(frames.settings({}))
