@@ -89,8 +89,9 @@ async def test_mid_startup_the_first_dies_with_half_of_it_said(autojump_clock):
             await planes.first.wait_for_ack("RDS")
             await trio.sleep(1)
             planes.down(PLANE)
-            # The second does not have the cluster that the first one's routes name; its own routes come with it. It is asked
-            # after 0.8 to 1.2 s of backoff; a call that waits just then may see the cluster gone before the new routes are there.
+            # The second does not have the cluster that the first one's routes name; its own routes come with it.
+            # It is asked after a backoff of 0.8 to 1.2 s. A call that waits just then may see the cluster gone
+            # before the new routes are there.
             await trio.sleep(2)
             assert await ask(channel) == planes.mesh.hosts[1]
             planes.up(PLANE)
