@@ -18,7 +18,7 @@ import trxds
 from trxds.generate.comments import docstring
 from trxds.generate.names import Names, method_name, module_of, path_of, relative
 from trxds.generate.plugin import answer
-from trxds.generate.rewrite import with_all_types, with_relative_imports
+from trxds.generate.rewrite import export_all_types, make_imports_relative
 
 PROTOS = Path(__file__).parent / "protos"
 
@@ -92,14 +92,14 @@ def test_a_relative_import_goes_up_and_down_again(module, importer, said):
 )
 def test_protoc_s_imports_of_what_is_beside_become_relative(line, rewritten):
     beside = {"a_pb2", "shop.b_pb2", "in.k_pb2"}
-    assert with_relative_imports(f"x\n{line}\ny\n", "shop.cart_pb2", beside) == f"x\n{rewritten}\ny\n"
+    assert make_imports_relative(f"x\n{line}\ny\n", "shop.cart_pb2", beside) == f"x\n{rewritten}\ny\n"
 
 
 def test_what_protoc_leaves_open_has_a_type():
     line = (
         "def __init__(self, a: _Optional[_Union[A, _Mapping]] = ..., b: _Mapping[str, A] = ..., **kwargs) -> None: ..."
     )
-    assert with_all_types(line) == (
+    assert export_all_types(line) == (
         "def __init__(self, a: _Optional[_Union[A, _Mapping[str, object]]] = ..., b: _Mapping[str, A] = ..., "
         "**kwargs: object) -> None: ..."
     )

@@ -1,4 +1,4 @@
-"""What a .proto says about its services and methods, as docstrings."""
+"""The comments of a .proto's services and methods, as docstrings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THREE_QUOTES = re.compile(r'"(?="")')  # of three the first is escaped, and nev
 
 
 def comments_of(file: FileDescriptorProto) -> Mapping[Path, str]:
-    """The comment in front of each thing, or else the one behind it."""
+    """Return the comment of each service and method by its path: the leading one, or else the trailing one."""
     found = {}
     for location in file.source_code_info.location:
         text = location.leading_comments or location.trailing_comments
@@ -27,7 +27,7 @@ def comments_of(file: FileDescriptorProto) -> Mapping[Path, str]:
 
 
 def docstring(text: str, indent: str) -> str:
-    """`text` between triple quotes, with the line's indent and end; empty for no text."""
+    """Return `text` as an indented docstring with a line end; empty for no text."""
     lines = _lines(text)
     if not lines:
         return ""
@@ -48,6 +48,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _escaped(line: str) -> str:
-    """Nothing in a comment may end the docstring or be an escape in it."""
+    """Escape whatever in a comment would end the docstring or be an escape sequence in it."""
     line = _THREE_QUOTES.sub(r"\"", line.replace("\\", "\\\\"))
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in line.replace("\t", "    "))

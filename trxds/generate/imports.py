@@ -1,16 +1,17 @@
-"""The imports of one generated module: each is found when its name is first used, and gets one that is free."""
+"""The imports of one generated module. Each import is added at the first use of its name, under a name that is free."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from .names import Names, relative, speakable
+from .names import Names, are_identifiers, relative
 
 
 class Imports:
-    """`importer` is the module that imports, `beside` what is generated in one go with it, for relative imports.
+    """The imports of the module `importer`.
 
-    `taken` are names that hide a module's own: in a class body those of its methods do.
+    `beside` are the modules that are generated in the same run, which relative imports can reach. `taken` are names
+    that hide a module's own: the methods of a class do so in its body.
     """
 
     def __init__(self, importer: str, beside: Collection[str], taken: Iterable[str]) -> None:
@@ -24,28 +25,28 @@ class Imports:
         self._loaded: list[str] = []  # by a call
 
     def standard(self, package: str, name: str) -> str:
-        """`from PACKAGE import NAME`, of the standard library."""
+        """Add `from PACKAGE import NAME` of the standard library."""
         return self._said.get(name) or self._from(package, name, self._standard)
 
     def other(self, package: str, name: str) -> str:
-        """`from PACKAGE import NAME`."""
+        """Add `from PACKAGE import NAME`."""
         return self._said.get(name) or self._from(package, name, self._others)
 
     def whole(self, module: str) -> str:
-        """`import MODULE`, of which the first name has to be free."""
+        """Add `import MODULE`; the module's first name has to be free."""
         first = module.partition(".")[0]
         alias = self._names.free(first)
         self._others.append(f"import {module}{_renamed(first, alias)}")
         return module if alias == first else alias
 
     def message_module(self, module: str) -> str:
-        """One of protoc's modules, beside us or elsewhere."""
+        """Add the import of one of protoc's modules, generated in the same run or elsewhere."""
         if module not in self._said:
             self._said[module] = self._message_module(module)
         return self._said[module]
 
     def text(self) -> str:
-        """The statements in groups: the standard library's first, as isort has it."""
+        """Return the statements in isort's groups: the standard library's come first."""
         groups = (sorted(each, key=_by_module) for each in (self._standard, self._others, self._near, self._loaded))
         return "\n\n".join("\n".join(lines) for lines in groups if lines)
 
@@ -53,7 +54,7 @@ class Imports:
         package, _, name = module.rpartition(".")
         beside = module in self._beside
         alias = self._names.free(name, module.replace(".", "_"))
-        if not speakable(*module.split(".")):
+        if not are_identifiers(*module.split(".")):
             self._load(module, alias, beside)
             return alias
         if beside:
@@ -63,7 +64,7 @@ class Imports:
         return alias
 
     def _load(self, module: str, alias: str, beside: bool) -> None:
-        """A keyword cannot stand in an import statement, but a folder may well be called `lambda`."""
+        """Import a module whose path has a keyword in it, such as `lambda`, which no import statement can name."""
         load = self.standard("importlib", "import_module")
         if beside:
             package, name = relative(module, self._importer)

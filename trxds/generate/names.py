@@ -1,4 +1,7 @@
-"""Python's names for what a .proto names: protoc's own rules for modules, and free names where protoc has none."""
+"""Python's names for a .proto's modules, services and methods.
+
+Modules follow protoc's own rules. Where protoc has no rule, a free name is chosen.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,33 @@ from keyword import iskeyword
 
 
 def module_of(proto: str, suffix: str) -> str:
-    """`shop/my-cart.proto` with `_pb2` is `shop.my_cart_pb2`, as protoc has it."""
+    """Return the module of a .proto by protoc's rule: `shop/my-cart.proto` with `_pb2` is `shop.my_cart_pb2`."""
     return proto.removesuffix(".proto").replace("-", "_").replace("/", ".") + suffix
 
 
 def path_of(module: str) -> str:
-    """Where a module's text belongs, below the folder of all that is generated."""
+    """Return the path of a module's file below the output folder."""
     return module.replace(".", "/") + ".py"
 
 
-def speakable(*names: str) -> bool:
-    """Whether Python's grammar takes these names after a dot, anywhere."""
+def are_identifiers(*names: str) -> bool:
+    """Return whether Python's grammar takes each of these names after a dot."""
     # In a class, a name with two underscores in front would be another one.
     return not any(iskeyword(name) or name.startswith("__") for name in names)
 
 
 def method_name(name: str) -> str:
-    """A method's name in a stub: its own, but for keywords and what a stub uses itself."""
+    """Return a method's name in a stub: its own, unless it is a keyword or a name that the stub itself uses."""
     if iskeyword(name):
         return f"{name}_"
     return name.lstrip("_") + "_" if name.startswith("__") or name == "_caller" else name
 
 
 class Names:
-    """Names that differ: who asks for one that is taken gets his second choice, or it with underscores behind."""
+    """A set of names without duplicates.
+
+    Instead of a name that is taken, `free` gives the second choice, with underscores if needed.
+    """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -45,7 +51,7 @@ class Names:
 
 
 def relative(module: str, importer: str) -> tuple[str, str]:
-    """How the module `importer` says `from PACKAGE import NAME` for a module generated beside it."""
+    """Return package and name for `from PACKAGE import NAME`, by which `importer` imports a module of the same run."""
     *package, name = module.split(".")
     here = importer.split(".")[:-1]
     common = 0

@@ -1,4 +1,4 @@
-"""`protoc-gen-trxds`: protoc runs it and says by stdin what to generate; the answer goes to stdout.
+"""`protoc-gen-trxds`, a plugin that protoc runs: it reads a request from stdin and writes the response to stdout.
 
 protoc --trxds_out=DIR --trxds_opt=relative,sync ...
 """
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def answer(request: CodeGeneratorRequest) -> CodeGeneratorResponse:
-    """What is to be written, or in `error` what is wrong with the request."""
+    """Return the files to write, or in `error` what is wrong with the request."""
     response = CodeGeneratorResponse(
         supported_features=CodeGeneratorResponse.FEATURE_PROTO3_OPTIONAL
         | CodeGeneratorResponse.FEATURE_SUPPORTS_EDITIONS,

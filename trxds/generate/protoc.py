@@ -1,7 +1,7 @@
-"""`trxds generate`: protoc for the messages, and our stubs beside them.
+"""`trxds generate`: it runs protoc for the messages, and writes our stubs beside them.
 
-protoc comes with grpcio-tools. It runs in a process of its own, because trxds never imports grpc, and nothing
-is written before everything has been made.
+protoc comes with grpcio-tools. It runs in a process of its own, because trxds never imports grpc. No file is written
+before all of them have been generated.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tempfile import TemporaryDirectory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from .names import module_of, path_of
-from .rewrite import with_all_types, with_relative_imports
+from .rewrite import export_all_types, make_imports_relative
 from .stubs import Options, stubs_of
 
 
 class GenerateError(Exception):
-    """Nothing was written, and why."""
+    """The generation failed, and no file was written; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What was written, and of protoc's files those that were not, for no type checker could read them."""
+    """The files that were written, and those of protoc's that were left out because no type checker could read them."""
 
     written: tuple[Path, ...]
     unreadable: tuple[Path, ...]
@@ -38,7 +38,7 @@ def generate(protos: Sequence[str], out: Path, includes: Sequence[str], options:
     """Write `_pb2.py`, `_pb2.pyi` and stubs of `protos` below `out`.
 
     `includes` are the folders in which protos and what they import are looked for; without any, the current one.
-    Raises `GenerateError`, also for what protoc has against the protos, and `OSError`.
+    Raises `GenerateError`, also for errors that protoc finds in the protos, and `OSError`.
     """
     if find_spec("grpc_tools") is None:
         raise GenerateError("protoc is missing; it comes with grpcio-tools: pip install 'trxds[generate]'")
@@ -53,7 +53,7 @@ def generate(protos: Sequence[str], out: Path, includes: Sequence[str], options:
 
 
 def _texts(protos: Sequence[str], includes: Sequence[str], options: Options) -> dict[str, str]:
-    """All that is to be written, by path."""
+    """Return the text of every file to write, by path."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         _run_protoc(protos, includes, folder)
@@ -86,12 +86,12 @@ def _run_protoc(protos: Sequence[str], includes: Sequence[str], folder: Path) ->
 
 def _text(path: Path) -> str:
     text = path.read_text("utf-8")
-    return with_all_types(text) if path.suffix == ".pyi" else text
+    return export_all_types(text) if path.suffix == ".pyi" else text
 
 
 def _relative(messages: Mapping[str, str], beside: frozenset[str]) -> dict[str, str]:
     return {
-        path: with_relative_imports(text, path.rpartition(".")[0].replace("/", "."), beside)
+        path: make_imports_relative(text, path.rpartition(".")[0].replace("/", "."), beside)
         for path, text in messages.items()
     }
 

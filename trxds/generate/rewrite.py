@@ -1,7 +1,7 @@
-"""What protoc has no option for, done to the text of its modules, which is of a fixed form.
+"""Changes to the text of protoc's modules for which protoc has no option. The text has a fixed form.
 
-Its modules import one another from the top; beside one another in a package, they cannot. And its .pyi leave out
-what strict type checkers want to be said.
+protoc's modules import one another from the top, which fails inside a package. Its .pyi files leave out types that
+strict type checkers demand.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MAPPING = re.compile(r"\b_Mapping(?=[],])")  # a message given as a dict
 _KWARGS = re.compile(r"\*\*kwargs(?=\))")  # fields whose names are keywords
 
 
-def with_all_types(text: str) -> str:
-    """The text of a .pyi, with the types that protoc leaves open as `object`."""
+def export_all_types(text: str) -> str:
+    """Return the text of a .pyi in which the types that protoc leaves open are `object`."""
     return _KWARGS.sub("**kwargs: object", _MAPPING.sub("_Mapping[str, object]", text))
 
 
-def with_relative_imports(text: str, module: str, beside: Collection[str]) -> str:
-    """The text of `module`, with relative imports of the modules that are `beside` it."""
+def make_imports_relative(text: str, module: str, beside: Collection[str]) -> str:
+    """Return the text of `module` with relative imports of the modules that are `beside` it."""
 
     def dotted(name: str) -> str:
         package, last = relative(name, module)

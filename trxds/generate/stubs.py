@@ -1,4 +1,4 @@
-"""From the descriptors of .proto files to the texts of their stubs."""
+"""The texts of stubs, made from the descriptors of .proto files."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`relative`: what is made in one go imports one another by relative imports. `sync`: stubs for threads as well."""
+    """What to generate. `relative`: files of one run import each other relatively. `sync`: stubs for threads too."""
 
     relative: bool = False
     sync: bool = False
 
 
 def stubs_of(files: Iterable[FileDescriptorProto], wanted: Collection[str], options: Options) -> dict[str, str]:
-    """The text of each module by its path; a wanted file without services has none.
+    """Return the text of each module by its path; a wanted file without services has no module.
 
-    `files` are the wanted ones and all that they import.
+    `files` are the wanted files and all that they import.
     """
     files = tuple(files)
     places = places_of(files)
@@ -59,7 +59,7 @@ def _methods(file: FileDescriptorProto) -> list[str]:
 
 
 class _Module:
-    """One module while it is written. `room` is where its types of methods are, `trxds` or `trxds.sync`."""
+    """One module while it is written. `room` is the package of its method types, `trxds` or `trxds.sync`."""
 
     def __init__(self, file: FileDescriptorProto, room: str, imports: Imports, places: Mapping[str, Place]) -> None:
         self._file = file

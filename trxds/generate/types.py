@@ -1,4 +1,4 @@
-"""Where each message of the .proto files is in Python: its module, and the names that lead to it in there."""
+"""The place of each .proto message in Python: its module, and the names that lead to it in the module."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
-from .names import module_of, speakable
+from .names import are_identifiers, module_of
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One message. `typed` is whether a type checker can know it."""
+    """The place of one message in Python. `typed`: a type checker can know the class."""
 
     proto: str
     names: tuple[str, ...]
@@ -23,7 +23,7 @@ class Place:
         return module_of(self.proto, "_pb2")
 
     def expression(self, module: str) -> str:
-        """The message's class, when its module is called `module`."""
+        """Return the expression for the message's class, if its module is called `module`."""
         if self.typed:
             return ".".join((module, *self.names))
         for name in self.names:
@@ -32,7 +32,10 @@ class Place:
 
 
 def places_of(files: Iterable[FileDescriptorProto]) -> Mapping[str, Place]:
-    """Every message by its full name, with a dot in front. Files come after what they import."""
+    """Return the place of every message by its full name with a leading dot.
+
+    `files` come after the files that they import.
+    """
     places = {}
     typed: dict[str, bool] = {}
     for file in files:
@@ -57,4 +60,4 @@ def _typed(file: FileDescriptorProto, messages: Iterable[tuple[str, ...]]) -> bo
     # protoc writes `class class(Message):` into its .pyi as readily as any name, and then no line of
     # that file can be read. And a module whose name is a keyword can be imported, but not named as a type.
     names = [name for each in messages for name in each] + [enum.name for enum in file.enum_type]
-    return speakable(*names, *module_of(file.name, "_pb2").split("."))
+    return are_identifiers(*names, *module_of(file.name, "_pb2").split("."))

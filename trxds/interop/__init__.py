@@ -2,6 +2,6 @@
 
     python -m trxds.interop.client --server_host=127.0.0.1 --server_port=10000 --test_case=large_unary
 
-The cases and their flags are those of gRPC's interop-test-descriptions.md. Nothing in here is needed
-by a program that uses trxds.
+The cases and their flags are those of gRPC's interop-test-descriptions.md. A program that uses trxds
+needs nothing in here.
 """

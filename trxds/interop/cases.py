@@ -1,7 +1,6 @@
 """The cases that look at calls: messages, streams, metadata, status, cancellation.
 
-Each is a function of one channel, takes what the description of the case gives, and raises `Failed`
-with what it saw and what it should have seen.
+Each case is a function of one channel. It raises `Failed` with what it saw and what it should have seen.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _SPECIAL_MESSAGE = "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 
 
 
 class Failed(Exception):
-    """A case did not hold."""
+    """A case failed; the message says what it saw."""
 
 
 def expect(seen: object, wanted: object, what: str) -> None:
-    """`Failed`, unless they are equal."""
+    """Raise `Failed` unless both are equal."""
     if seen != wanted:
         raise Failed(f"{what}: {seen!r}, should be {wanted!r}")
 
@@ -53,7 +52,7 @@ def service(channel: Channel) -> Any:
 
 
 def zeros(size: int) -> Any:
-    """A payload of so many bytes."""
+    """Return a payload of `size` zero bytes."""
     return Payload(body=bytes(size))
 
 
@@ -62,7 +61,7 @@ def large_request(**more: Any) -> Any:
 
 
 async def failure_of(call: Callable[[], Awaitable[Any]], what: str) -> RpcError:
-    """The error with which this call ends; `Failed` if it does not."""
+    """Return the error with which this call ends; raise `Failed` if the call succeeds."""
     try:
         await call()
     except RpcError as error:

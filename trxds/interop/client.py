@@ -1,6 +1,6 @@
-"""`python -m trxds.interop.client`: runs one case against a server and exits 0 if it holds.
+"""`python -m trxds.interop.client` runs one case against a server, and exits 0 if the case succeeds.
 
-Flags are those of the other languages' clients, so that the same harness can drive them all.
+The flags are those of the other languages' clients, so that one harness can drive all of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CASES: Mapping[str, Case] = {
     )
 }
 SOAKS = {"rpc_soak": soak.rpc_soak, "channel_soak": soak.channel_soak}
-ORCA: Mapping[str, Callable[[Channel, orca.Heard], Awaitable[None]]] = {
+ORCA: Mapping[str, Callable[[Channel, orca.LatestReports], Awaitable[None]]] = {
     "orca_per_rpc": orca.orca_per_rpc,
     "orca_oob": orca.orca_oob,
 }
@@ -74,18 +74,18 @@ ELSEWHERE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the server is, and how it is reached."""
+    """The target of the server, and the options of its channel."""
 
     target: str
     options: Mapping[str, Any]
 
     def open(self, **more: Any) -> AbstractAsyncContextManager[Channel]:
-        """With what the flags say, if a case says otherwise."""
+        """Open a channel with the options of the flags; the case's own options go before them."""
         return trxds.open_channel(self.target, **{**more, **self.options})
 
 
 def target_of(host: str, port: int) -> str:
-    """`ipv4:` and `ipv6:` for addresses, several separated by commas; `dns:` for a name."""
+    """Return the target: `ipv4:` or `ipv6:` for addresses (several separated by commas), `dns:` for a name."""
     hosts = host.split(",")
     kinds = {_kind(each) for each in hosts}
     if kinds == {"dns"} and len(hosts) == 1:
@@ -104,7 +104,7 @@ def _kind(host: str) -> str:
 
 
 def _flag(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A boolean as other languages' harnesses write it: --name, --name=true, --name=false."""
+    """Make a boolean flag that harnesses may write as --name, --name=true or --name=false."""
     return click.option(f"--{name}", type=bool, is_flag=False, flag_value="true", default="false", help=help)
 
 
@@ -117,7 +117,7 @@ def _options(
     service_config_json: str,
     **_: Any,
 ) -> dict[str, Any]:
-    """What the flags say, as arguments of `open_channel`."""
+    """Return the arguments of `open_channel` for these flags."""
     options: dict[str, Any] = {}
     if use_tls:
         if use_test_ca and ca_file is None:
@@ -151,7 +151,7 @@ def _pairs(text: str) -> Metadata:
 
 
 def adding(metadata: Metadata) -> Interceptor:
-    """An interceptor by which every call has this as well."""
+    """Return an interceptor that adds this metadata to every call."""
 
     @asynccontextmanager
     async def add(call: CallDetails, next: Next) -> AsyncIterator[OpenCall[Any, Any]]:
@@ -196,7 +196,7 @@ def _soak(flags: Mapping[str, Any]) -> soak.Soak:
 @click.option("--oauth_scope", hidden=True)
 @click.option("--service_account_key_file", hidden=True)
 def main(test_case: str, server_host: str, server_port: int, **flags: Any) -> None:
-    """Run one of gRPC's interoperability cases against a server; exit 0 if it holds, 1 if not."""
+    """Run one of gRPC's interoperability cases against a server; exit 0 if it succeeds, 1 if not."""
     server = Server(target_of(server_host, server_port), _options(**flags))
     failure: BaseException | None = None
     try:
@@ -213,7 +213,7 @@ async def _run(name: str, server: Server, settings: soak.Soak) -> None:
     if name in SOAKS:
         await SOAKS[name](settings, server.open)
     elif name in ORCA:
-        heard = orca.Heard()
+        heard = orca.LatestReports()
         async with server.open(policies=heard.policies, service_config=orca.SERVICE_CONFIG) as channel:
             await ORCA[name](channel, heard)
     elif name in CASES:

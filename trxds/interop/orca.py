@@ -1,4 +1,4 @@
-"""The ORCA cases: a load balancing policy hears what the server says of its load, per call and out of band (A51)."""
+"""The ORCA cases: a load balancing policy receives the server's load reports, per call and out of band (A51)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _SECOND = {"cpu_utilization": 0.29309, "memory_utilization": 0.2, "utilization":
 
 
 @dataclass
-class Heard:
-    """The newest report of either kind."""
+class LatestReports:
+    """The newest report per call, and the newest out of band."""
 
     per_call: Any = None
     out_of_band: Any = None
@@ -54,11 +54,11 @@ class Heard:
 
     @property
     def policies(self) -> Mapping[str, PolicyType]:
-        """For `open_channel`: the policy that hears them."""
+        """The value of `open_channel(policies=...)`: the policy that receives the reports."""
         return {POLICY: PolicyType(partial(BackendMetrics, self))}
 
     def began(self) -> None:
-        """The tracker of every call."""
+        """Do nothing: the report comes at a call's end."""
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
         value = trailing.first(_TRAILER)
@@ -71,18 +71,18 @@ class Heard:
         self._changed = trio.Event()
 
     async def until(self, wanted: Any) -> None:
-        """Until the newest report out of band is this one."""
+        """Wait until the newest report out of band is this one."""
         while self.out_of_band != wanted:
             await self._changed.wait()
 
 
 class BackendMetrics:
-    """pick_first, with an ear for load reports."""
+    """A policy like pick_first that receives load reports too."""
 
-    def __init__(self, heard: Heard, surroundings: Surroundings) -> None:
+    def __init__(self, heard: LatestReports, surroundings: Surroundings) -> None:
         self._heard = heard
         self._listening: dict[str, partial[Any]] = {}
-        self._trackers: dict[str, Heard] = {}  # for RPCs that sessions send to our hosts
+        self._trackers: dict[str, LatestReports] = {}  # for RPCs that sessions send to our hosts
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         child = inputs.children.get("pick_first", CONNECTING)
@@ -96,7 +96,7 @@ class BackendMetrics:
             self._trackers = dict.fromkeys(addresses, self._heard)
         return Decision(
             child.state,
-            Listening(child.picker, self._heard),
+            OrcaListenerPolicy(child.picker, self._heard),
             children={"pick_first": PickFirstConfig()},
             hosts=addresses,
             tasks=self._listening,
@@ -104,14 +104,14 @@ class BackendMetrics:
         )
 
 
-async def _listen(host: Host, heard: Heard) -> None:
+async def _listen(host: Host, heard: LatestReports) -> None:
     await host.listen(_OUT_OF_BAND, report_request(_PERIOD), heard.take)
 
 
 @dataclass(frozen=True)
-class Listening:
+class OrcaListenerPolicy:
     picker: Picker
-    heard: Heard
+    heard: LatestReports
 
     def pick(self, call: PickArgs) -> PickResult:
         picked = self.picker.pick(call)
@@ -120,13 +120,13 @@ class Listening:
         return picked
 
 
-async def orca_per_rpc(channel: Channel, heard: Heard) -> None:
+async def orca_per_rpc(channel: Channel, heard: LatestReports) -> None:
     said = {**_FIRST, "request_cost": {"cost": 3456.32}}
     await service(channel).UnaryCall(SimpleRequest(orca_per_query_report=TestOrcaReport(**said)))
     expect(heard.per_call, _report(said), "the report in the trailers")
 
 
-async def orca_oob(channel: Channel, heard: Heard) -> None:
+async def orca_oob(channel: Channel, heard: LatestReports) -> None:
     async with service(channel).FullDuplexCall.open(timeout=30) as call:
         for said in (_FIRST, _SECOND):
             one = [ResponseParameters(size=1)]
@@ -135,7 +135,7 @@ async def orca_oob(channel: Channel, heard: Heard) -> None:
             await _heard_in_time(heard, _report(said))
 
 
-async def _heard_in_time(heard: Heard, wanted: Any) -> None:
+async def _heard_in_time(heard: LatestReports, wanted: Any) -> None:
     with trio.move_on_after(10):
         await heard.until(wanted)
     expect(heard.out_of_band, wanted, "the report out of band, after 10 s")

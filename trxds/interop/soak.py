@@ -20,7 +20,7 @@ OpenChannel = Callable[[], AbstractAsyncContextManager[Channel]]
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """What the `--soak_*` flags say; times in seconds, sizes in bytes."""
+    """The values of the `--soak_*` flags; times are seconds, sizes are bytes."""
 
     iterations: int
     max_failures: int
@@ -33,13 +33,13 @@ class Soak:
 
 
 async def rpc_soak(soak: Soak, open_channel: OpenChannel) -> None:
-    """All calls on one channel."""
+    """Make all calls on one channel."""
     async with open_channel() as channel:
         await _soak(soak, lambda: nullcontext(channel))
 
 
 async def channel_soak(soak: Soak, open_channel: OpenChannel) -> None:
-    """Each call on a channel of its own."""
+    """Make each call on a channel of its own."""
     await _soak(soak, open_channel)
 
 
@@ -71,7 +71,7 @@ async def _work(soak: Soak, worker: int, open_channel: OpenChannel, results: lis
 
 
 async def _iterate(soak: Soak, channel: Channel) -> tuple[str, str]:
-    """One call: who answered, and what was wrong, if anything."""
+    """Make one call; return the server that answered, and what was wrong, if anything."""
     request = SimpleRequest(response_size=soak.response_size, payload=zeros(soak.request_size))
     try:
         async with service(channel).UnaryCall.open(request) as call:
