@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import Gauge, Histogram, InMemoryMetricRea
 
 from trxds.otel import OPTIONAL_LABELS
 from trxds.otel.instruments import INSTRUMENTS, Kind
-from trxds.otel.meters import Meters, wanted
+from trxds.otel.meters import Meters, enabled_instruments
 
 PROPOSALS = """
 A66 A108           | grpc.client.attempt.started | counter | {attempt} | grpc.method grpc.target (grpc.client.call.custom)
@@ -70,7 +70,7 @@ def read(optional):
         for each in INSTRUMENTS
         if each.kind is Kind.GAUGE
     }
-    meters = Meters(meter, wanted(["grpc"], (), optional), reads)
+    meters = Meters(meter, enabled_instruments(["grpc"], (), optional), reads)
     for each in INSTRUMENTS:
         if each.kind is not Kind.GAUGE:
             meters.record(each, 1, every)

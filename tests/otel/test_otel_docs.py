@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from trxds.otel import INSTRUMENTS
-from trxds.otel.meters import wanted
+from trxds.otel.meters import enabled_instruments
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "telemetry.md"
 
@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "telemetry.md"
 def row(instrument):
     labels = [*(f"`{label}`" for label in instrument.labels), *(f"*`{label}`*" for label in instrument.optional)]
     of = f"{instrument.kind}, `{instrument.unit}`"
-    on = "on" if instrument.on else "off"
+    on = "on" if instrument.is_enabled_by_default else "off"
     return (
         f"| `{instrument.name}` | {of} | {', '.join(labels)} | {instrument.source} | {on} | {instrument.description} |"
     )
@@ -29,7 +29,9 @@ def test_every_instrument_has_its_row_and_no_other_one_has():
 
 def test_the_recipe_for_prometheus_has_all_that_its_questions_ask_for():
     recipe, _, questions = DOCUMENT.read_text("utf-8").partition("## Prometheus")[2].partition("| question | query |")
-    enabled = wanted(re.findall(r'"([^"]+)"', recipe.partition("enable=[")[2].partition("]")[0]), (), frozenset())
+    enabled = enabled_instruments(
+        re.findall(r'"([^"]+)"', recipe.partition("enable=[")[2].partition("]")[0]), (), frozenset()
+    )
     served = {instrument.name.replace(".", "_") for instrument in enabled.instruments}
     asked = re.findall(r"\b(?:grpc|trxds)_\w+(?=[\[{)])", questions.partition("\n## ")[0])
     names = {re.sub(r"(_seconds)?_(bucket|count|total)$", "", each) for each in asked} - LABELS

@@ -59,7 +59,7 @@ async def test_meter_and_tracer_have_our_name_and_version(autojump_clock):
 
 
 def test_only_what_a66_has_is_on_without_being_asked_for():
-    assert {each.source.partition(",")[0] for each in INSTRUMENTS if each.on} == {"A66"}
+    assert {each.source.partition(",")[0] for each in INSTRUMENTS if each.is_enabled_by_default} == {"A66"}
 
 
 def test_every_optional_label_is_one_of_an_instrument():

@@ -3,7 +3,7 @@
     telemetry = trxds.otel.telemetry(meter_provider=provider)
     async with trxds.open_channel("xds:///greeter", telemetry=telemetry) as channel: ...
 
-Needs `trxds[otel]`, which is OpenTelemetry's API; which SDK is behind it is the program's affair.
+It needs `trxds[otel]`, which installs OpenTelemetry's API. The program chooses the SDK behind it.
 """
 
 from .instruments import INSTRUMENTS, OPTIONAL_LABELS, Instrument

@@ -22,7 +22,7 @@ NO_COOKIE = "no_cookie"  # a session that has no host yet, and so loses none
 
 
 class CallsOfChannel:
-    """What the calls of one channel have in common."""
+    """The meters, the target and the options that all calls of one channel share."""
 
     __slots__ = ("locate", "meters", "per_host", "sessions", "target")
 
@@ -30,12 +30,12 @@ class CallsOfChannel:
         self.meters = meters
         self.target = target
         self.locate = locate
-        self.per_host = meters.wants(of.LOCALITY)
+        self.per_host = meters.has_label(of.LOCALITY)
         self.sessions = meters.has(of.SESSIONS_CREATED, of.SESSIONS_REPINNED, of.SESSIONS_LOST, of.SESSION_PICKS)
 
 
 class CallMetrics(CallObserver):
-    """One call. `labels` are those that all its instruments have."""
+    """This observer records the metrics of one call. `labels` are the labels that all its instruments have."""
 
     __slots__ = (
         "_active",
@@ -126,7 +126,10 @@ class CallMetrics(CallObserver):
 
 
 class AttemptMetrics(AttemptObserver):
-    """One attempt of it. Until a host is picked, its backend is the cluster of the route (A89)."""
+    """This observer records the metrics of one attempt.
+
+    Until a host is picked, the backend is the route's cluster (A89).
+    """
 
     __slots__ = ("_address", "_backend", "_began", "_call", "_received", "_sent")
 

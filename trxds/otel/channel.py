@@ -1,4 +1,4 @@
-"""Metrics of a channel beside its calls: control plane, connections, policies, and the sessions that are open."""
+"""Metrics of a channel that are not about calls: control plane, connections, policies and open sessions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LOCALITY = re.compile(r'\{region="[^"]*", zone="[^"]*", sub_zone="[^"]*"\}')
 
 
 class XdsMetrics:
-    """What one xDS client has: kept here for gauges, which are read by another thread.
+    """The state of one xDS client, kept for gauges.
 
-    So what is looked at there nobody changes: each change makes another dict, or the look begins with a copy.
+    The SDK reads gauges in a thread of its own. So a value that it reads is never changed: each change makes a new
+    dict, or the read begins with a copy.
     """
 
     def __init__(self, meters: Meters, target: str) -> None:
@@ -75,7 +76,7 @@ class XdsMetrics:
 
 
 class ConnectionMetrics:
-    """Connections to hosts (A94). What was recorded of one when it opened is taken back when it closes."""
+    """Metrics of connections to hosts (A94). A connection that closes is taken back with the labels of its opening."""
 
     def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
         self._meters = meters
@@ -103,14 +104,14 @@ class ConnectionMetrics:
         self._meters.record(of.DISCONNECTIONS, 1, {**labels, of.DISCONNECT: why})
 
     def _labels(self, address: str) -> dict[str, str]:
-        if not (self._meters.wants(of.BACKEND) or self._meters.wants(of.LOCALITY)):
+        if not (self._meters.has_label(of.BACKEND) or self._meters.has_label(of.LOCALITY)):
             return {of.TARGET: self._target}
         at = self._locate(address)
         return {of.TARGET: self._target, of.BACKEND: at.backend, of.LOCALITY: at.locality}
 
 
 class PolicyMetrics:
-    """Of weighted_round_robin and outlier detection (A78, A91)."""
+    """Metrics of weighted_round_robin and of outlier detection (A78, A91)."""
 
     def __init__(self, meters: Meters, target: str) -> None:
         self._meters = meters
@@ -137,13 +138,13 @@ class PolicyMetrics:
 
 
 def _place(path: str) -> dict[str, str]:
-    """Cluster and locality of a leaf, from its place in the tree."""
+    """Return the cluster and the locality of a leaf, read from its path in the tree."""
     cluster, locality = _CLUSTER.search(path), _LOCALITY.search(path)
     return {of.BACKEND: cluster[1] if cluster else "", of.LOCALITY: locality[0] if locality else ""}
 
 
 class ChannelMetrics(Observer):
-    """All of that, for one channel."""
+    """This observer records all metrics of one channel that are not about calls."""
 
     def __init__(self, meters: Meters, target: str, locate: Locate) -> None:
         self.xds = XdsMetrics(meters, target)

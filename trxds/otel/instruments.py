@@ -1,6 +1,6 @@
 """Every instrument that there is: name, unit, labels and buckets, as gRPC's proposals have them.
 
-Those that the proposals call experimental are off unless they are asked for (A79), and so are labels that are optional.
+An instrument that its proposal calls experimental is off by default (A79), and so is an optional label.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """`optional` labels are recorded if they are asked for. `source` is the proposal; `on`: without being asked for."""
+    """The definition of one instrument.
+
+    `optional` labels are recorded only if the program enables them. `source` is the proposal that defines the
+    instrument.
+    """
 
     name: str
     kind: Kind
@@ -54,7 +58,7 @@ class Instrument:
     source: str
     optional: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    on: bool = False
+    is_enabled_by_default: bool = False
 
 
 _CALL = (METHOD, TARGET)
@@ -69,7 +73,7 @@ ATTEMPT_STARTED = Instrument(
     _CALL,
     "A66",
     (CUSTOM,),
-    on=True,
+    is_enabled_by_default=True,
 )
 ATTEMPT_DURATION = Instrument(
     "grpc.client.attempt.duration",
@@ -80,7 +84,7 @@ ATTEMPT_DURATION = Instrument(
     "A66, A78, A89",
     (*_BY_HOST, CUSTOM),
     LATENCIES,
-    on=True,
+    is_enabled_by_default=True,
 )
 SENT = Instrument(
     "grpc.client.attempt.sent_total_compressed_message_size",
@@ -91,7 +95,7 @@ SENT = Instrument(
     "A66, A78, A89",
     (*_BY_HOST, CUSTOM),
     SIZES,
-    on=True,
+    is_enabled_by_default=True,
 )
 RECEIVED = Instrument(
     "grpc.client.attempt.rcvd_total_compressed_message_size",
@@ -102,7 +106,7 @@ RECEIVED = Instrument(
     "A66, A78, A89",
     (*_BY_HOST, CUSTOM),
     SIZES,
-    on=True,
+    is_enabled_by_default=True,
 )
 CALL_DURATION = Instrument(
     "grpc.client.call.duration",
@@ -113,7 +117,7 @@ CALL_DURATION = Instrument(
     "A66",
     (CUSTOM,),
     LATENCIES,
-    on=True,
+    is_enabled_by_default=True,
 )
 RETRIES = Instrument(
     "grpc.client.call.retries",

@@ -1,6 +1,6 @@
-"""The instruments of one telemetry, made if they are wanted; whoever records asks for nothing else.
+"""The enabled instruments of one telemetry.
 
-A recording into an instrument that is not wanted is a test and no more; its labels are never made.
+To record into an instrument that is not enabled costs one test: its labels are never made.
 """
 
 from __future__ import annotations
@@ -18,24 +18,28 @@ Read: TypeAlias = Callable[[], Iterable[tuple[int, Labels]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What of it all a telemetry records."""
+class EnabledInstruments:
+    """The instruments and optional labels that a telemetry records."""
 
     instruments: frozenset[Instrument]
     labels: frozenset[str]
 
 
-def wanted(enable: Iterable[str], disable: Iterable[str], labels: frozenset[str]) -> Wanted:
-    """By names, or what they begin with: `grpc.xds_client` is all of those. `ValueError` for one that is none."""
-    chosen = {each for each in INSTRUMENTS if each.on}
+def enabled_instruments(enable: Iterable[str], disable: Iterable[str], labels: frozenset[str]) -> EnabledInstruments:
+    """Return the instruments that are on by default, with those of `enable` and without those of `disable`.
+
+    A name stands for all instruments that begin with it: `grpc.xds_client` is all of those.
+    Raises `ValueError` for a name that is none.
+    """
+    chosen = {each for each in INSTRUMENTS if each.is_enabled_by_default}
     for name in enable:
-        chosen |= named(name)
+        chosen |= instruments_named(name)
     for name in disable:
-        chosen -= named(name)
-    return Wanted(frozenset(chosen), labels)
+        chosen -= instruments_named(name)
+    return EnabledInstruments(frozenset(chosen), labels)
 
 
-def named(name: str) -> set[Instrument]:
+def instruments_named(name: str) -> set[Instrument]:
     found = {each for each in INSTRUMENTS if each.name == name or each.name.startswith(f"{name}.")}
     if not found:
         raise ValueError(f"no instrument has the name {name!r} or begins so; docs/telemetry.md has them all")
@@ -43,24 +47,24 @@ def named(name: str) -> set[Instrument]:
 
 
 class Meters:
-    """`read` are asked by gauges, in whichever thread the SDK collects."""
+    """The instruments of one meter. Gauges call the functions in `read`, in the thread in which the SDK collects."""
 
-    def __init__(self, meter: Meter, wanted: Wanted, read: Mapping[Instrument, Read]) -> None:
-        self._labels = wanted.labels
+    def __init__(self, meter: Meter, enabled: EnabledInstruments, read: Mapping[Instrument, Read]) -> None:
+        self._labels = enabled.labels
         self._entries: dict[str, _Entry] = {}
-        for each in wanted.instruments:
-            optional = tuple(label for label in each.optional if label in wanted.labels)
+        for each in enabled.instruments:
+            optional = tuple(label for label in each.optional if label in enabled.labels)
             self._entries[each.name] = _Entry(_make(meter, each, read), each.labels, optional)
 
     def has(self, *instruments: Instrument) -> bool:
-        """Whether any of them is wanted."""
+        """Return whether any of them is enabled."""
         return any(each.name in self._entries for each in instruments)
 
-    def wants(self, label: str) -> bool:
+    def has_label(self, label: str) -> bool:
         return label in self._labels
 
     def record(self, instrument: Instrument, value: float, labels: Labels) -> None:
-        """Into a counter or a histogram; of the labels those that the instrument has, and that are wanted."""
+        """Record a value into a counter or a histogram, with the enabled labels that the instrument has."""
         entry = self._entries.get(instrument.name)
         if entry is not None:
             its = {label: labels[label] for label in entry.labels if label in labels}
@@ -70,7 +74,7 @@ class Meters:
 
 
 class _Entry(NamedTuple):
-    """An instrument that is wanted: what takes its values, and the labels that go along. A gauge takes none."""
+    """An enabled instrument: the function that takes its values (None for a gauge), and its labels."""
 
     take: Callable[[float, Labels], None]
     labels: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""OpenTelemetry's own conventions for RPCs, which are not gRPC's: the names that its compatibility page gives.
+"""OpenTelemetry's own conventions for RPCs, which differ from gRPC's. The names are those of its compatibility page.
 
-Of the metrics only a call's duration has a counterpart.
+Only one metric has a counterpart there: the duration of a call.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ OTHER = "_OTHER"
 
 
 def call_labels(method: str, target: str) -> dict[str, str | int]:
-    """Of a call; `method` as gRPC has it."""
+    """Return the attributes of a call; `method` is its path, `/package.Service/Method`."""
     return {"rpc.system.name": "grpc", "rpc.method": OTHER if method == "other" else method, **server(target)}
 
 
 def status_labels(code: str) -> dict[str, str]:
-    """Of its end; `code` is the name of its status."""
+    """Return the attributes of a call's end; `code` is the name of its status."""
     labels = {"rpc.response.status_code": code}
     return labels if code == "OK" else {**labels, "error.type": code}
 
 
 def server(target: str) -> dict[str, str | int]:
-    """The server's name and port, as the program said them; a target of xDS is a name without a port."""
+    """Return the server's name and port from the program's target. An xDS target is a name without a port."""
     plain = parse_plain(target)
     if plain is None:
         return {"server.address": target.rpartition("/")[2]}

@@ -1,7 +1,7 @@
 """Spans of calls and their attempts (A72), and the trace's context in the metadata of each attempt.
 
-A call's span is a child of whatever span is current where the call is made; it is never made current itself, for
-its attempts may run in other tasks, and the caller's own spans are the caller's.
+A call's span is a child of the span that is current where the call is made. It never becomes the current span itself,
+because its attempts may run in other tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .semconv import call_labels, status_labels
 
 
 class Tracing:
-    """How calls are traced. With `own`, there are events beside those of A72; their names begin with `trxds.`."""
+    """How calls are traced. With `own`, spans have events that A72 does not define; their names begin with `trxds.`."""
 
     __slots__ = ("own", "propagator", "tracer")
 
@@ -32,7 +32,7 @@ class Tracing:
 
 
 class CallSpan(CallObserver):
-    """`Sent.package.Service.Method`; with a `target`, it has the attributes of OpenTelemetry's conventions."""
+    """The span `Sent.package.Service.Method`. With a `target` it has the attributes of OpenTelemetry's conventions."""
 
     __slots__ = ("_context", "_name", "_target", "_tracing", "span")
 
@@ -73,7 +73,7 @@ class CallSpan(CallObserver):
 
 
 class AttemptSpan(AttemptObserver):
-    """`Attempt.package.Service.Method`."""
+    """The span `Attempt.package.Service.Method`."""
 
     __slots__ = ("_context", "_received", "_sent", "_span", "_tracing")
 

@@ -1,4 +1,4 @@
-"""`telemetry(...)`: what a program hands to `open_channel`, and what that makes for each channel."""
+"""`telemetry(...)`, which a program passes to `open_channel`, and the observers that it makes for each channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trxds.ground.observe import CallBegun, Locate, Observer, Telemetry
 from . import instruments as of
 from .calls import CallMetrics, CallsOfChannel
 from .channel import ChannelMetrics
-from .meters import Labels, Meters, Wanted, wanted
+from .meters import EnabledInstruments, Labels, Meters, enabled_instruments
 from .spans import CallSpan, Tracing
 
 _LIBRARY = "trxds"
@@ -43,48 +43,50 @@ def telemetry(
     semconv: bool = False,
     own_events: bool = False,
 ) -> tuple[Telemetry, ...]:
-    """What `open_channel(telemetry=...)` and `open_xds_client(telemetry=...)` take; for any number of them.
+    """Make the value of `open_channel(telemetry=...)` and `open_xds_client(telemetry=...)`.
+
+    Any number of channels may share it.
 
     Without `meter_provider` there are no metrics and without `tracer_provider` no spans; the program's global ones are
     never used (A66). `propagator` writes the context of a trace into the metadata of each attempt, W3C's
     `traceparent` if there is no other.
 
-    `enable` has instruments beyond those that gRPC has on, by name or by what their names begin with
-    (`grpc.xds_client`), `disable` those that are not wanted; `docs/telemetry.md` has them all. `optional_labels` are
-    recorded where an instrument has them: `grpc.lb.locality`, say. `methods` is asked for the path of a method whose
-    messages are no protobuf classes whether `grpc.method` may be its name; otherwise that is "other". `custom_label`
-    gives the `grpc.client.call.custom` of a call (A108), if that label is wanted.
+    `enable` adds instruments to those that are on by default, and `disable` takes some away, each by its name or by the
+    beginning of its name (`grpc.xds_client`); `docs/telemetry.md` lists all of them. `optional_labels` are recorded
+    where an instrument has them: `grpc.lb.locality`, say. `methods` is called with the path of a method whose messages
+    are no protobuf classes, and says whether `grpc.method` may be that path; otherwise the label is "other".
+    `custom_label` returns the `grpc.client.call.custom` of a call (A108), if that label is enabled.
 
-    `semconv` adds what OpenTelemetry's own conventions call a call's duration, and their attributes to spans.
-    `own_events` adds events to spans of which no proposal knows; their names begin with `trxds.`.
+    `semconv` adds the duration of calls by the name that OpenTelemetry's own conventions have for it, and adds their
+    attributes to spans. `own_events` adds span events that no proposal defines; their names begin with `trxds.`.
 
-    Raises `ValueError` for an instrument or a label that there is none of.
+    Raises `ValueError` for an instrument or a label that does not exist.
     """
     labels = frozenset(optional_labels)
     if unknown := labels - of.OPTIONAL_LABELS:
         known = ", ".join(sorted(of.OPTIONAL_LABELS))
         raise ValueError(f"{', '.join(sorted(unknown))}: no optional label; there are {known}")
-    its = wanted([*enable, *([of.RPC_DURATION.name] if semconv else [])], disable, labels)
+    enabled = enabled_instruments([*enable, *([of.RPC_DURATION.name] if semconv else [])], disable, labels)
     made: list[Telemetry] = []
     if meter_provider is not None:
-        made.append(Metrics(meter_provider, its, methods, custom_label))
+        made.append(Metrics(meter_provider, enabled, methods, custom_label))
     if tracer_provider is not None:
         made.append(Spans(tracer_provider, propagator or TraceContextTextMapPropagator(), semconv, own_events))
     return tuple(made)
 
 
 class Metrics:
-    """Into one meter, for all channels that have this. Gauges are of those that are open."""
+    """Metrics of all channels with this telemetry, recorded into one meter. Gauges show the channels that are open."""
 
     def __init__(
         self,
         provider: MeterProvider,
-        wanted: Wanted,
+        enabled: EnabledInstruments,
         methods: Callable[[str], bool],
         custom_label: Callable[[CallBegun], str],
     ) -> None:
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
-        self._meters = Meters(meter, wanted, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
+        self._meters = Meters(meter, enabled, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
         self._methods = methods
         self._custom_label = custom_label
         self._open: tuple[ChannelMetrics, ...] = ()
@@ -104,7 +106,7 @@ class Metrics:
         return call.path[1:] if call.registered or self._methods(call.path) else _OTHER
 
     def custom(self, call: CallBegun) -> str:
-        return self._custom_label(call) if self._meters.wants(of.CUSTOM) else ""
+        return self._custom_label(call) if self._meters.has_label(of.CUSTOM) else ""
 
     def _servers(self) -> Iterator[tuple[int, Labels]]:
         for channel in self._open:
@@ -116,7 +118,7 @@ class Metrics:
 
 
 class ObservedChannel(ChannelMetrics):
-    """One channel, its calls too."""
+    """This observer records all metrics of one channel, those of its calls too."""
 
     def __init__(self, meters: Meters, target: str, locate: Locate, metrics: Metrics) -> None:
         super().__init__(meters, target, locate)
@@ -132,7 +134,7 @@ class ObservedChannel(ChannelMetrics):
 
 
 class Spans:
-    """By one tracer, for all channels that have this."""
+    """Spans of all channels with this telemetry, by one tracer."""
 
     def __init__(
         self, provider: TracerProvider, propagator: TextMapPropagator, semconv: bool, own_events: bool
@@ -145,7 +147,10 @@ class Spans:
 
 
 class TracedChannel(Observer):
-    """One channel's calls; with a `target` their spans have the attributes of OpenTelemetry's conventions."""
+    """This observer makes the spans of one channel's calls.
+
+    With a `target` the spans have the attributes of OpenTelemetry's conventions.
+    """
 
     __slots__ = ("_target", "_tracing")
 
