@@ -25,7 +25,7 @@ import trxds
 from trxds.admin import state_stream
 from trxds.cli.check import check
 from trxds.cli.main import main
-from trxds.cli.resource_file import read
+from trxds.cli.resource_file import read_resource_file
 from trxds.resources.context import ParseContext
 from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.protos import from_json
@@ -91,7 +91,7 @@ def test_the_bootstraps_of_the_page_on_security_have_nothing_wrong_or_unusual(me
 
 def test_the_documented_resources_are_what_clients_take() -> None:
     (text,) = blocks("quick-start.md", "yaml")
-    reading = read(text)
+    reading = read_resource_file(text)
     assert len(reading.resources) == 4
     assert (reading.problems, reading.remarks) == ((), ())
 

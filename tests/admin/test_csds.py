@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 import trxds.admin
 from trxds import StatusCode
-from trxds.admin.csds import SERVICE, Dump
+from trxds.admin.csds import SERVICE, CsdsEncoder
 from trxds.admin.protos import ClientResourceStatus, ClientStatusRequest, ClientStatusResponse
 from trxds.ground.clock import Clock
 from trxds.resources import protos
@@ -37,7 +37,7 @@ def talk():
 
 
 def told(conversation, **options):
-    return Dump(Clock(NOON.timestamp()), **options).config(conversation.resource("a"))
+    return CsdsEncoder(Clock(NOON.timestamp()), **options).config(conversation.resource("a"))
 
 
 def state(message):

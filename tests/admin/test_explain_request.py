@@ -12,7 +12,7 @@ from support.sessions import b64
 
 import trxds.admin
 from trxds.cli.main import main
-from trxds.cli.running.program import Program, Unreached
+from trxds.cli.running.program import Program, UnreachableError
 from trxds.testing import resources as xds
 
 
@@ -42,7 +42,7 @@ async def test_a_channel_is_named_by_its_key_or_its_target_or_is_the_only_one():
                 assert (await program.explain(name, METHOD, []))["host"] == mesh.hosts[0]
         async with asked(mesh, other) as program:
             assert (await program.explain("shop#2", METHOD, []))["method"] == METHOD
-            with pytest.raises(Unreached, match=r"no channel ''; there are shop \(xds:///shop\), shop#2"):
+            with pytest.raises(UnreachableError, match=r"no channel ''; there are shop \(xds:///shop\), shop#2"):
                 await program.explain("", METHOD, [])
 
 
@@ -64,7 +64,7 @@ async def test_binary_metadata_travels_as_base64():
 )
 async def test_a_question_that_is_none_is_told_what_is_wrong(question, reason):
     async with Mesh.run(1) as mesh, asked(mesh) as program:
-        with pytest.raises(Unreached) as caught:
+        with pytest.raises(UnreachableError) as caught:
             async with program._answer(f"/explain?{urlencode(question)}"):
                 pass
         assert reason in str(caught.value) and "HTTP 400" in str(caught.value)
@@ -75,7 +75,7 @@ async def test_a_channel_that_is_closed_says_so():
         async with mesh.channel() as channel:
             pass
         async with trxds.admin.serve(channel, address="127.0.0.1:0") as address:
-            with pytest.raises(Unreached, match=r"closed.*HTTP 503"):
+            with pytest.raises(UnreachableError, match=r"closed.*HTTP 503"):
                 await Program(address).explain("shop", METHOD, [])
 
 

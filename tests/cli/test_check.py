@@ -218,7 +218,7 @@ def test_what_is_hardly_meant_is_a_warning(document: Any, expected: str) -> None
 
 async def answers(network: MemoryNetwork, target: str | None = None) -> list[tuple[bool, str]]:
     bootstrap = parse({**GOOD, "xds_servers": [{**LOCAL, "server_uri": "plane:1"}]})
-    return [(answer.good, answer.text) for answer in (await check_servers(bootstrap, network, target, 5)).values()]
+    return [(answer.is_good, answer.text) for answer in (await check_servers(bootstrap, network, target, 5)).values()]
 
 
 async def test_a_server_tells_the_listeners_it_has(autojump_clock: Any) -> None:
@@ -253,7 +253,7 @@ async def test_a_server_is_asked_in_the_protocol_that_the_bootstrap_says(autojum
     document = {**GOOD, "xds_servers": [{**LOCAL, "server_uri": "plane:1", "server_features": ["trxds.delta"]}]}
     async with serve({DELTA_PATH: plane.handle}, address="plane:1", network=network):
         found = await check_servers(parse(document), network, "xds:///shop", 5)
-    assert found["plane:1"].good and found["plane:1"].text == "answers with 1 Listener: shop"
+    assert found["plane:1"].is_good and found["plane:1"].text == "answers with 1 Listener: shop"
 
 
 async def test_a_server_that_does_not_speak_that_protocol_is_told_with_the_remedy(autojump_clock: Any) -> None:
@@ -308,7 +308,7 @@ async def test_a_listener_is_asked_for_by_the_spelling_that_clients_use(autojump
     fleet = {"client_listener_resource_name_template": template, "xds_servers": servers}
     async with plane.serve("fleet:1", network):
         found = await check_servers(parse({**GOOD, "authorities": {"fleet": fleet}}), network, "xds://fleet/shop", 5)
-    assert found["fleet:1"].good
+    assert found["fleet:1"].is_good
 
 
 def test_the_command_says_what_it_was_told_over_tcp(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.sessions import b64
 from support.transcript import printed
 
 from trxds import RpcError
-from trxds.cli.explain import CREDENTIALS, call_metadata, explain_call, goes_somewhere
+from trxds.cli.explain import CREDENTIALS, call_metadata, explain_call, has_destination
 from trxds.cli.main import main
 from trxds.config.steps import ToHost
 from trxds.testing import resources as xds
@@ -66,7 +66,7 @@ async def test_a_call_that_would_fail_goes_nowhere(autojump_clock):
     async with Mesh.run(1) as mesh:
         mesh.route(xds.route("cart", prefix="/other"))
         told = await explained(mesh)
-        assert not goes_somewhere(told)
+        assert not has_destination(told)
         assert told.refusal is not None
 
 

@@ -15,16 +15,16 @@ from click.testing import CliRunner
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
+from trxds.cli.control_plane import ServedResources, WatchedFile, serve_file
 from trxds.cli.main import main
-from trxds.cli.plane import Look, Served, serve_file
-from trxds.cli.resource_file import read
+from trxds.cli.resource_file import read_resource_file
 from trxds.testing import Call, ManagementServer, resources, serve, unary
 
 METHOD = "/shop.Cart/Add"
 
 
 def reading_of(*found: dict[str, Any]) -> Any:
-    return read(json.dumps(found))
+    return read_resource_file(json.dumps(found))
 
 
 def write(file: Path, *found: dict[str, Any]) -> None:
@@ -44,36 +44,36 @@ def shop_at(address: str) -> list[dict[str, Any]]:
 
 
 def test_a_change_is_told_as_the_difference() -> None:
-    served = Served(ManagementServer())
+    served = ServedResources(ManagementServer())
     a, b, c = (resources.cluster(name) for name in "abc")
-    assert served.become(reading_of(a, b)) == "serving 2 resources: 2 new or changed, 0 removed"
-    assert served.become(reading_of(a, c)) == "serving 2 resources: 1 new or changed, 1 removed"
-    assert served.become(reading_of(a)) == "serving 1 resource: 0 new or changed, 1 removed"
+    assert served.replace_with(reading_of(a, b)) == "serving 2 resources: 2 new or changed, 0 removed"
+    assert served.replace_with(reading_of(a, c)) == "serving 2 resources: 1 new or changed, 1 removed"
+    assert served.replace_with(reading_of(a)) == "serving 1 resource: 0 new or changed, 1 removed"
 
 
 def test_an_unchanged_file_is_no_news(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     write(file, resources.cluster("a"))
-    look = Look(file)
-    assert look.news() == reading_of(resources.cluster("a"))
-    assert look.news() is None
+    look = WatchedFile(file)
+    assert look.read_if_changed() == reading_of(resources.cluster("a"))
+    assert look.read_if_changed() is None
 
 
 def test_a_file_that_is_away_for_a_moment_is_no_news(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     write(file, resources.cluster("a"))
-    look = Look(file)
-    look.news()
+    look = WatchedFile(file)
+    look.read_if_changed()
     file.unlink()
-    assert look.news() is None
+    assert look.read_if_changed() is None
     write(file, resources.cluster("b"))
-    assert look.news() == reading_of(resources.cluster("b"))
+    assert look.read_if_changed() == reading_of(resources.cluster("b"))
 
 
 def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_bytes(b"\xff\xfe\xff")
-    (problem,) = Look(file).news().problems
+    (problem,) = WatchedFile(file).read_if_changed().problems
     assert str(problem).startswith("line 1: ")
 
 

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from trxds.cli.resource_file import Reading, read
+from trxds.cli.resource_file import ResourceFile, read_resource_file
 from trxds.testing.resources import cluster, endpoints, listener, locality, route, routes, stateful_session
 
 MESSAGE = "envoy.config.cluster.v3.Cluster"
@@ -15,11 +15,11 @@ CLUSTER = f"type.googleapis.com/{MESSAGE}"
 
 
 def problems_of(text: str) -> list[str]:
-    return [str(problem) for problem in read(dedent(text)).problems]
+    return [str(problem) for problem in read_resource_file(dedent(text)).problems]
 
 
 def test_a_good_file_is_its_resources_by_type_and_name() -> None:
-    reading = read(f"- '@type': {CLUSTER}\n  name: cart\n  type: EDS\n")
+    reading = read_resource_file(f"- '@type': {CLUSTER}\n  name: cart\n  type: EDS\n")
     assert reading.resources == {(CLUSTER, "cart"): {"@type": CLUSTER, "name": "cart", "type": "EDS"}}
     assert reading.problems == ()
 
@@ -31,7 +31,7 @@ def test_json_and_every_short_form_of_trxds_testing_is_a_good_file() -> None:
         cluster("a", override_statuses=["HEALTHY", "DRAINING"], idle_timeout=60),
         endpoints("a", locality("127.0.0.1:1", "[::1]:2", health={"[::1]:2": "DRAINING"})),
     ]
-    reading = read(json.dumps(resources))
+    reading = read_resource_file(json.dumps(resources))
     assert not reading.problems
     assert list(reading.resources.values()) == resources
 
@@ -46,7 +46,7 @@ def test_documents_anchors_and_camel_case_are_understood() -> None:
     '@type': {CLUSTER}
     name: b
     """
-    assert [name for _, name in read(dedent(text)).resources] == ["a", "b"]
+    assert [name for _, name in read_resource_file(dedent(text)).resources] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_an_empty_file_is_refused_for_it_may_be_so_for_a_moment_only(text: str) 
 
 
 def test_an_empty_list_serves_nothing() -> None:
-    assert read("[]") == Reading()
+    assert read_resource_file("[]") == ResourceFile()
 
 
 def test_a_list_under_resources_is_read_as_envoy_reads_it() -> None:
     text = f"version_info: '1'\nresources:\n- '@type': {CLUSTER}\n  name: cart\n- '@type': {CLUSTER}\n  nme: a\n"
     assert problems_of(text) == [f"line 6: nme: {MESSAGE} has no such field; did you mean 'name'?"]
-    assert list(read(text.replace("nme", "name")).resources) == [(CLUSTER, "cart"), (CLUSTER, "a")]
+    assert list(read_resource_file(text.replace("nme", "name")).resources) == [(CLUSTER, "cart"), (CLUSTER, "a")]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import trio
 
 from trxds.cli.running.pages import RUOK, XDS, health_rows, session_lines, tree_lines
 from trxds.cli.running.show import News, Sheets, draw_latest
-from trxds.cli.running.taps import Filter, line
+from trxds.cli.running.taps import Filter, event_line
 from trxds.cli.running.words import age, columns
 from trxds.ground.channels import Mailbox
 
@@ -154,7 +154,7 @@ def test_where_nobody_has_a_session_it_is_said():
 
 PICK = {"kind": "pick", "time": 0.5, "call": 7, "method": "/shop.Cart/Add", "cluster": "cart", "host": "10.0.0.1:80"}
 PICK |= {"session": "shop/3", "why": "session", "metadata": {"tenant": "…"}}
-DONE = {**PICK, "kind": "done", "status": "OK", "message": "", "seconds": 0.0123}
+DONE = {**PICK, "kind": "call_ended", "status": "OK", "message": "", "seconds": 0.0123}
 FAILED = {**DONE, "status": "UNAVAILABLE", "message": "gone"}
 
 
@@ -179,11 +179,11 @@ def test_what_a_filter_lets_through(wanted, shown):
 def test_what_was_missed_is_always_told():
     missed = {"kind": "missed", "count": 12}
     assert Filter(method="/x").shows(missed)
-    assert line(missed) == "... 12 more did not fit"
+    assert event_line(missed) == "... 12 more did not fit"
 
 
 def test_a_line_for_a_pick_and_one_for_an_end():
-    assert line(PICK).split("  ")[1:] == [
+    assert event_line(PICK).split("  ")[1:] == [
         "#7",
         "/shop.Cart/Add",
         "cart",
@@ -192,7 +192,7 @@ def test_a_line_for_a_pick_and_one_for_an_end():
         "session",
         "tenant=…",
     ]
-    assert click.unstyle(line(FAILED)).endswith("session shop/3  UNAVAILABLE after 12.3 ms: gone")
+    assert click.unstyle(event_line(FAILED)).endswith("session shop/3  UNAVAILABLE after 12.3 ms: gone")
 
 
 # -- words

@@ -28,8 +28,8 @@ from trxds.admin.page.viewer import Viewer
 from trxds.admin.server import AdminConnections
 from trxds.admin.state_stream import open as open_state_stream
 from trxds.cli.check import check
-from trxds.cli.resource_file import read as read_resources
-from trxds.cli.running.program import Program, Unreached
+from trxds.cli.resource_file import read_resource_file as read_resources
+from trxds.cli.running.program import Program, UnreachableError
 from trxds.generate.plugin import answer
 from trxds.ground.metadata import check as check_metadata
 from trxds.resources.matchers import Exact, Prefix
@@ -142,7 +142,7 @@ def _program_answer(data: bytes) -> None:
     """What a command is told by who listens where a program should: an object for each line, or a refusal in words."""
     try:
         trio.run(_messages, data)
-    except* Unreached as errors:
+    except* UnreachableError as errors:
         assert all(str(error).startswith("unix:/run/shop.sock: ") for error in errors.exceptions)
 
 

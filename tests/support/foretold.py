@@ -14,7 +14,7 @@ import trio
 from support.sessions import answer
 
 from trxds import Explanation, RpcError, Status
-from trxds.cli.explain import explain_call, goes_somewhere
+from trxds.cli.explain import explain_call, has_destination
 from trxds.config.steps import Drops, Fails, ToHost, Waits
 
 
@@ -53,7 +53,7 @@ class Situation:
         check_failure(by_channel, status)
         assert isinstance(by_channel.outcome, Fails) == await self.waits(method, metadata)
         assert checked(by_command).outcome.status.code is status.code  # its reason may be of its own time
-        assert not goes_somewhere(by_command)
+        assert not has_destination(by_command)
         return by_command, status
 
     async def waits(self, method, metadata) -> bool:
@@ -77,7 +77,7 @@ def checked(told: Explanation) -> Explanation:
 
 def check_failure(told: Explanation, status: Status) -> None:
     outcome = checked(told).outcome
-    assert isinstance(outcome, Fails | Drops) and not goes_somewhere(told), str(told)
+    assert isinstance(outcome, Fails | Drops) and not has_destination(told), str(told)
     assert outcome.status.code is status.code
     assert outcome.status.message in status.message, str(told)
 

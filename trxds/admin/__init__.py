@@ -1,4 +1,4 @@
-"""What operators may ask a running program, at one address: tools, commands and the page in a browser.
+"""The admin surface: one address at which operators look into a running program by tools, commands and a browser.
 
     async with trxds.open_channel("xds:///shop", admin="127.0.0.1:9901") as channel:
         ...
@@ -7,7 +7,7 @@
     trxds sessions 127.0.0.1:9901               the state stream, as lines of JSON
     http://127.0.0.1:9901/                      the page
 
-`serve` does the same for several channels, and for xDS clients that channels share. Nobody can change anything by it.
+`serve` does the same for several channels, and for xDS clients that channels share. The admin surface only reads.
 """
 
 from .address import Admin

@@ -1,7 +1,7 @@
-"""Who may ask the admin surface: decided by a request's headers, before the program tells anything. Pure.
+"""The access rules of the admin surface. A request's headers decide, before the program answers anything. Pure.
 
-A surface on loopback is within reach of every site that the operator's browser has open. Two rules keep those out.
-`Host` must be an address or a name that we know, because a site that has its own name resolve to 127.0.0.1 (DNS
+A surface on loopback is within reach of every site that the operator's browser has open. Two rules keep these sites
+out. `Host` must be an address or a name that we know, because a site that has its own name resolve to 127.0.0.1 (DNS
 rebinding) still sends its own name. A client that opens the WebSocket must say by `Origin` that it is our own page,
 because a browser lets any site open one. The token is for people who can reach the port without a browser.
 """
@@ -26,12 +26,15 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """The rules of one admin surface. Each method returns the refusal, or None for whoever may go on."""
+    """The rules of one admin surface.
+
+    Each check returns an error for a request that is refused, None for one that may go on.
+    """
 
     admin: Admin
 
     def check_page(self, request: HttpRequest) -> HttpError | None:
-        """Check a request for the page. The page is the same for everybody and tells nothing, so it needs no token."""
+        """Check a request for the page, which needs no token: it is the same for everybody and has no data in it."""
         return self._check_host(request) or _check_method(request, "GET", "HEAD")
 
     def check_command(self, request: HttpRequest) -> HttpError | None:
@@ -58,7 +61,7 @@ class AccessPolicy:
         return None
 
     def admits(self, authorization: str) -> bool:
-        """Return whether an `authorization` header shows the token, if there has to be one."""
+        """Return whether an `authorization` header has the token, or no token is needed."""
         shown = authorization.removeprefix("Bearer ").encode()
         return not self.admin.token or hmac.compare_digest(shown, self.admin.token.encode())
 
@@ -86,7 +89,7 @@ def is_upgrade(request: HttpRequest) -> bool:
 
 
 def host_name(host: str) -> str:
-    """Return the name in `name:port` or `[address]:port`; empty for what is neither."""
+    """Return the name in `name:port` or `[address]:port`; empty for any other text."""
     found = _HOST.fullmatch(host)
     return (found[1] or found[2]).lower() if found else ""
 
@@ -98,7 +101,7 @@ def _check_method(request: HttpRequest, *allowed: str) -> HttpError | None:
 
 
 def _is_handshake(request: HttpRequest) -> bool:
-    """Take only what the WebSocket library takes without a complaint: a client that it refuses is left waiting."""
+    """Return whether the WebSocket library accepts this handshake. It leaves a client waiting that it refuses."""
     return (
         request.method == "GET"
         and is_upgrade(request)

@@ -1,4 +1,4 @@
-"""Where the admin surface listens and who may ask it: `open_channel(admin=...)` and `trxds.admin.serve`. Pure."""
+"""The address of the admin surface, and who may use it: `open_channel(admin=...)` and `trxds.admin.serve`. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """The address of an admin surface, and who may ask there.
+    """The address of an admin surface, and who may use it.
 
     `address` is `unix:/run/shop.sock` or `127.0.0.1:9901`; port 0 takes a free one. A unix socket is private to the
     user, and loopback to the machine, so neither needs more. An address that other machines reach needs a `token`, 16
     characters or more, or `tls`: a server's `ssl.SSLContext` that requires client certificates, whose ALPN protocols
-    become "h2" and "http/1.1". Both may be given anywhere. `names` are host names under which browsers may ask (a
-    proxy's, say), beside `localhost` and addresses. With `metadata`, those who ask for the values of calls' metadata
-    get them, and not the keys alone.
+    become "h2" and "http/1.1". Both may be given with any address. `names` are further host names that browsers may
+    use (a proxy's, say), beside `localhost` and addresses. `metadata` lets viewers see the values of calls' metadata;
+    without it they see the keys alone.
 
-    Raises `ValueError` for an address that is none, a token that is none, and one that is missing.
+    Raises `ValueError` for a malformed address, a malformed token, and a token that is missing.
     """
 
     address: str
@@ -71,7 +71,7 @@ class Admin:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on another machine can reach it."""
+        """Whether no other machine can reach the address."""
         return bool(self.path) or ipaddress.ip_address(self.host).is_loopback
 
     @property
@@ -85,7 +85,7 @@ class Admin:
 
 
 def is_ip_address(name: str) -> bool:
-    """Whether `name` is an IP address, without brackets."""
+    """Return whether `name` is an IP address without brackets."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the admin surface reads of a channel and of an xDS client, and the names that it gives to several."""
+"""The protocols by which the admin surface reads channels and xDS clients, and the keys by which it names channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trxds.wire.pool import Pool
 
 
 class ChannelView(Protocol):
-    """What a channel shows to its operators."""
+    """The state of a channel that operators may see."""
 
     @property
     def target(self) -> str: ...
@@ -48,7 +48,7 @@ class ChannelView(Protocol):
 
 @runtime_checkable
 class Source(Protocol):
-    """A channel, as `open_channel` gives it."""
+    """A channel, as `open_channel` returns it."""
 
     def admin_view(self) -> ChannelView: ...
 
@@ -58,16 +58,16 @@ class Source(Protocol):
 
 
 class XdsSource(Protocol):
-    """An xDS client that channels share, as `open_xds_client` gives it."""
+    """An xDS client that channels share, as `open_xds_client` returns it."""
 
     def admin_client(self) -> XdsClient: ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedChannel:
-    """A channel with the name that it has in every row.
+    """A channel with the key that it has in every row.
 
-    `is_owner`: its xDS client is told of under this name, for several channels may share one.
+    `is_owner`: the xDS client, which several channels may share, appears under this channel's key.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""What a client knows of its control plane's resources, as CSDS has it (A40): how each came, and what became of it."""
+"""The resources of an xDS client as CSDS messages (A40): each with its version, its state and its last error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SERVICE = "/envoy.service.status.v3.ClientStatusDiscoveryService"
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
-    """How resources become messages."""
+class CsdsEncoder:
+    """Makes CSDS messages of resources."""
 
     clock: Clock
     contents: bool = True  # or only names, versions and states
 
     def config(self, resource: Resource) -> Any:
-        """A GenericXdsConfig."""
+        """Return the GenericXdsConfig of a resource."""
         message = ClientConfig.GenericXdsConfig(
             type_url=resource.type.type_url,
             name=resource.name,
@@ -47,7 +47,7 @@ class Dump:
 
 
 def client_config(scope: str, node: Node) -> Any:
-    """A ClientConfig that has no resources yet; `scope` is the target, empty for a client that is shared."""
+    """Return a ClientConfig without resources; `scope` is the target, empty for a client that is shared."""
     config = ClientConfig(client_scope=scope)
     introduce(config, node)
     return config

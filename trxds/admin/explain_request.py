@@ -1,9 +1,9 @@
-"""Where a call of this program would go, for a command that asks.
+"""The request by which a command asks where a call of this program would go.
 
     GET /explain?channel=shop&method=/shop.Cart/Add&metadata=[["canary","yes"]]
 
-The answer is one line of JSON: `Explanation.as_data()`, and as `text` the lines that people read. Nothing is sent or
-connected for it, as by `channel.explain`.
+The response is one line of JSON: `Explanation.as_data()`, and as `text` the lines that people read. As with
+`channel.explain`, no call is sent and no connection is made.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .channel_source import Source
 from .http import HttpError, error_response, text_response
 
 PARAMETERS = ("channel", "method", "metadata")
-WITHIN = 4.0  # seconds for a configuration; a command that asks has the patience of one second more
+EXPLAIN_TIMEOUT = 4.0  # seconds for a configuration; a command that asks has the patience of one second more
 
 
 async def answer_explain(channels: Mapping[str, Source], query: Mapping[str, str]) -> bytes:
-    """Return the response. `channel` is a key or a target, and may be left out where there is only one."""
+    """Return the response. `channel` is a key or a target, and may be left out if there is only one channel."""
     try:
         channel = _channel(channels, query.get("channel", ""))
         metadata = _metadata(query.get("metadata", "[]"))
-        explanation = await channel.explain(query.get("method", ""), metadata, WITHIN)
+        explanation = await channel.explain(query.get("method", ""), metadata, EXPLAIN_TIMEOUT)
     except (ValueError, TypeError) as error:
         return error_response(HttpError(400, str(error)))
     except (RpcError, trio.ClosedResourceError) as error:
@@ -49,7 +49,7 @@ def _channel(channels: Mapping[str, Source], wanted: str) -> Source:
 
 
 def _metadata(text: str) -> list[tuple[str, str | bytes]]:
-    """Read a list of pairs; the values of -bin keys are base64, as on the wire."""
+    """Parse a list of pairs; the values of -bin keys are base64, as in HTTP/2 headers."""
     try:
         return [(key, _value(key, value)) for key, value in parse_json(text)]
     except (ValueError, TypeError, AttributeError) as error:

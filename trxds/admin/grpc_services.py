@@ -17,14 +17,14 @@ from trxds.serving.call import Call, Handler, bidi_streaming, unary
 from . import channelz, health
 from .access import AccessPolicy
 from .channel_source import Source, XdsSource
-from .csds import SERVICE, Dump, client_config
+from .csds import SERVICE, CsdsEncoder, client_config
 from .protos import ClientStatusRequest, ClientStatusResponse
 
 _BATCH_SIZE = 100  # resources between two checkpoints
 
 
 def grpc_handlers(sources: Sequence[Source | XdsSource], access: AccessPolicy) -> Mapping[str, Handler]:
-    """Return the handlers by path. Where there is a token, every call has to show it."""
+    """Return the handlers by path. If the admin surface has a token, every call has to send it."""
 
     async def fetch(request: Any, call: Call) -> Any:
         return await _answer(sources, request, call)
@@ -55,7 +55,7 @@ def _guarded(handler: Handler, access: AccessPolicy) -> Handler:
 
 
 def _clients(sources: Sequence[Source | XdsSource]) -> Iterator[tuple[str, XdsClient]]:
-    """The xDS clients, each with its scope: the channel's target, empty for a client that is shared."""
+    """Return the xDS clients, each with its scope: the channel's target, empty for a client that is shared."""
     for source in sources:
         if isinstance(source, Source):
             view = source.admin_view()
@@ -66,7 +66,7 @@ def _clients(sources: Sequence[Source | XdsSource]) -> Iterator[tuple[str, XdsCl
 
 
 def _channels(sources: Sequence[Source | XdsSource]) -> Iterator[Source | Line]:
-    """Channels to services, then those to control planes; of a client that several share, once."""
+    """Return the channels to services, then those to control planes. A client that channels share appears once."""
     yield from (source for source in sources if isinstance(source, Source))
     for client in dict.fromkeys(client for _, client in _clients(sources)):
         yield from client.lines
@@ -75,12 +75,12 @@ def _channels(sources: Sequence[Source | XdsSource]) -> Iterator[Source | Line]:
 async def _answer(sources: Sequence[Source | XdsSource], request: Any, call: Call) -> Any:
     if request.node_matchers:
         call.abort(StatusCode.INVALID_ARGUMENT, "node_matchers are for control planes; leave them out (A40)")
-    dump = Dump(Clock.now(), contents=not request.exclude_resource_contents)
+    dump = CsdsEncoder(Clock.now(), contents=not request.exclude_resource_contents)
     configs = [await _config(scope, client, dump) for scope, client in _clients(sources)]
     return ClientStatusResponse(config=configs)
 
 
-async def _config(scope: str, client: XdsClient, dump: Dump) -> Any:
+async def _config(scope: str, client: XdsClient, dump: CsdsEncoder) -> Any:
     config = client_config(scope, client.node)
     for number, resource in enumerate(tuple(client.resources), 1):
         config.generic_xds_configs.append(dump.config(resource))

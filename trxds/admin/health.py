@@ -1,7 +1,7 @@
-"""Health (grpc.health.v1) of a program that is a client: it serves as long as it answers.
+"""The health service (grpc.health.v1) of a program that is a client: SERVING for as long as it answers.
 
-Load balancers and orchestrators ask for it before anything else. Of the services of the program
-itself it knows nothing: only the empty name, which means all of it, has a status.
+Load balancers and orchestrators check it first. The program has no services of its own, so only the empty name, which
+stands for the whole server, has a status.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def _check(service: StringValue, call: Call) -> Int32Value:
 
 
 async def _watch(service: StringValue, call: Call) -> AsyncGenerator[Int32Value, None]:
-    """For as long as the caller likes: an unknown service might come, as far as the protocol knows."""
+    """Send the status and keep the stream open. A service that is unknown may be added later, says the protocol."""
     yield _SERVICE_UNKNOWN if service.value else _SERVING
     await trio.sleep_forever()
 

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as the admin surface needs: one request of a connection is read, and one answer written."""
+"""The part of HTTP/1.1 that the admin surface needs: one request and one response for each connection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ALWAYS = (
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """The head of a request; names of headers are in lower case."""
+    """The head of a request; header names are in lower case."""
 
     method: str
     target: str
@@ -43,13 +43,13 @@ class HttpRequest:
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters; of several with one name, the last."""
+        """The query's parameters; if a name occurs several times, the last value counts."""
         return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
 
 
 @dataclass(frozen=True, slots=True)
 class HttpError:
-    """An HTTP status, and a line for the client that was refused."""
+    """A refusal: an HTTP status, and a line of text for the client."""
 
     status: int
     reason: str
@@ -61,7 +61,7 @@ def new_connection() -> h11.Connection:
 
 
 async def read_head(http: h11.Connection, stream: trio.abc.ReceiveStream) -> HttpRequest | HttpError | None:
-    """Read a request's head; None for a client that leaves without one."""
+    """Read a request's head; return None if the client leaves without one."""
     while True:
         try:
             event = http.next_event()
@@ -79,7 +79,7 @@ def _request(request: h11.Request) -> HttpRequest:
 
 
 def response(status: int, headers: Mapping[str, str], body: bytes, *, head_only: bool = False) -> bytes:
-    """Return a whole response; with `head_only` the head alone, which has the length of the body."""
+    """Return a response; with `head_only` its head alone, which still states the body's length."""
     head = _head(h11.Connection(h11.SERVER), status, [*headers.items(), ("content-length", str(len(body)))])
     return head if head_only else head + body
 
@@ -95,7 +95,7 @@ def error_response(error: HttpError) -> bytes:
 
 
 async def send_json_lines(http: h11.Connection, stream: trio.abc.SendStream, pieces: AsyncIterable[bytes]) -> None:
-    """Answer with lines of JSON, each piece as soon as it is there."""
+    """Send a response of JSON lines, each piece as soon as it is made."""
     head = [("content-type", JSON_LINES), ("transfer-encoding", "chunked")]
     await stream.send_all(_head(http, 200, head))
     async for piece in pieces:

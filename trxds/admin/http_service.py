@@ -1,4 +1,4 @@
-"""What the admin surface answers by HTTP/1.1: the page, its WebSocket, and the lines of JSON that commands read."""
+"""The HTTP/1.1 side of the admin surface: the page, its WebSocket, and the JSON lines that commands read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARAMETERS = {"/": (), "/state": _STATE_PARAMETERS, "/explain": EXPLAIN_PARAMET
 
 
 class HttpService:
-    """Answers one request of a connection, and the connection ends with that. `channels` are by their keys."""
+    """Answers one request of a connection, which then ends. `channels` has the channels by their keys."""
 
     def __init__(self, access: AccessPolicy, states: StateStream, channels: Mapping[str, Source]) -> None:
         self._access = access
@@ -113,7 +113,7 @@ def _names(query: dict[str, str], name: str, default: tuple[str, ...]) -> tuple[
 
 
 async def _cancel_at_end(stream: trio.abc.ReceiveStream, scope: trio.CancelScope) -> None:
-    """Notice a client that has left, for there may be nothing to tell it for ever."""
+    """Cancel the scope when the client leaves. Without this a client that is sent nothing would be kept for ever."""
     while await stream.receive_some(1024):
         pass
     scope.cancel()

@@ -1,4 +1,4 @@
-"""The generated messages that only the admin services need: who does not import them does not wait for them."""
+"""The generated messages of the admin services. They have a module of their own because importing them takes time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that can be read again from its beginning, once it is known who has to read it."""
+"""A stream whose first bytes can be read twice: once to recognize the protocol, and once by the protocol itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import trio
 
 
 class ReplayStream(trio.abc.Stream):
-    """Remembers what was read until `rewind`. A protocol is known by its first bytes, and wants to see them itself."""
+    """A stream that remembers the bytes that it reads, until `rewind`."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -15,16 +15,16 @@ class ReplayStream(trio.abc.Stream):
         self._remembers = True
 
     def rewind(self, *, keep: bool = False) -> None:
-        """Read everything once more from here on. With `keep` it goes on remembering, for another `rewind`."""
+        """Let the remembered bytes be read again. With `keep` they stay remembered for another `rewind`."""
         self._to_come, self._remembers = self._seen, keep
         self._seen = b""
 
     def stop_remembering(self) -> None:
-        """Keep nothing of what is read from here on."""
+        """Remember no bytes that are read from now on."""
         self._remembers, self._seen = False, b""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Read on, or again what was read before the last `rewind`."""
+        """Receive bytes: first those from before the last `rewind`, then new ones."""
         if self._to_come:
             await trio.lowlevel.checkpoint()
             size = len(self._to_come) if max_bytes is None else max_bytes
@@ -36,13 +36,13 @@ class ReplayStream(trio.abc.Stream):
         return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send as the stream below does."""
+        """Send on the inner stream."""
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait as the stream below does."""
+        """Wait on the inner stream."""
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Close the stream below."""
+        """Close the inner stream."""
         await self._stream.aclose()

@@ -6,7 +6,7 @@
     GET /state?once=1         the snapshot alone
     GET /explain?method=...   where a call would go, see `explain_request`
 
-HTTP/2 is known by its preface (RFC 9113 section 3.4). Nobody can change anything by any of it.
+HTTP/2 is recognized by its preface (RFC 9113 section 3.4). No request changes anything.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 async def serve(
     *sources: Source | XdsSource, address: str | Admin = "127.0.0.1:0", network: Listening | None = None
 ) -> AsyncIterator[str]:
-    """Tell about these channels and shared xDS clients while the block lasts; the value is the address.
+    """Serve these channels and shared xDS clients to operators while the block lasts; the value is the address.
 
-    `address` is `127.0.0.1:9901`, port 0 for a free one, or `unix:/run/shop.sock`; an `Admin` has more to choose.
-    `network` replaces sockets, for tests. An exception of the block comes out as it is, not in a group. Raises
+    `address` is `127.0.0.1:9901`, port 0 for a free one, or `unix:/run/shop.sock`; an `Admin` has further options.
+    `network` replaces sockets in tests. An exception of the block is raised as it is, not in a group. Raises
     `ValueError` for an address that other machines can reach without a token or client certificates, and `OSError` if
     nobody can listen there.
     """
@@ -74,7 +74,7 @@ async def serve(
 def page_url(address: str, token: str = "") -> str:
     """Return where a browser finds the page of an admin surface at that address.
 
-    The token stands behind the `#`, which a browser keeps to itself. Raises `ValueError` for a unix socket.
+    The token follows the `#`, a part of the URL that browsers do not send. Raises `ValueError` for a unix socket.
     """
     if address.startswith("unix:"):
         raise ValueError(f"a browser cannot open {address!r}; serve the admin surface at 127.0.0.1:PORT")
@@ -108,7 +108,7 @@ def _listen_error(error: OSError) -> str:
 
 
 class AdminConnections:
-    """All connections of one admin surface, of every protocol. The bounds hold before the protocol is known."""
+    """The connections of one admin surface, of every protocol. Its limits apply before the protocol is known."""
 
     def __init__(self, admin: Admin, grpc: Server, http: HttpService) -> None:
         self._admin = admin
@@ -117,7 +117,7 @@ class AdminConnections:
         self._count = 0
 
     async def serve(self, transport: trio.abc.Stream) -> None:
-        """Serve one connection to its end. A bug in here costs one client its answer, and never the channels."""
+        """Serve one connection to its end. An unexpected exception is logged and ends this connection alone."""
         self._count += 1
         try:
             async with transport:
@@ -155,7 +155,7 @@ class AdminConnections:
 
 
 async def _starts_with_preface(stream: ReplayStream) -> bool:
-    """Read until it is certain whether the client speaks HTTP/2."""
+    """Read until it is certain whether the client speaks HTTP/2, and return that."""
     seen = b""
     while len(seen) < len(_PREFACE) and _PREFACE.startswith(seen):
         data = await stream.receive_some(len(_PREFACE) - len(seen))

@@ -1,1 +1,1 @@
-"""The command line, `trxds` or `python -m trxds`; it stands on the public API and `trxds.testing`."""
+"""The command line, `trxds` or `python -m trxds`. It uses the public API and `trxds.testing`."""

@@ -1,4 +1,4 @@
-"""`trxds check`: what is wrong with a bootstrap or unusual in it, line by line."""
+"""`trxds check`: the errors and warnings of a bootstrap, line by line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trxds.ground.place import Problem
 from trxds.ground.words import count
 from trxds.wire.connect import Network
 
-from .ask import Answer, ask
+from .bootstrap_lint import lint_bootstrap
 from .json_lines import JsonLines
-from .unusual import unusual
+from .probe_server import ProbeResult, probe_server
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """`line` counts from 1; `path` is the field, empty for the whole document."""
+    """One error or warning. `line` counts from 1; `path` is the field, empty for the whole document."""
 
     line: int
     weight: Literal["error", "warning"]
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`findings` by line; with errors there is no `bootstrap`."""
+    """The result of a check: `findings` ordered by line. `bootstrap` is None if there are errors."""
 
     findings: tuple[Finding, ...] = ()
     bootstrap: Bootstrap | None = field(default=None, compare=False)
@@ -58,7 +58,7 @@ def check(text: str) -> Report:
     lines = JsonLines(text)
     bootstrap, errors = examine(document)
     told = {problem.steps for problem in errors}
-    remarks = [problem for problem in unusual(document) if problem.steps not in told]
+    remarks = [problem for problem in lint_bootstrap(document) if problem.steps not in told]
     findings = [
         *_findings(lines, "error", errors),
         *_findings(lines, "warning", remarks),
@@ -77,13 +77,15 @@ def check_file(path: Path) -> Report:
         return Report((Finding(1, "error", "", f"not UTF-8 text ({error})"),))
 
 
-async def check_servers(bootstrap: Bootstrap, network: Network, target: str | None, within: float) -> dict[str, Answer]:
-    """What each server of the bootstrap answers, by its URI, in the bootstrap's order."""
+async def check_servers(
+    bootstrap: Bootstrap, network: Network, target: str | None, within: float
+) -> dict[str, ProbeResult]:
+    """Probe each server of the bootstrap; return the results by URI, in the bootstrap's order."""
     listener = canonical(parse_target(target, bootstrap).listener) if target else ""
-    answers = {server.uri: Answer(False, "not asked") for server in _servers(bootstrap, listener)}
+    answers = {server.uri: ProbeResult(False, "not asked") for server in _servers(bootstrap, listener)}
 
     async def note(server: ServerConfig) -> None:
-        answers[server.uri] = await ask(server, bootstrap.node, network, listener, within)
+        answers[server.uri] = await probe_server(server, bootstrap.node, network, listener, within)
 
     async with trio.open_nursery() as nursery:
         for server in _servers(bootstrap, listener):
@@ -92,7 +94,7 @@ async def check_servers(bootstrap: Bootstrap, network: Network, target: str | No
 
 
 def _servers(bootstrap: Bootstrap, listener: str) -> Iterable[ServerConfig]:
-    """Those of the listener's authority; all there are, if none is asked for."""
+    """Return the servers of the listener's authority, or all servers if no listener is given."""
     if not listener:
         return chain(bootstrap.servers, *(authority.servers for authority in bootstrap.authorities.values()))
     authority = bootstrap.authorities.get(authority_of(listener) or "")

@@ -1,4 +1,4 @@
-"""A session cookie for people: what `trxds cookie` says of it."""
+"""`trxds cookie`: the content of a session cookie, for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNNAMED = "not named, so the route's draw decides"
 
 @dataclass(frozen=True, slots=True)
 class ReadCookie:
-    """`expires` is in seconds of the wall clock, infinite where the cookie does not say; `cluster` may be empty."""
+    """The content of a cookie. `expires` is in seconds since 1970, infinite if not stated; `cluster` may be empty."""
 
     addresses: tuple[str, ...]
     cluster: str
@@ -23,7 +23,7 @@ class ReadCookie:
 
 
 def read_cookie(value: str) -> ReadCookie | None:
-    """The cookie's value, or all of `name=value`; None if it is none of ours."""
+    """Read a cookie's value, or `name=value`. Return None if it is no session cookie."""
     name, equals, rest = value.partition("=")
     # A value may itself end in =, the padding of base64.
     read = decode(rest) if equals and rest.strip("=") and name.isidentifier() else decode(value)

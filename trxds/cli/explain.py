@@ -1,4 +1,4 @@
-"""Where a call would go, and why: `trxds explain` asks a channel of its own, and sends nothing."""
+"""`trxds explain`: where a call would go, and why. It asks a channel of its own, and sends no call."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trxds.config.explain import Explanation
 from trxds.config.steps import Drops, Fails, Waits
 from trxds.wire.connect import Network
 
-from .exits import BAD_NEWS, GOOD
+from .exit_codes import FAILURE, SUCCESS
 from .running.program import Program
 
 _BAD = (Fails.__name__, Drops.__name__)
-_LOOK_AGAIN = 0.05  # seconds between two looks at a tree that connects
+_POLL_INTERVAL = 0.05  # seconds between two looks at a tree that connects
 
 # What programs commonly give `open_channel`.
 CREDENTIALS: Mapping[str, ChannelCredentials] = MappingProxyType(
@@ -31,7 +31,10 @@ CREDENTIALS: Mapping[str, ChannelCredentials] = MappingProxyType(
 
 
 def call_metadata(headers: Iterable[str], cookies: Iterable[str]) -> list[tuple[str, str | bytes]]:
-    """From KEY:VALUE and NAME=VALUE; `ValueError` says what is none. Binary values are base64, as on the wire."""
+    """Return the metadata for KEY:VALUE headers and NAME=VALUE cookies. Values of -bin keys are base64.
+
+    Raises `ValueError` for a text that is malformed.
+    """
     pairs = [_pair(number, each) for number, each in enumerate(headers, 1)]
     together = "; ".join(cookies)
     return [*pairs, ("cookie", together)] if together else pairs
@@ -59,16 +62,17 @@ async def explain_call(
     credentials: ChannelCredentials = CREDENTIALS["insecure"],
     network: Network | None = None,
 ) -> Explanation:
-    """Waits `within` seconds for a configuration, then up to `settle` for hosts that policies connect by themselves.
+    """Explain a call by a channel of its own.
 
-    Raises `RpcError` when there is no configuration in time.
+    Waits up to `within` seconds for a configuration, then up to `settle` seconds for the hosts that policies connect by
+    themselves. Raises `RpcError` if there is no configuration in time.
     """
     pairs = list(metadata)
     async with trxds.open_channel(target, bootstrap=bootstrap, credentials=credentials, network=network) as channel:
         told = await channel.explain(method, pairs, within)
         until = trio.current_time() + settle
         while isinstance(told.outcome, Waits) and trio.current_time() < until:
-            await trio.sleep(_LOOK_AGAIN)
+            await trio.sleep(_POLL_INTERVAL)
             told = await channel.explain(method, pairs)
         return told
 
@@ -76,13 +80,13 @@ async def explain_call(
 async def show_in_program(
     program: Program, channel: str, method: str, metadata: Iterable[tuple[str, str | bytes]], as_json: bool
 ) -> int:
-    """Prints what the program itself says of that channel; the value is the exit code."""
+    """Print the explanation of the program's own channel; return the exit code."""
     told = await program.explain(channel, method, metadata)
     text = told.pop("text")
     click.echo(json.dumps(told, indent=1) if as_json else text)
-    return BAD_NEWS if told["outcome"]["kind"] in _BAD else GOOD
+    return FAILURE if told["outcome"]["kind"] in _BAD else SUCCESS
 
 
-def goes_somewhere(told: Explanation) -> bool:
-    """Whether the call would reach a host, or wait for one."""
+def has_destination(told: Explanation) -> bool:
+    """Return whether the call would reach a host, or wait for one."""
     return told.refusal is None and not isinstance(told.outcome, Fails | Drops)

@@ -1,6 +1,6 @@
-"""On which line of a JSON text does a value stand? The standard library's parser does not say.
+"""The line numbers of the values in a JSON text, which the standard library's parser does not report.
 
-The text has been parsed before, so it is known to be valid JSON.
+The text was parsed before, so it is valid JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _SPACE = " \t\n\r"
 
 
 class JsonLines:
-    """`repeated` are the members that stand twice in their object: parsers keep the last, people read the first."""
+    """The lines of a document's values.
+
+    `repeated` has the members that occur twice in their object: parsers keep the last one, people read the first one.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -24,13 +27,13 @@ class JsonLines:
         self._value(0, ())
 
     def of(self, steps: Steps) -> int:
-        """The line of that place, counted from 1; of the nearest one above it, if it is not there."""
+        """Return the line of the value at a path, counted from 1; the nearest parent's, if there is no such value."""
         while steps not in self._lines:
             steps = steps[:-1]
         return self._lines[steps]
 
     def _value(self, at: int, steps: Steps) -> int:
-        """Walk over a value; returns where it ends."""
+        """Skip a value; return the position of its end."""
         at = self._skip(at)
         self._lines.setdefault(steps, self._line(at))  # a member stands where its name does
         match self._text[at]:
@@ -59,7 +62,7 @@ class JsonLines:
         return at + 1
 
     def _next(self, at: int) -> int:
-        """Where the next one begins, or the bracket stands that closes them."""
+        """Return the position of the next item, or of the closing bracket."""
         at = self._skip(at)
         return self._skip(at + 1) if self._text[at] == "," else at
 

@@ -1,4 +1,4 @@
-"""The commands and their options; what they do is next door."""
+"""The commands and their options. Each command calls a module beside this one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from trxds.ground.status import BootstrapError
 from trxds.wire.connect import TcpNetwork, connect_error
 
 from .check import check_file, check_servers
+from .control_plane import serve_file
 from .cookie import as_lines, read_cookie
 from .demo.run import run_demo, run_live
 from .demo.screen import show_page, show_verdict, watching
-from .explain import CREDENTIALS, call_metadata, explain_call, goes_somewhere, show_in_program
-from .plane import serve_file
+from .explain import CREDENTIALS, call_metadata, explain_call, has_destination, show_in_program
 from .running.commands import COMMANDS, checked
 from .running.program import Program
 from .running.show import run
@@ -91,8 +91,8 @@ def demo(seconds: float | None, without_session_filter: bool, live: bool, port: 
 def plane(file: Path, port: int) -> None:
     """Serve the xDS resources of FILE, a YAML list, as an ADS server; push when the file changes.
 
-    Each resource is in proto-JSON form with its @type. A bad FILE is reported by line and field, and what was
-    good last goes on being served.
+    Each resource is in proto-JSON form with its @type. Errors in FILE are reported by line and field; until
+    they are repaired, the last good version is served.
     """
     good = True
     try:
@@ -111,9 +111,9 @@ def plane(file: Path, port: int) -> None:
 @click.option("--target", metavar="xds:///NAME", help="With --connect: ask for the Listener of this target.")
 @click.option("--within", default=5.0, show_default=True, help="Seconds that a server has for its answer.")
 def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> None:
-    """Say what is wrong or unusual in the file BOOTSTRAP, line by line.
+    """Check the file BOOTSTRAP and print its errors and warnings, line by line.
 
-    Exits 1 if anything is wrong: an error in the file, or a server that gives no good answer.
+    Exits 1 if there is an error in the file, or if a server does not answer as it should.
     """
     report = check_file(bootstrap)
     for finding in report.findings:
@@ -127,8 +127,8 @@ def check(bootstrap: Path, connect: bool, target: str | None, within: float) -> 
         except (ValueError, BootstrapError) as error:
             raise click.BadParameter(str(error), param_hint="--target") from error
         for uri, answer in answers.items():
-            click.echo(f"{uri}: {'' if answer.good else 'error: '}{answer.text}")
-        sys.exit(0 if all(answer.good for answer in answers.values()) else 1)
+            click.echo(f"{uri}: {'' if answer.is_good else 'error: '}{answer.text}")
+        sys.exit(0 if all(answer.is_good for answer in answers.values()) else 1)
 
 
 @main.command()
@@ -169,11 +169,11 @@ def explain(
     token: str,
     as_json: bool,
 ) -> None:
-    """Say where a call would go and why, without sending it.
+    """Explain where a call would go and why, without sending it.
 
-    The routes that do not match and the one that does, cluster, time limit, filters, sessions, then policy by
-    policy down to the host. Asks with a channel of its own, so hosts that a policy connects only for a call are IDLE;
-    with --admin the program's own channel is asked, which has connections and RPCs in flight.
+    Prints the routes that do not match and the one that does, the cluster, time limit, filters and sessions, then each
+    policy down to the host. The command uses a channel of its own, so hosts that a policy connects only for a call are
+    IDLE. With --admin it asks the program's own channel, which has connections and RPCs in flight.
     Exits 0 if the call would reach a host or wait for one, 1 if it would fail, 3 if there is no configuration.
     """
     try:
@@ -190,14 +190,14 @@ def explain(
         click.echo(str(error), err=True)
         sys.exit(3)
     click.echo(json.dumps(told.as_data(), indent=1) if as_json else str(told))
-    sys.exit(0 if goes_somewhere(told) else 1)
+    sys.exit(0 if has_destination(told) else 1)
 
 
 @main.command()
 @click.argument("value")
 @click.option("--json", "as_json", is_flag=True, help="Plain data instead of lines.")
 def cookie(value: str, as_json: bool) -> None:
-    """Say what a session cookie's VALUE says: hosts, cluster, and until when (A55, A60; Envoy's forms as well).
+    """Print the content of a session cookie's VALUE: hosts, cluster, expiry (A55, A60; Envoy's forms too).
 
     Exits 1 if it is no session cookie.
     """
@@ -218,9 +218,9 @@ def cookie(value: str, as_json: bool) -> None:
 @click.option("--relative", is_flag=True, help="Relative imports among what is generated: for a package.")
 @click.option("--sync", is_flag=True, help="Also stubs for threads, _trxds_sync.py.")
 def generate(protos: tuple[str, ...], out: Path, includes: tuple[str, ...], relative: bool, sync: bool) -> None:
-    """Write Python for PROTOS: messages (_pb2.py, _pb2.pyi) and typed stubs of their services (_trxds.py).
+    """Generate Python for PROTOS: messages (_pb2.py, _pb2.pyi) and typed stubs of their services (_trxds.py).
 
-    Needs the extra `trxds[generate]`, which brings protoc. Writes nothing if protoc has anything against a proto.
+    Needs the extra `trxds[generate]`, which installs protoc. Writes nothing if protoc finds an error.
     """
     try:
         done = generate_stubs(protos, out, includes, Options(relative, sync))

@@ -1,4 +1,4 @@
-"""A YAML file of xDS resources: read whole or refused whole, with every problem by line and field.
+"""A YAML file of xDS resources. It is accepted or refused as a whole, with every problem by line and field.
 
 The file is a list of resources in proto-JSON form, each with its `@type`; several YAML documents
 count as one list. Envoy's files have the list under `resources`, and are read too.
@@ -15,14 +15,14 @@ import yaml
 from trxds.resources.protos import from_json
 from trxds.resources.types import RESOURCE_TYPES, ParseContext
 
-from .proto_form import Form, Place, Problem
+from .proto_yaml_validator import Problem, ProtoValidator, YamlNode
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The resources by (type URL, name); with problems there are none.
+class ResourceFile:
+    """The resources by (type URL, name). A file with problems has no resources.
 
-    `remarks` are about resources that are what their type says and that clients refuse all the same.
+    `remarks` are about well-formed resources that clients will refuse.
     """
 
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -30,20 +30,20 @@ class Reading:
     remarks: tuple[Problem, ...] = ()
 
 
-def read(text: str) -> Reading:
+def read_resource_file(text: str) -> ResourceFile:
     try:
         return _read(yaml.SafeLoader(text))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return Reading(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
+        return ResourceFile(problems=(Problem(line, "", f"no valid YAML: {error.problem}"),))
     except RecursionError:
-        return Reading(problems=(Problem(1, "", "too many lists and mappings inside of each other"),))
+        return ResourceFile(problems=(Problem(1, "", "too many lists and mappings inside of each other"),))
     except yaml.YAMLError as error:  # a character that YAML forbids
-        return Reading(problems=(Problem(1, "", f"no valid YAML: {error}"),))
+        return ResourceFile(problems=(Problem(1, "", f"no valid YAML: {error}"),))
 
 
-def _read(loader: yaml.SafeLoader) -> Reading:
-    form = Form(loader)
+def _read(loader: yaml.SafeLoader) -> ResourceFile:
+    form = ProtoValidator(loader)
     resources: dict[tuple[str, str], dict[str, Any]] = {}
     lines: dict[tuple[str, str], int] = {}
     problems: list[Problem] = []
@@ -54,21 +54,23 @@ def _read(loader: yaml.SafeLoader) -> Reading:
         problems += found
         if not found:
             resources[_key(value)] = value
-            remarks += _nacks(place, value)
-    return Reading(problems=tuple(sorted(problems))) if problems else Reading(resources, remarks=tuple(remarks))
+            remarks += _validation_errors(place, value)
+    return (
+        ResourceFile(problems=tuple(sorted(problems))) if problems else ResourceFile(resources, remarks=tuple(remarks))
+    )
 
 
-def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[Place]:
+def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[YamlNode]:
     empty = True
     while loader.check_node():
         document = loader.get_node()
         listed = _list_in(document)
         if listed is not None:
-            yield from (Place(node, "") for node in listed.value)
+            yield from (YamlNode(node, "") for node in listed.value)
         elif isinstance(document, yaml.MappingNode):
-            yield Place(document, "")
+            yield YamlNode(document, "")
         elif document is not None and document.value:
-            problems.append(Place(document, "").problem("must be a list of resources, or one resource"))
+            problems.append(YamlNode(document, "").problem("must be a list of resources, or one resource"))
         else:
             continue
         empty = False
@@ -78,7 +80,7 @@ def _resources(loader: yaml.SafeLoader, problems: list[Problem]) -> Iterator[Pla
 
 
 def _list_in(document: yaml.Node | None) -> yaml.SequenceNode | None:
-    """The resources, in a list or, as Envoy has it, under `resources` of what looks like a response of xDS."""
+    """Return the resources of a list, or of the `resources` of a discovery response, as Envoy's files have it."""
     if isinstance(document, yaml.SequenceNode):
         return document
     if not isinstance(document, yaml.MappingNode):
@@ -88,8 +90,8 @@ def _list_in(document: yaml.Node | None) -> yaml.SequenceNode | None:
     return listed if isinstance(listed, yaml.SequenceNode) and "@type" not in fields else None
 
 
-def _identity(place: Place, value: dict[str, Any], lines: dict[tuple[str, str], int]) -> Iterator[Problem]:
-    """A resource needs a type that xDS serves by name, and a name nobody else has."""
+def _identity(place: YamlNode, value: dict[str, Any], lines: dict[tuple[str, str], int]) -> Iterator[Problem]:
+    """Check that a resource has a type that xDS serves by name, and a name of its own."""
     if value["@type"] not in RESOURCE_TYPES:
         served = ", ".join(sorted(url.rpartition("/")[2] for url in RESOURCE_TYPES))
         yield place.problem(f"{value['@type']} is no resource of its own; there are {served}")
@@ -99,8 +101,8 @@ def _identity(place: Place, value: dict[str, Any], lines: dict[tuple[str, str], 
         yield place.problem(f"{_key(value)[1]!r} is there already, on line {line}")
 
 
-def _refusal(place: Place, value: dict[str, Any]) -> list[Problem]:
-    """What concerns several fields at once, such as two of a oneof, shows only when the whole is packed."""
+def _refusal(place: YamlNode, value: dict[str, Any]) -> list[Problem]:
+    """Return an error about several fields, such as two of a oneof: only parsing the whole resource shows it."""
     try:
         from_json(value)
     except ValueError as error:
@@ -108,17 +110,17 @@ def _refusal(place: Place, value: dict[str, Any]) -> list[Problem]:
     return []
 
 
-class _Every(frozenset[str]):
-    """Which certificate providers there are is said in each client's bootstrap, and cannot be known here."""
+class _AnyName(frozenset[str]):
+    """A set with every name in it: the certificate providers are in each client's bootstrap and unknown here."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
-def _nacks(place: Place, value: dict[str, Any]) -> Iterator[Problem]:
-    """Well formed, and still nothing that a client can use: it would not come into force anywhere."""
+def _validation_errors(place: YamlNode, value: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for a well-formed resource that clients refuse."""
     kind = RESOURCE_TYPES[value["@type"]]
-    context = ParseContext(certificate_providers=_Every())
+    context = ParseContext(certificate_providers=_AnyName())
     if errors := kind.read(from_json(value), context).errors:
         yield place.problem(f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {kind.complaint(errors)}')
 

@@ -171,8 +171,8 @@ async def test_names_that_are_markup_are_shown_as_what_they_are(browser):
     )
     pick = {"kind": "pick", "time": 0, "call": 1, "method": HOSTILE, "why": HOSTILE, "session": HOSTILE}
     ads = {"kind": "ads", "time": 0, "direction": HOSTILE, "nonce": HOSTILE, "answer": HOSTILE, "resources": [HOSTILE]}
-    second = {"kind": "second", "time": 0, "requests": 1, "errors": {HOSTILE: 1}, "p50": 0, "p99": 0}
-    mark = {"kind": "mark", "time": 0, "text": HOSTILE}
+    second = {"kind": "per_second_stats", "time": 0, "requests": 1, "errors": {HOSTILE: 1}, "p50": 0, "p99": 0}
+    mark = {"kind": "config_applied", "time": 0, "text": HOSTILE}
     shown = {**row, "metadata": {HOSTILE: HOSTILE}, "state": HOSTILE}
     events = [{**shown, **event} for event in (pick, {**resource, **ads}, second, mark)]
     async with page_of(states) as url, open_tab(browser, url) as tab:
@@ -189,7 +189,7 @@ async def test_names_that_are_markup_are_shown_as_what_they_are(browser):
 async def test_a_call_that_failed_without_a_pick_says_all_of_why_and_can_be_explained(browser):
     message = 'RDS resource "shop-routes" (server 10.0.0.10:18000, node "web-1"): no route matches /nobody.X/Get ' * 2
     call = {"time": 0, "channel": "shop", "call": 1, "method": "/nobody.X/Get", "cluster": "", "host": ""}
-    end = {"kind": "done", **call, "session": None, "status": "UNAVAILABLE", "message": message, "seconds": 0.001}
+    end = {"kind": "call_ended", **call, "session": None, "status": "UNAVAILABLE", "message": message, "seconds": 0.001}
     states = FakeStateStream()
     async with page_of(states) as url, open_tab(browser, url) as tab:
         await tab.until(LIVE)

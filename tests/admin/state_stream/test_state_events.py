@@ -10,9 +10,9 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 from trxds import RpcError
 from trxds.admin import state_stream
-from trxds.admin.state_stream.config_applied import marks
-from trxds.admin.state_stream.events import MOST, Events
-from trxds.admin.state_stream.subscription import MOST_EVENTS, MOST_UNREAD, Interest, Subscription
+from trxds.admin.state_stream.config_applied import config_applied_events
+from trxds.admin.state_stream.events import MAX_EVENTS, Events
+from trxds.admin.state_stream.subscription import MAX_UNREAD, MAX_UNREAD_EVENTS, Interest, Subscription
 from trxds.testing import resources as xds
 
 
@@ -70,14 +70,14 @@ async def test_a_session_s_pick_names_it_and_says_how_it_came_about(autojump_clo
 async def test_the_end_of_a_call_refers_to_its_pick(autojump_clock):
     async with listening() as (mesh, channel, ears):
         host = await ask(channel)
-        pick, done = await ears.hear("pick"), await ears.hear("done")
+        pick, done = await ears.hear("pick"), await ears.hear("call_ended")
         assert (done["call"], done["host"], done["status"]) == (pick["call"], host, "OK")
         mesh.servers[host].fallback = None
         for server in mesh.servers.values():
             server.fallback = None
         with pytest.raises(RpcError):
             await ask(channel)
-        done = await ears.hear("done", status="UNIMPLEMENTED")
+        done = await ears.hear("call_ended", status="UNIMPLEMENTED")
         assert METHOD in done["message"]
 
 
@@ -89,7 +89,7 @@ async def test_a_call_that_takes_long_says_how_long(autojump_clock):
             call.done_sending()
             async for _ in call:
                 pass
-        assert (await ears.hear("done"))["seconds"] == pytest.approx(3, abs=0.1)
+        assert (await ears.hear("call_ended"))["seconds"] == pytest.approx(3, abs=0.1)
 
 
 async def test_a_pick_without_a_host_says_why(autojump_clock):
@@ -145,7 +145,7 @@ async def test_a_change_is_heard_acknowledged_and_marked(autojump_clock):
         assert (heard["resources"], heard["error"]) == (["cart"], "")
         acked = await ears.hear("ads", type="EDS", answer="ACK", nonce=heard["nonce"])
         assert acked["version"] == heard["version"]
-        assert (await ears.hear("mark", text=f"EDS cart {heard['version']}"))["channel"] == "shop"
+        assert (await ears.hear("config_applied", text=f"EDS cart {heard['version']}"))["channel"] == "shop"
 
 
 async def test_a_refusal_is_a_nack_with_its_error_and_no_mark(autojump_clock):
@@ -154,8 +154,8 @@ async def test_a_refusal_is_a_nack_with_its_error_and_no_mark(autojump_clock):
         nack = await ears.hear("ads", answer="NACK")
         assert "LB policy is not supported" in nack["error"]
         await ask(channel)
-        await ears.hear("done")
-        assert not [event for event in ears.heard if event["kind"] == "mark"]
+        await ears.hear("call_ended")
+        assert not [event for event in ears.heard if event["kind"] == "config_applied"]
 
 
 async def test_a_client_that_channels_share_is_heard_once(autojump_clock):
@@ -183,7 +183,7 @@ def resource(state="acked", version="1", since=1.0, name="cart"):
 def marked(before, *rows):
     told = [{"section": "resources", "key": f"shop/CDS/{row['name']}", "value": row} for row in rows]
     known = {f"shop/CDS/{row['name']}": row for row in before}
-    return [mark["text"] for mark in marks({"resources": known}, told, 5.0)]
+    return [mark["text"] for mark in config_applied_events({"resources": known}, told, 5.0)]
 
 
 def test_a_mark_names_what_came_and_what_went():
@@ -209,7 +209,7 @@ async def test_a_second_counts_calls_and_errors(autojump_clock):
             server.fallback = None
         with pytest.raises(RpcError):
             await ask(channel)
-        second = await ears.hear("second")
+        second = await ears.hear("per_second_stats")
         assert (second["channel"], second["requests"], second["errors"]) == ("shop", 4, {"UNIMPLEMENTED": 1})
 
 
@@ -217,8 +217,8 @@ def test_percentiles_are_of_that_second_and_of_that_channel():
     now = 10.0
     events = Events(lambda: now)
     for number in range(100):
-        events.ended("shop", "OK", number / 100)
-    events.ended("cart", "UNAVAILABLE", 9.0)
+        events.call_ended("shop", "OK", number / 100)
+    events.call_ended("cart", "UNAVAILABLE", 9.0)
     assert events.take() == []
     now = 11.2
     told = {event["channel"]: (event["time"], event["requests"], event["p50"], event["p99"]) for event in events.take()}
@@ -231,25 +231,25 @@ def test_percentiles_are_of_that_second_and_of_that_channel():
 
 def test_more_events_than_fit_are_counted():
     events = Events(lambda: 1.0)
-    for _ in range(MOST + 7):
+    for _ in range(MAX_EVENTS + 7):
         events.note({"kind": "pick"})
-    assert events.take()[MOST:] == [{"kind": "missed", "count": 7}]
+    assert events.take()[MAX_EVENTS:] == [{"kind": "missed", "count": 7}]
     assert events.take() == []
 
 
 async def test_events_of_a_busy_program_fill_a_queue_before_its_messages_do(autojump_clock):
     view = Subscription(Interest(sections=()), dict)
-    for _ in range(MOST_UNREAD - 1):
-        view.tell([], [{"kind": "pick"}] * MOST)
+    for _ in range(MAX_UNREAD - 1):
+        view.tell([], [{"kind": "pick"}] * MAX_EVENTS)
     kept = sum(len(events) for _, events in view._unread)
-    assert MOST <= kept <= MOST_EVENTS + MOST
+    assert MAX_EVENTS <= kept <= MAX_UNREAD_EVENTS + MAX_EVENTS
     snapshot, first = await anext(view), await anext(view)
     assert "snapshot" in snapshot
-    assert first["events"][0] == {"kind": "missed", "count": (MOST_UNREAD - 1) * MOST - kept}
+    assert first["events"][0] == {"kind": "missed", "count": (MAX_UNREAD - 1) * MAX_EVENTS - kept}
 
 
 async def test_a_viewer_that_was_too_slow_is_told_how_much_it_missed(autojump_clock):
-    calls = 3 * MOST_UNREAD
+    calls = 3 * MAX_UNREAD
     async with listening(events=["pick", "missed"]) as (_, channel, ears):
         for _ in range(calls):
             await ask(channel)
@@ -263,7 +263,7 @@ async def test_a_viewer_that_was_too_slow_is_told_how_much_it_missed(autojump_cl
 async def test_nobody_is_hooked_to_a_channel_whose_viewers_want_no_events(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, state_stream.open(channel) as opened:
         assert not channel._state.observers.present
-        async with opened.subscribe(events=["mark"]):
+        async with opened.subscribe(events=["config_applied"]):
             assert not channel._state.observers.present
             async with opened.subscribe(sections=[], events=["pick"]):
                 assert channel._state.observers.present

@@ -12,7 +12,7 @@ import trxds
 from trxds import RpcError
 from trxds.admin import state_stream
 from trxds.admin.state_stream.changes import apply
-from trxds.admin.state_stream.subscription import MOST_UNREAD
+from trxds.admin.state_stream.subscription import MAX_UNREAD
 from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
@@ -320,13 +320,13 @@ async def test_numbers_are_consecutive_and_there_is_one_snapshot(autojump_clock)
 
 async def test_a_slow_viewer_gets_a_new_snapshot_and_nobody_waits_for_it(autojump_clock):
     async with watched() as (_, channel, eyes):
-        for _ in range(MOST_UNREAD + 5):
+        for _ in range(MAX_UNREAD + 5):
             await ask(channel)
             await trio.sleep(0.2)
-        assert len(eyes.view._unread) <= MOST_UNREAD
+        assert len(eyes.view._unread) <= MAX_UNREAD
         await eyes.read()
         assert (eyes.numbers, eyes.snapshots) == ([1, 2], 2)
-        assert eyes.state["channels"]["shop"]["calls"] == MOST_UNREAD + 6
+        assert eyes.state["channels"]["shop"]["calls"] == MAX_UNREAD + 6
 
 
 async def test_two_viewers_see_the_same_each_with_numbers_of_its_own(autojump_clock):

@@ -1,7 +1,7 @@
-"""What a program's channels are connected to, and how its calls went there (A14): the Channelz service, client side.
+"""The Channelz service for a client (A14): its channels, their connections, and how many calls failed there.
 
-A channel has subchannels, those have sockets. The channels to the control plane are here as well; a
-stream to an xDS server has a connection of its own, so their sockets hang on them directly.
+A channel has subchannels, and a subchannel has sockets. The channels to control planes are listed too. A stream to an
+xDS server has a connection of its own, so such a channel has its sockets directly.
 """
 
 from .service import handlers

@@ -1,4 +1,4 @@
-"""The messages of `grpc.channelz.v1`: the package that has them generated needs grpcio."""
+"""The messages of `grpc.channelz.v1`. They are built here because the package that has them depends on grpcio."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ NAMES = tuple(_CLASSES)
 
 
 def message(name: str) -> Any:
-    """Return the class of that name."""
+    """Return the message class of that name."""
     return _CLASSES[name]

@@ -1,4 +1,4 @@
-"""The seven methods of Channelz. Of servers this program has nothing to tell: it is asked as a client."""
+"""The seven methods of Channelz. The lists of servers are always empty, because the program is a client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trxds.wire.subchannel import Subchannel
 
 from ..channel_source import Source
 from . import protos
-from .told import Telling
+from .encoder import ChannelzEncoder
 
 SERVICE = "/grpc.channelz.v1.Channelz"
 PAGE = 100  # channels in an answer, unless fewer are asked for
 
 
 class Channelz:
-    """`top` gives the channels that there are now."""
+    """The methods of the service. `top` returns the channels that are open now."""
 
     def __init__(self, top: Callable[[], Iterable[Source | Line]]) -> None:
         self._top = top
@@ -33,26 +33,26 @@ class Channelz:
         by_number = {self._numbers.of(channel): channel for channel in self._top()}
         rest = sorted(number for number in by_number if number >= request.start_channel_id)
         page = rest[: min(request.max_results or PAGE, PAGE)]
-        channels = [await self._telling.channel(by_number[number]) for number in page]
+        channels = [await self._encoder.channel(by_number[number]) for number in page]
         return _reply("GetTopChannels", channel=channels, end=len(page) == len(rest))
 
     async def get_channel(self, request: Any, call: Call) -> Any:
         channel = self._numbers.find(request.channel_id)
         if not isinstance(channel, Source | Line):
             _unknown("channel", request.channel_id, call)
-        return _reply("GetChannel", channel=await self._telling.channel(channel))
+        return _reply("GetChannel", channel=await self._encoder.channel(channel))
 
     async def get_subchannel(self, request: Any, call: Call) -> Any:
         subchannel = self._numbers.find(request.subchannel_id)
         if not isinstance(subchannel, Subchannel):
             _unknown("subchannel", request.subchannel_id, call)
-        return _reply("GetSubchannel", subchannel=self._telling.subchannel(subchannel))
+        return _reply("GetSubchannel", subchannel=self._encoder.subchannel(subchannel))
 
     async def get_socket(self, request: Any, call: Call) -> Any:
         connection = self._numbers.find(request.socket_id)
         if not isinstance(connection, Connection) or connection.over is not None:
             _unknown("socket", request.socket_id, call)
-        return _reply("GetSocket", socket=self._telling.socket(connection))
+        return _reply("GetSocket", socket=self._encoder.socket(connection))
 
     async def get_servers(self, request: Any, call: Call) -> Any:
         _check_page(request, call)
@@ -62,12 +62,12 @@ class Channelz:
         call.abort(StatusCode.NOT_FOUND, f"no server {request.server_id}: this program is asked as a client only")
 
     @property
-    def _telling(self) -> Telling:
-        return Telling(self._numbers, Clock.now())
+    def _encoder(self) -> ChannelzEncoder:
+        return ChannelzEncoder(self._numbers, Clock.now())
 
 
 def handlers(top: Callable[[], Iterable[Source | Line]]) -> Mapping[str, Handler]:
-    """The service; its numbers are good for as long as it is served."""
+    """Return the handlers by path. The ids in responses stay the same for as long as the service runs."""
     channelz = Channelz(top)
     return {
         f"{SERVICE}/{method}": unary(

@@ -1,4 +1,4 @@
-"""A connection as a message: what went over it, between which addresses, and how it is secured."""
+"""A connection as a Socket message: its counters, its addresses, and how it is secured."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The page in a browser that shows what a program's channels do while they do it.
 
-It looks and never touches, and while nobody has it open it costs nothing. `page_bundle` says what the page is, `viewer`
-how a slow browser is kept from slowing anything else, `explain_request` what it may ask.
+The page only reads, and it costs nothing while nobody has it open. `page_bundle` makes the document, `viewer` keeps a
+slow browser from slowing anything else, and `explain_request` answers the page's questions.
 """

@@ -1,4 +1,4 @@
-"""The page's one question: where would this call go? Answered by `channel.explain`, which sends nothing."""
+"""The page's one question: where would this call go? `channel.explain` answers it and sends nothing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from trxds.ground.status import RpcError
 
 from ..channel_source import Source
 
-WITHIN = 5.0  # seconds for a channel to have a configuration
+EXPLAIN_TIMEOUT = 5.0  # seconds for a channel to have a configuration
 _SHOWN = 20  # of the routes that were passed
 
 
 class BadQuestion(Exception):
-    """With a line for the page."""
+    """A question that cannot be answered; the message is one line for the page."""
 
 
 async def explain(channels: Mapping[str, Source], question: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"channel", "method", "metadata": [[key, value], ...]}` to what the page shows, or to `{"error"}`."""
+    """Turn `{"channel", "method", "metadata": [[key, value], ...]}` into what the page shows, or into `{"error"}`."""
     try:
         channel, method, metadata = _read(channels, question)
-        return to_json(await channel.explain(method, metadata, WITHIN))
+        return to_json(await channel.explain(method, metadata, EXPLAIN_TIMEOUT))
     except (BadQuestion, ValueError, RpcError, trio.ClosedResourceError) as error:
         return {"error": str(error)}
 
@@ -44,7 +44,7 @@ def _is_pair(pair: Any) -> bool:
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:
-    """Lines for people, each with what it is `about`; those of policies also have its place in the tree."""
+    """Return lines for people, each with its subject in `about`; lines of policies have a path in the tree too."""
     outcome = explanation.outcome
     return {
         "method": explanation.method,
@@ -65,7 +65,7 @@ def _verdict(explanation: Explanation) -> str:
 
 
 def _split(line: str) -> dict[str, str]:
-    """`cluster blue: ...` is about the cluster."""
+    """Split a line into its subject and the rest: the subject of `cluster blue: ...` is the cluster."""
     about, _, text = line.partition(" ")
     return {"about": about.rstrip(":"), "text": text}
 

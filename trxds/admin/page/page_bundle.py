@@ -1,7 +1,7 @@
-"""The page as one document: its style and its scripts stand in it, and it may load nothing else.
+"""The page as one document that contains its style and scripts and may load nothing else.
 
-The parts are files in `assets/`, put into each other as they are; the policy names the hashes of what was put in, so
-nothing that a name from the state stream might smuggle into the document would run or even be drawn.
+The parts are files in `assets/`. The content security policy has the hashes of these parts. So if a name from the state
+stream could smuggle markup into the document, the browser would neither run nor draw it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_page_bundle() -> PageBundle:
 
 
 def assemble(frame: str, style: str, script: str) -> PageBundle:
-    """`frame` has one <style> and one <script>, both empty."""
+    """Return the document. `frame` has one <style> and one <script>, both empty."""
     for end, text in (("</style", style), ("</script", script), ("<!--", script)):
         if end in text.lower():
             raise ValueError(f"{end} in a part of the page would end it there")

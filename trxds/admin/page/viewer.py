@@ -1,7 +1,7 @@
-"""One browser: it gets the state stream's messages as fast as it shows them, and may ask where a call would go.
+"""One browser: it receives the state stream's messages as fast as it shows them, and may ask where a call would go.
 
-The page says which message it has shown. Only a few are on their way at a time, so what a slow browser misses piles up
-nowhere: the stream keeps a bounded number of them for its viewer, and a snapshot in place of more.
+The page acknowledges the messages that it has shown. Only a few are sent ahead, so nothing piles up for a slow browser:
+its subscription keeps a bounded number of messages, and a snapshot in place of more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Explain: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Viewer:
-    """`hello` is the first thing that the page is told; `explain` answers one question at a time."""
+    """The connection of one page. `hello` is its first message; `explain` answers one question at a time."""
 
     def __init__(
         self, socket: WebSocketConnection, subscribe: OpenSubscription, explain: Explain, hello: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Viewer:
         self._asking = False
 
     async def run(self) -> None:
-        """Until the page leaves, or shows nothing any more, or says what no page of ours says."""
+        """Serve the page until it leaves, stops showing messages, or sends a message that our page never sends."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, nursery.cancel_scope, name="admin/page/write")
@@ -81,7 +81,7 @@ class Viewer:
                 await self._show(message)
 
     async def _show(self, message: Message) -> None:
-        """In pieces: ten thousand endpoints are not written in one breath."""
+        """Send a message in pieces: ten thousand endpoints written at once would hold up RPCs."""
         written = bytearray()
         for piece in pieces(message):
             written += piece
@@ -115,7 +115,7 @@ class Viewer:
 
 
 async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription, explain: Explain) -> None:
-    """Serve one page on a stream from which the WebSocket's handshake is read."""
+    """Serve one page on a stream whose first bytes are the WebSocket's handshake."""
     async with trio.open_nursery() as nursery:
         request = await wrap_server_stream(nursery, stream, max_message_size=MAX_QUESTION_SIZE)
         socket = await request.accept(subprotocol=SUBPROTOCOL)
@@ -124,7 +124,7 @@ async def serve_web_socket(stream: trio.abc.Stream, subscribe: OpenSubscription,
 
 
 def _hello() -> Mapping[str, Any]:
-    """Say which program this is, for somebody who has two pages open."""
+    """Return the first message, which names the program for somebody with two pages open."""
     return {"version": VERSION, "program": os.path.basename(sys.argv[0]) or "python", "pid": os.getpid()}
 
 

@@ -1,4 +1,4 @@
-"""From one snapshot to the next: what to say to someone who has the one before. Pure."""
+"""The differences between one snapshot and the next. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .messages import Change, Section, State
 
 
 def changes(before: State, after: State) -> list[Change]:
-    """What makes `after` of `before`, by `apply`."""
+    """Return the changes that turn `before` into `after`, by `apply`."""
     return [change for name, section in after.items() for change in _of_section(name, before.get(name, {}), section)]
 
 
@@ -24,7 +24,7 @@ def _of_section(name: str, before: Section, after: Section) -> Iterator[Change]:
 
 
 def apply(state: State, told: Iterable[Change]) -> State:
-    """What a viewer has after these changes."""
+    """Return the state of a viewer after these changes."""
     after = {name: dict(section) for name, section in state.items()}
     for change in told:
         section = after.setdefault(change["section"], {})

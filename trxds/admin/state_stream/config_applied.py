@@ -1,4 +1,4 @@
-"""Which changes of a snapshot are a configuration that came into force. Pure."""
+"""The changes of a snapshot that mean that a new configuration is in force. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from trxds.ads.resource import CacheState
 
-from .messages import Change, Mark, Row, State
+from .messages import Change, ConfigApplied, Row, State
 
 _NAMED = 5  # resources, in one mark
 
 
-def marks(before: State, told: Iterable[Change], time: float) -> list[Mark]:
-    """One for each channel that has new resources, or has lost some; what was refused changes nothing."""
+def config_applied_events(before: State, told: Iterable[Change], time: float) -> list[ConfigApplied]:
+    """Return one event for each channel that got new resources or lost some. A refused resource changes nothing."""
     news: defaultdict[str, list[str]] = defaultdict(list)
     known = before.get("resources", {})
     for change in told:
@@ -23,7 +23,8 @@ def marks(before: State, told: Iterable[Change], time: float) -> list[Mark]:
             if text:
                 news[row["channel"]].append(text)
     return [
-        {"kind": "mark", "time": time, "channel": channel, "text": _short(texts)} for channel, texts in news.items()
+        {"kind": "config_applied", "time": time, "channel": channel, "text": _short(texts)}
+        for channel, texts in news.items()
     ]
 
 

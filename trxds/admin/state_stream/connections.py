@@ -1,4 +1,4 @@
-"""Connections as rows: to hosts, and to the control plane."""
+"""Rows of connections to hosts and to the control plane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Epoch = Callable[[float], float]  # from Trio's clock to seconds since 1970
 def connections(
     channel: str, pool: Pool, lines: Iterable[tuple[str, Traffic]], numbers: Numbers, epoch: Epoch
 ) -> Iterator[tuple[str, ConnectionRow]]:
-    """`lines` are the ways to control planes, with what is spoken there."""
+    """Return the rows. `lines` are the channels to control planes."""
     every = [("data", connection) for connection in pool.connections]
     every += [(kind, connection) for kind, traffic in lines for connection in traffic.connections]
     for kind, connection in every:
@@ -37,6 +37,6 @@ def _row(channel: str, kind: str, connection: Connection, epoch: Epoch) -> Conne
 
 
 def begun(pool: Pool) -> Mapping[int, int]:
-    """How many calls each host ever had, by its `id`, if any."""
+    """Return the number of calls that each host ever had, by its `id`."""
     counts = ((id(host), host.traffic.calls.started) for host in pool.hosts if host.traffic.used)
     return {host: started for host, started in counts if started}

@@ -1,4 +1,4 @@
-"""Endpoints as rows: what the control plane says of each, and where the connection to it stands."""
+"""Rows of endpoints: the control plane's view of each, and the state of its connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .messages import EndpointRow
 
 @dataclass(slots=True)
 class _Cluster:
-    """`names` are those by which sessions know it: its own, and of the aggregates above it."""
+    """A cluster in use. `names` are its own and those of the aggregates above it: a session may know it by any."""
 
     names: set[str]
     places: Sequence[tuple[int, str, Sequence[Endpoint]]]  # priority, locality
@@ -28,7 +28,10 @@ class _Cluster:
 def endpoints(
     channel: str, target: str, tree: Sequence[NodeSnapshot], sessions: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, EndpointRow]]:
-    """`sessions` are the hosts and clusters that sessions are on; `target` names what is no control plane's cluster."""
+    """Return the rows.
+
+    `sessions` has the hosts and clusters that sessions are on. `target` names the cluster of a channel without xDS.
+    """
     on = Counter(sessions)
     for name, cluster in _clusters(target, tree).items():
         for priority, locality, group in cluster.places:
@@ -63,7 +66,7 @@ def _row(
 
 
 def _clusters(target: str, tree: Sequence[NodeSnapshot]) -> dict[str, _Cluster]:
-    """Every cluster that is in use, with what the nodes below it know of its hosts."""
+    """Return every cluster in use, with what its nodes know of its hosts."""
     found: dict[str, _Cluster] = {}
     above: dict[str, tuple[frozenset[str], _Cluster | None]] = {}  # by path: names of clusters, and the innermost
     for seen in tree:
@@ -92,7 +95,7 @@ def _named(seen: NodeSnapshot) -> frozenset[str]:
 def _begun(
     found: dict[str, _Cluster], seen: NodeSnapshot, names: frozenset[str], target: str, above: _Cluster | None
 ) -> _Cluster | None:
-    """The cluster that this node belongs to: its own if it is one, or that of the nodes above it."""
+    """Return the cluster that this node belongs to: a new one if the node is a cluster, or else its parent's."""
     match seen.endpoints:
         case ClusterEntry(cluster=ClusterConfig(its, assignment)):
             priorities = assignment.priorities if assignment is not None else ()
@@ -110,5 +113,5 @@ def _begun(
 
 
 def place(at: LocalityId) -> str:
-    """`region/zone/sub_zone`, as far as they are there."""
+    """Return `region/zone/sub_zone` without the parts that are empty."""
     return "/".join(filter(None, (at.region, at.zone, at.sub_zone)))

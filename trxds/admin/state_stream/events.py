@@ -1,7 +1,7 @@
-"""What happens, as it happens: picks, ends of calls, the talk with the control plane. Noted for who watches.
+"""Events for viewers: picks, ends of calls, and messages between the xDS client and its control plane.
 
-It is told by the channel in the step in which it happens, so nothing here waits: an event is a small dict in a list
-that the next message to viewers takes along. What does not fit is counted.
+The channel reports an event in the step in which it happens, so nothing here waits. An event is a small dict in a list
+that goes with the next message to viewers. Events that do not fit are counted.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ from trxds.ground.observe import (
 from trxds.ground.status import Status, StatusCode
 from trxds.resources.types import RESOURCE_TYPES
 
-from .messages import Second
+from .messages import PerSecondStats
 
-MOST = 2000  # events in a message
+MAX_EVENTS = 2000  # events in a message
 _NACK, _ACK = "NACK", "ACK"
 
 
 class Events:
-    """Those since the last message. `now` is the time as it is told to viewers."""
+    """The events since the last message. `now` returns the time that viewers see."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.calls = count(1)
         self._events: list[Mapping[str, Any]] = []
         self._missed = 0
-        self._seconds: dict[tuple[int, str], _Second] = {}
+        self._seconds: dict[tuple[int, str], _SecondStats] = {}
 
     def note(self, event: Mapping[str, Any]) -> None:
-        if len(self._events) < MOST:
+        if len(self._events) < MAX_EVENTS:
             self._events.append(event)
         else:
             self._missed += 1
 
-    def ended(self, channel: str, code: str, seconds: float) -> None:
-        """A call is over."""
+    def call_ended(self, channel: str, code: str, seconds: float) -> None:
+        """Count a call that has ended."""
         key = int(self.now()), channel
         if key not in self._seconds:
-            self._seconds[key] = _Second()
+            self._seconds[key] = _SecondStats()
         self._seconds[key].note(code, seconds)
 
     def take(self) -> list[Mapping[str, Any]]:
-        """All of them, and the seconds that are over."""
+        """Return the events, with the statistics of each second that is over, and forget them."""
         events, self._events = self._events, []
         if self._missed:
             events.append({"kind": "missed", "count": self._missed})
         self._missed = 0
         present = int(self.now())
         for key in [key for key in self._seconds if key[0] < present]:
-            events.append(self._seconds.pop(key).told(*key))
+            events.append(self._seconds.pop(key).to_json(*key))
         return events
 
 
-class _Second:
-    """One channel's calls that ended in one second."""
+class _SecondStats:
+    """Statistics of one channel's calls that ended in one second."""
 
     __slots__ = ("_codes", "_times")
 
@@ -80,12 +80,12 @@ class _Second:
         self._codes[code] += 1
         self._times.append(seconds)
 
-    def told(self, at: int, channel: str) -> Second:
+    def to_json(self, at: int, channel: str) -> PerSecondStats:
         times, codes = sorted(self._times), self._codes
         errors = {code: number for code, number in sorted(codes.items()) if code != StatusCode.OK.name}
         p50, p99 = (times[min(len(times) * share // 100, len(times) - 1)] for share in (50, 99))
         return {
-            "kind": "second",
+            "kind": "per_second_stats",
             "time": float(at),
             "channel": channel,
             "requests": len(times),
@@ -96,7 +96,7 @@ class _Second:
 
 
 class CallWatcher(Observer):
-    """Of one channel's calls."""
+    """This observer notes the events of one channel's calls."""
 
     __slots__ = ("_channel", "_events")
 
@@ -109,7 +109,7 @@ class CallWatcher(Observer):
 
 
 class AdsWatcher(Observer):
-    """Of an xDS client; `channel` is the one that tells of it."""
+    """This observer notes the messages of an xDS client, under the name of one of its channels."""
 
     __slots__ = ("_channel", "_events")
 
@@ -144,7 +144,7 @@ class AdsWatcher(Observer):
 
 
 def _kind(type: str) -> str:
-    """CDS for `envoy.config.cluster.v3.Cluster`."""
+    """Return the short name of a resource type: CDS for `envoy.config.cluster.v3.Cluster`."""
     known = RESOURCE_TYPES.get(f"type.googleapis.com/{type}")
     return known.kind if known is not None else type
 
@@ -166,8 +166,8 @@ class _Call(CallObserver):
 
     def ended(self, status: Status) -> None:
         seconds = trio.current_time() - self._began
-        self._events.ended(self._channel, status.code.name, seconds)
-        told = self._told("done")
+        self._events.call_ended(self._channel, status.code.name, seconds)
+        told = self._told("call_ended")
         self._events.note({**told, "status": status.code.name, "message": status.text, "seconds": round(seconds, 6)})
 
     @property

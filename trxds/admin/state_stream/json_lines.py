@@ -1,4 +1,7 @@
-"""Messages as lines of JSON, a large one in pieces: to write ten thousand rows at once would hold up RPCs."""
+"""Messages as lines of JSON.
+
+A large message is encoded in pieces, because ten thousand rows at once would hold up RPCs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _ROWS = 200  # in a piece
 
 
 def pieces(message: Message) -> Iterator[bytes]:
-    """One line, in pieces of some milliseconds each: whoever sends one lets others run."""
+    """Yield one line in pieces of some milliseconds each. Other tasks run while a piece is sent."""
     if "snapshot" not in message:
         yield _json(message) + b"\n"
         return

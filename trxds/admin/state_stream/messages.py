@@ -1,11 +1,11 @@
-"""What the state stream says: the shapes of its messages, which are JSON as they stand.
+"""The shapes of the state stream's messages, which are encoded as JSON without change.
 
-A viewer gets one snapshot, and from then on changes to it, each with the number after the one before. A viewer who
-was too slow finds another snapshot in place of what it has missed, so whoever reads keeps one rule: a snapshot
-replaces everything, changes are applied. A section is a mapping of key to a flat row; a change to null takes the
-row away. Events are not state: who was not there when they happened has missed them.
+A viewer receives one snapshot, and after that numbered changes to it. A viewer that was too slow receives a snapshot in
+place of the changes that it missed. So a reader keeps one rule: a snapshot replaces everything, changes are applied. A
+section maps keys to flat rows; a change to null removes the row. Events are not state: a viewer that comes later does
+not receive them.
 
-Times are seconds of the wall clock since 1970. What nobody knows is null, an empty text or not there, as said.
+Times are seconds since 1970. An unknown value is null, empty or left out, as each shape says.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Section: TypeAlias = Mapping[str, Row]
 State: TypeAlias = Mapping[str, Section]  # by the names of SECTIONS
 
 SECTIONS = ("channels", "nodes", "endpoints", "connections", "resources", "sessions")
-EVENTS = ("pick", "done", "ads", "mark", "second", "missed")
+EVENTS = ("pick", "call_ended", "ads", "config_applied", "per_second_stats", "missed")
 
 
 @final
@@ -61,7 +61,7 @@ class ChannelRow(TypedDict):
 
 
 class NodeRow(TypedDict):
-    """One policy of the tree. Its key is the channel's and its path: `shop/root/cart/cluster`."""
+    """One policy of the tree. Its key is the channel's key and the node's path: `shop/root/cart/cluster`."""
 
     channel: str
     path: str
@@ -102,7 +102,7 @@ class ConnectionRow(TypedDict):
 
 
 class ResourceRow(TypedDict):
-    """What is known of an xDS resource: `shop/CDS/cart`. A client that channels share is told of once."""
+    """One xDS resource: `shop/CDS/cart`. The resources of a client that channels share appear once."""
 
     channel: str
     type: str  # LDS, RDS, CDS, EDS
@@ -118,7 +118,7 @@ Move = TypedDict("Move", {"time": float, "from": str, "to": str, "reason": str})
 
 
 class SessionRow(TypedDict):
-    """One `channel.session()` that is open: `shop/3`. Who has no cookie yet is on no host."""
+    """One open `channel.session()`: `shop/3`. A session without a cookie is on no host yet."""
 
     channel: str
     host: str
@@ -133,7 +133,7 @@ class SessionRow(TypedDict):
 
 
 class Pick(TypedDict):
-    """A call's attempt has a host, or will have none. `call` is a number by which `done` refers to it."""
+    """An attempt of a call has a host, or will have none. The `call_ended` event has the same number as `call`."""
 
     kind: Literal["pick"]
     time: float
@@ -147,10 +147,10 @@ class Pick(TypedDict):
     metadata: Mapping[str, str]  # values are … unless the viewer may see them
 
 
-class Done(TypedDict):
-    """A call is over."""
+class CallEnded(TypedDict):
+    """A call has ended."""
 
-    kind: Literal["done"]
+    kind: Literal["call_ended"]
     time: float
     channel: str
     call: int
@@ -163,8 +163,8 @@ class Done(TypedDict):
     seconds: float
 
 
-class Ads(TypedDict):
-    """A line of the talk with a control plane."""
+class AdsMessage(TypedDict):
+    """A message to or from a control plane."""
 
     kind: Literal["ads"]
     time: float
@@ -179,19 +179,19 @@ class Ads(TypedDict):
     error: str
 
 
-class Mark(TypedDict):
-    """A configuration came into force."""
+class ConfigApplied(TypedDict):
+    """A configuration is in force."""
 
-    kind: Literal["mark"]
+    kind: Literal["config_applied"]
     time: float
     channel: str
     text: str
 
 
-class Second(TypedDict):
-    """One second of one channel's calls that ended in it; seconds without one are left out. p50, p99 in seconds."""
+class PerSecondStats(TypedDict):
+    """One channel's calls that ended in one second; a second without any is left out. p50 and p99 are seconds."""
 
-    kind: Literal["second"]
+    kind: Literal["per_second_stats"]
     time: float
     channel: str
     requests: int
@@ -200,15 +200,15 @@ class Second(TypedDict):
     p99: float
 
 
-class Missed(TypedDict):
-    """So many events did not fit into this message."""
+class MissedEvents(TypedDict):
+    """The number of events that did not fit into this message."""
 
     kind: Literal["missed"]
     count: int
 
 
-class Question(TypedDict):
-    """What a subscriber asks for, by `states.subscribe(...)` or the query of GET /state; everything by default."""
+class StreamOptions(TypedDict):
+    """The choice of a subscriber, by `states.subscribe(...)` or the query of GET /state. The default is everything."""
 
     sections: NotRequired[str]  # names with commas between, or none
     events: NotRequired[str]

@@ -1,4 +1,4 @@
-"""xDS resources as rows: how each stands, and what is wrong with it."""
+"""Rows of xDS resources: the state of each, and its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions as rows: on which host each is, and why it moved last."""
+"""Rows of sessions: the host of each, and why it moved last."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All that there is to see at one moment, as plain rows.
+"""A snapshot of the channels' state, as plain rows.
 
-It is taken in slices, for there may be ten thousand endpoints, and RPCs go on in between: a row is true of its
-moment, and two rows may be some milliseconds apart.
+It is taken in slices, because there may be ten thousand endpoints, and RPCs go on in between. So two rows may be some
+milliseconds apart.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ from .tree import nodes
 T = TypeVar("T")
 
 _NEED_THE_TREE = frozenset({"nodes", "endpoints"})
-_A_SLICE = 200  # rows, at 5 to 20 µs each
+_SLICE_SIZE = 200  # rows, at 5 to 20 µs each
 
 
 class Sampler:
-    """Numbers and the clock stay the same from one sample to the next, so that what is the same looks the same."""
+    """Takes snapshots.
+
+    Ids and the clock's offset stay the same, so that a row without news is equal in the next snapshot.
+    """
 
     def __init__(self, channels: Sequence[KeyedChannel]) -> None:
         self._channels = channels
@@ -38,11 +41,11 @@ class Sampler:
         self._clock = Clock.now()
 
     def epoch(self, at: float) -> float:
-        """Seconds since 1970, to the millisecond, of a time on Trio's clock."""
+        """Return seconds since 1970, to the millisecond, for a time on Trio's clock."""
         return round(self._clock.epoch + at, 3)
 
     async def sample(self, wanted: Collection[str] = SECTIONS, before: State | None = None) -> State:
-        """Those sections, and no others. A row that is as it was `before` is the same object."""
+        """Take a snapshot of these sections. A row that is equal to its row in `before` is the same object."""
         known = before or {}
         state: dict[str, dict[str, Row]] = {name: {} for name in wanted}
         for channel in self._channels:
@@ -85,17 +88,17 @@ def _channel(channel: KeyedChannel) -> ChannelRow:
 
 
 def _kept(rows: Iterable[tuple[str, Row]], known: Section) -> Iterator[tuple[str, Row]]:
-    """Ten thousand rows that are as they were are not ten thousand new objects for the garbage collector."""
+    """Keep the old objects of equal rows: ten thousand new ones each time would burden the garbage collector."""
     for key, row in rows:
         old = known.get(key)
         yield (key, old) if old == row and old is not None else (key, row)
 
 
 async def _slowly(items: Iterable[T]) -> list[T]:
-    """All of them, and others run meanwhile."""
+    """Return the items as a list, and let other tasks run in between."""
     taken = []
     for item in items:
         taken.append(item)
-        if len(taken) % _A_SLICE == 0:
+        if len(taken) % _SLICE_SIZE == 0:
             await trio.lowlevel.checkpoint()
     return taken

@@ -1,6 +1,6 @@
-"""The state stream of some channels: while anybody watches, it looks at them ten times a second and says what is new.
+"""The state stream of some channels. While it has viewers, it compares the channels' state ten times a second.
 
-One task looks for all viewers, from when the first comes until the last has left. What it sees it puts into their
+One task does this for all viewers, from when the first comes until the last has left. It puts the changes into their
 queues by a plain function, so no viewer can hold up another, and an RPC waits for none.
 """
 
@@ -18,7 +18,7 @@ from trxds.ground.observers import Observers
 
 from ..channel_source import KeyedChannel, Source, channel_sources
 from .changes import changes
-from .config_applied import marks
+from .config_applied import config_applied_events
 from .events import AdsWatcher, CallWatcher, Events
 from .messages import EVENTS, SECTIONS, State
 from .state_snapshot import Sampler
@@ -27,13 +27,13 @@ from .subscription import Interest, Subscription
 _log = logging.getLogger("trxds.admin")
 
 PERIOD = 0.1  # seconds between two looks, at least
-_REST = 20  # times as long as it has looked it does not look: a large mesh is seen less often, and costs no more
-_LONGEST_REST = 2.0  # seconds
-_TOLD = frozenset(EVENTS) - {"mark"}  # by the channels; a mark shows in two snapshots
+_REST_FACTOR = 20  # times as long as it has looked it does not look: a large mesh is seen less often, and costs no more
+_MAX_REST = 2.0  # seconds
+_SHOWN_EVENTS = frozenset(EVENTS) - {"config_applied"}  # by the channels; a mark shows in two snapshots
 
 
 class StateStream:
-    """`metadata`: whoever asks for the values of calls' metadata gets them. Made by `open`."""
+    """The state stream that `open` makes. `metadata` lets viewers see the values of calls' metadata."""
 
     def __init__(self, channels: tuple[KeyedChannel, ...], nursery: trio.Nursery, metadata: bool) -> None:
         self._channels = channels
@@ -58,9 +58,9 @@ class StateStream:
         events: Collection[str] = EVENTS,
         metadata: bool = False,
     ) -> AsyncIterator[Subscription]:
-        """Messages for as long as the block lasts: a snapshot of these sections, then what changes, and these events.
+        """Subscribe for as long as the block lasts: a snapshot of these sections, then changes, and these events.
 
-        `metadata` asks for the values of calls' metadata, which only a stream that was opened so gives.
+        `metadata` asks for the values of calls' metadata; a stream that was opened without `metadata` hides them.
         """
         subscription = Subscription(self.interest(sections, events, metadata), lambda: self._state)
         self._subscriptions.add(subscription)
@@ -77,16 +77,16 @@ class StateStream:
                 self._end()
 
     async def snapshot(self, sections: Collection[str] = SECTIONS) -> State:
-        """One look, without a viewer."""
+        """Return one snapshot, without a viewer."""
         return await self._sampler.sample(self.interest(sections, (), False).sections)
 
     def interest(self, sections: Collection[str], events: Collection[str], metadata: bool) -> Interest:
-        """`ValueError` for what there is not; metadata that nobody may see is not an error and stays hidden."""
+        """Return what a viewer wants. Raises `ValueError` for unknown sections and events."""
         return Interest(tuple(sections), tuple(events), metadata and self._metadata)
 
     @property
     def shows_metadata(self) -> bool:
-        """Whether a subscriber may have the values of calls' metadata."""
+        """Whether subscribers may see the values of calls' metadata."""
         return self._metadata
 
     # -- looking
@@ -107,7 +107,7 @@ class StateStream:
                     started = thread_time()
                     self._tell(await self._sampler.sample(self._wanted(), self._state))
                     spent = thread_time() - started
-                    await trio.sleep(max(PERIOD, min(_REST * spent, _LONGEST_REST)))
+                    await trio.sleep(max(PERIOD, min(_REST_FACTOR * spent, _MAX_REST)))
             except Exception:
                 # Who watches must never end what is watched.
                 _log.exception("a bug in trxds ends the state stream for those who watch it; the channels go on")
@@ -115,7 +115,7 @@ class StateStream:
 
     def _wanted(self) -> frozenset[str]:
         wanted = frozenset(name for each in self._subscriptions for name in each.interest.sections)
-        return wanted | {"resources"} if self._wants({"mark"}) else wanted
+        return wanted | {"resources"} if self._wants({"config_applied"}) else wanted
 
     def _wants(self, kinds: Set[str]) -> bool:
         return any(not kinds.isdisjoint(each.interest.events) for each in self._subscriptions)
@@ -125,13 +125,13 @@ class StateStream:
         told = changes(before or {}, state)
         events = self._events.take()
         if before is not None and "resources" in before:
-            events += marks(before, told, self._events.now())
+            events += config_applied_events(before, told, self._events.now())
         for each in self._subscriptions:
             each.tell(told, events)
 
     def _hook(self) -> None:
-        """Have the channels tell us what happens, for as long as anybody wants to know. Plain."""
-        wanted = self._wants(_TOLD)
+        """Add observers to the channels if a viewer wants events, or remove them. Plain."""
+        wanted = self._wants(_SHOWN_EVENTS)
         if wanted and not self._watchers:
             for channel in self._channels:
                 self._watch_by(channel.view.observers, CallWatcher(channel.key, self._events))
@@ -147,17 +147,17 @@ class StateStream:
         self._watchers.append((observers, watcher))
 
     def close(self) -> None:
-        """All viewers have seen it all. Plain."""
+        """End all subscriptions. Plain."""
         for each in self._subscriptions:
             each.close()
 
 
 @asynccontextmanager
 async def open(*channels: Source, metadata: bool = False) -> AsyncIterator[StateStream]:
-    """The state stream of these channels, while the block lasts. Without a viewer it is no task.
+    """Open the state stream of these channels for as long as the block lasts. Without a viewer it runs no task.
 
-    `metadata` allows viewers to see the values of calls' metadata, and not their keys alone. An exception of the
-    block comes out as it is, not in a group.
+    `metadata` lets viewers see the values of calls' metadata; without it they see the keys alone. An exception of the
+    block is raised as it is, not in a group.
     """
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:

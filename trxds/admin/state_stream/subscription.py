@@ -1,4 +1,4 @@
-"""One viewer's messages: a bounded queue that nobody waits for. Who is too slow gets a new snapshot."""
+"""One viewer's messages: a bounded queue on which no sender waits. A viewer that is too slow gets a new snapshot."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import trio
 
 from .messages import EVENTS, SECTIONS, Change, Message, State
 
-MOST_UNREAD = 50  # messages: five seconds of them
-MOST_EVENTS = 10_000  # in them: what is kept for who does not read, the collector of garbage walks through
+MAX_UNREAD = 50  # messages: five seconds of them
+MAX_UNREAD_EVENTS = 10_000  # in them: what is kept for who does not read, the collector of garbage walks through
 _HIDDEN = "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What a viewer wants to see; `ValueError` for what there is not. `metadata`: its values too."""
+    """The sections and events that a viewer wants. Raises `ValueError` for unknown ones. `metadata`: its values too."""
 
     sections: Collection[str] = SECTIONS
     events: Collection[str] = EVENTS
@@ -38,7 +38,7 @@ class Interest:
 
 
 class Subscription:
-    """An async iterator, for one task; it ends with the stream. Made by `StateStream.subscribe`."""
+    """An async iterator of messages for one task, made by `StateStream.subscribe`. It ends with the stream."""
 
     def __init__(self, interest: Interest, now: Callable[[], State | None]) -> None:
         self.interest = interest
@@ -57,9 +57,9 @@ class Subscription:
     # -- the stream's side: plain
 
     def tell(self, changes: Iterable[Change], events: Sequence[Mapping[str, Any]]) -> None:
-        """What is new; it is dropped when there is no room, and a snapshot will be read instead."""
+        """Add a message. If the queue is full, it is dropped, and the viewer reads a snapshot instead."""
         mine = [self.interest.of(event) for event in events if event["kind"] in self.interest.events]
-        if len(self._unread) >= MOST_UNREAD or self._events > MOST_EVENTS:
+        if len(self._unread) >= MAX_UNREAD or self._events > MAX_UNREAD_EVENTS:
             self._missed += self._events
             self._events = 0
             self._unread.clear()
@@ -72,7 +72,7 @@ class Subscription:
         self._news.unpark_all()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the subscription: no more messages will come."""
         self._over = True
         self._news.unpark_all()
 

@@ -1,4 +1,4 @@
-"""The load balancing tree as rows: its nodes with their picks."""
+"""Rows of the load balancing tree: its nodes with their picks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .messages import NodeRow
 
 
 def nodes(channel: str, tree: Sequence[NodeSnapshot], begun: Mapping[int, int]) -> Iterator[tuple[str, NodeRow]]:
-    """`begun` has the calls of each host that ever had one, by its `id`."""
+    """Return the rows. `begun` has the number of calls that each host ever had, by its `id`."""
     children: dict[str, list[str]] = {each.path: [] for each in tree}
     for each in tree:
         if each.parent is not None:
@@ -35,7 +35,7 @@ def nodes(channel: str, tree: Sequence[NodeSnapshot], begun: Mapping[int, int]) 
 
 
 def _picks(tree: Sequence[NodeSnapshot], begun: Mapping[int, int]) -> dict[str, int]:
-    """A host counts once for a node, however many below it use the host."""
+    """Return the picks of each node. A host counts once for a node, however many nodes below it use the host."""
     hosts = {each.path: {id(host) for host in each.hosts.values() if id(host) in begun} for each in tree}
     for each in reversed(tree):
         if each.parent is not None:
@@ -44,7 +44,7 @@ def _picks(tree: Sequence[NodeSnapshot], begun: Mapping[int, int]) -> dict[str, 
 
 
 def _says(seen: NodeSnapshot) -> str:
-    """What a session's policy sees depends on the call; whom it keeps does not."""
+    """Return the node's remarks. override_host's own depend on a call, so its hosts in use are counted instead."""
     if seen.policy != OverrideHostConfig.policy:
         return seen.says
     return f"{len(seen.hosts)} host{'' if len(seen.hosts) == 1 else 's'} in use by sessions"

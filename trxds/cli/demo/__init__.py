@@ -1,5 +1,5 @@
 """`trxds demo`: sessions keep their backends while the configuration changes under them.
 
-`mesh` is the shop as a value, `story` what happens to it, `traffic` the clients, `verdict` what must
-hold at the end. None of them prints; `screen` does, and `run` puts them together.
+`mesh` has the shop as a value, `story` the changes, `traffic` the clients, and `verdict` the promises that must hold at
+the end. Only `screen` prints. `run` puts them together.
 """

@@ -1,7 +1,7 @@
 """The demo's shop as a value: hosts in two clusters, and the xDS resources that describe them.
 
-A step of the story is a new value, and its resources are worked out from scratch: that is how a
-control plane is written when it should not forget anything.
+Each step of the story is a new value, and all resources are computed from it. So no step can leave an old resource
+behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ METHOD = "/shop.Cart/Add"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One backend; `name` is what it answers, so that a client sees whom it met."""
+    """One backend. It answers with its `name`, so that a client knows which backend it reached."""
 
     name: str
     cluster: str
@@ -37,7 +37,7 @@ HOSTS = (
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """What the control plane says at one moment."""
+    """The state of the shop at one moment, from which the control plane's resources are made."""
 
     hosts: tuple[Host, ...]
     weights: tuple[tuple[str, int], ...] = (("blue", 80), ("green", 20))
@@ -68,7 +68,7 @@ class Mesh:
         return 1 if (cluster_name, zone) in self.second_choice else 0
 
     def state_of(self, host: Host) -> str:
-        """In a word or two, for the table."""
+        """Return a host's state in a word or two, for the table."""
         if host.name in self.removed:
             return "removed"
         words = ["DRAINING"] if host.name in self.draining else []

@@ -26,7 +26,7 @@ RECONNECTING = 5.0  # seconds at most; a demo of three is over before the client
 
 
 async def run_demo(seconds: float, sticky: bool, screen: Screen) -> Verdict:
-    """Play the whole demo, `seconds` long; without `sticky` there is no session filter."""
+    """Run the demo for `seconds`; without `sticky` there is no session filter."""
     async with _opened(sticky) as (shop, channel):
         return await _play(channel, shop, seconds, screen)
 
@@ -34,9 +34,10 @@ async def run_demo(seconds: float, sticky: bool, screen: Screen) -> Verdict:
 async def run_live(
     seconds: float | None, sticky: bool, screen: Screen, port: int, served: Callable[[str], None]
 ) -> Verdict:
-    """The demo with its live page, whose address `served` is told: once in `seconds`, or a minute again and again.
+    """Run the demo with its live page, and call `served` with the page's address.
 
-    Without `seconds` it ends only with a promise that was broken.
+    The demo runs once in `seconds`. Without `seconds` it repeats, a minute each, and ends only when a promise is
+    broken.
     """
     async with _opened(sticky) as (shop, channel), admin.serve(channel, address=f"127.0.0.1:{port}") as address:
         served(admin.page_url(address))
@@ -75,7 +76,7 @@ async def _play(channel: trxds.Channel, shop: Shop, seconds: float, screen: Scre
 
 
 async def _tell(shop: Shop, record: Record, clock: Clock, screen: Screen, told: trio.Event) -> None:
-    """The steps at even distances, once every session has met its host."""
+    """Take the steps at even intervals, after every session has reached its first host."""
     await clock.until(STEP)
     story = steps(choose_cast(shop.mesh, record.host_of))
     record.steps_left = [step.title for step in story]

@@ -1,4 +1,4 @@
-"""How the demo looks: a live table on a terminal, plain lines elsewhere."""
+"""The output of the demo: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What there is to see at one moment."""
+    """The data that is shown at one moment."""
 
     elapsed: float
     done: int
@@ -54,10 +54,10 @@ def board_of(mesh: Mesh, record: Record, elapsed: float, by_host_before: dict[st
 
 class Screen(Protocol):
     def happened(self, elapsed: float, title: str) -> None:
-        """A step of the story, at that many seconds."""
+        """Show a step of the story; the time is in seconds since the demo began."""
 
     def update(self, board: Board) -> None:
-        """Called a few times a second."""
+        """Show the newest data. This is called a few times a second."""
 
 
 @contextmanager
@@ -90,7 +90,7 @@ class LiveTable:
 
 
 class Lines:
-    """One line a second, and one for each step."""
+    """Prints one line a second, and one for each step."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""The shop at work: six backends and a control plane on loopback, and how a step is made so."""
+"""The shop's servers: six backends and a control plane on loopback, and the functions that make a step happen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {"Listener": "LDS", "RouteConfiguration": "RDS", "Cluster": "CDS", "Clus
 
 @asynccontextmanager
 async def open_backends() -> AsyncIterator[tuple[Host, ...]]:
-    """The hosts with their addresses; each answers with its own name."""
+    """Serve the backends; the value is the hosts with their addresses. Each backend answers with its own name."""
     async with AsyncExitStack() as stack:
         hosts = []
         for host in HOSTS:
@@ -35,7 +35,7 @@ def _answer(name: bytes) -> Callable[[bytes, Call], Awaitable[bytes]]:
 
 
 class Shop:
-    """The control plane, and the mesh it serves at the moment."""
+    """The control plane, and the mesh that it serves now."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
@@ -44,7 +44,7 @@ class Shop:
         self._restart = trio.Event()
 
     async def serve(self, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled, always at the address that is told first."""
+        """Serve until cancelled, at the same address after each restart."""
         async with self._plane.serve() as address:
             task_status.started(address)
             await self._restart.wait()
@@ -54,7 +54,7 @@ class Shop:
                 await self._restart.wait()
 
     async def become(self, mesh: Mesh) -> None:
-        """Push what is different, and wait until the client has acknowledged it."""
+        """Push the changed resources, and wait until the client has acknowledged them."""
         changed = [resource for resource in mesh.resources() if resource not in self.mesh.resources()]
         self.mesh = mesh
         self._plane.put(*changed)

@@ -1,6 +1,6 @@
-"""What happens to the shop while its customers are in it: five steps, each a change of the mesh.
+"""The story of the demo: five changes of the mesh while clients use it.
 
-Which hosts are hit is decided from where the sessions are, so that every step concerns somebody.
+The hosts that a step changes are chosen by where the sessions are, so that every step affects some session.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .mesh import Host, Mesh
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The hosts that the story is about."""
+    """The hosts that the steps remove or drain."""
 
     drained: Host
     removed: Host
 
 
 def choose_cast(mesh: Mesh, host_of: Mapping[str, str]) -> Cast:
-    """The busiest host of the larger cluster is removed, the busiest of its other zone drains.
+    """Choose the hosts: the larger cluster's busiest one is removed, and the busiest one of its other zone drains.
 
-    That other zone moves to priority 1 later; the zone of the removed host keeps a sibling at 0.
+    The other zone moves to priority 1 later; in the zone of the removed host another host stays at priority 0.
     """
     sessions = Counter(host_of.values())
     larger, _ = mesh.weights[0]
@@ -37,7 +37,7 @@ def choose_cast(mesh: Mesh, host_of: Mapping[str, str]) -> Cast:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`title` for people; `change` is the next mesh, or None: the control plane restarts instead."""
+    """One step. `title` is for people; `change` makes the next mesh; None means that the control plane restarts."""
 
     title: str
     change: Callable[[Mesh], Mesh] | None

@@ -20,7 +20,7 @@ PATIENCE = 5.0  # seconds for one RPC
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """When things happen, in seconds since the demo began."""
+    """The demo's clock, in seconds since the demo began."""
 
     began: float
     seconds: float
@@ -34,12 +34,12 @@ class Clock:
         return max(RPCS_EACH, round(PACE * self.seconds))
 
     async def until(self, share: float) -> None:
-        """Until that share of the demo is over."""
+        """Wait until that share of the demo is over."""
         await trio.sleep_until(self.began + share * self.seconds)
 
 
 async def run_traffic(channel: trxds.Channel, record: Record, clock: Clock) -> None:
-    """Every client's every RPC, spread evenly over the demo's time."""
+    """Make all RPCs of all clients, spread evenly over the demo's time."""
     record.expected = 2 * SESSIONS * clock.rpcs_each
     async with trio.open_nursery() as nursery:
         for number in range(1, SESSIONS + 1):

@@ -1,4 +1,4 @@
-"""What the demo promises, as a function of what was recorded.
+"""The demo's promises, checked against the record of a run.
 
 A session may leave its host only after that host was removed; every other move breaks the promise,
 and so does a session that is still on a removed host, a failed RPC, or a step that did not happen.
@@ -15,7 +15,7 @@ from trxds.ground.words import count
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A session met `new` after it had met `old`; `at` is in seconds since the demo began."""
+    """A session reached `new` after `old`; `at` is in seconds since the demo began."""
 
     session: str
     old: str
@@ -25,7 +25,7 @@ class Move:
 
 @dataclass(slots=True)
 class Record:
-    """Everything the verdict rests on, noted while the demo runs."""
+    """The data for the verdict, recorded while the demo runs."""
 
     expected: int = 0  # RPCs
     done: int = 0

@@ -1,4 +1,4 @@
-"""`trxds lb`, `sessions`, `xds`, `ruok` and `tap`: a running program is asked what its channels do.
+"""`trxds lb`, `sessions`, `xds`, `ruok` and `tap`, which show what the channels of a running program do.
 
-`program` asks it, `pages` and `taps` say what there is to see as lines, pure, and `show` brings them onto the screen.
+`program` reads from it, `pages` and `taps` turn this into lines (pure), and `show` draws them on the screen.
 """

@@ -1,4 +1,4 @@
-"""The commands that ask a running program, and their options."""
+"""The commands that look into a running program, and their options."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
-    """An address that is none is a mistake in the command line, and no program that has gone."""
+    """Return the address. A malformed one is a usage error, unlike a program that does not run."""
     if address is not None and not is_address(address):
         raise click.BadParameter(f"{address!r} is not unix:/path or host:port, as in 127.0.0.1:9901")
     return address
 
 
 def _of_a_program(command: F) -> F:
-    """Which program, and how what it says is written."""
+    """Add the options of all these commands: the program, and the form of the output."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON value on each line."),
         click.option(
@@ -51,9 +51,9 @@ def _show(page: Page, address: str, token: str, as_json: bool, watch: bool) -> N
 @_page
 @click.option("--all", "everything", is_flag=True, help="All endpoints, and not the first 40.")
 def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -> None:
-    """The load balancing tree of the program at ADDRESS: states, picks, and what each policy sees; its endpoints.
+    """Show the load balancing tree of the program at ADDRESS: states, picks, remarks of each policy, and endpoints.
 
-    ADDRESS is what the program has as `open_channel(admin=...)`, or TRXDS_ADMIN. Exits 1 if a cluster cannot serve.
+    ADDRESS is the program's `open_channel(admin=...)`, or TRXDS_ADMIN. Exits 1 if a cluster cannot serve.
     """
     _show(replace(LB, lines=partial(tree_lines, everything=everything)), address, token, as_json, watch)
 
@@ -61,16 +61,16 @@ def lb(address: str, token: str, as_json: bool, watch: bool, everything: bool) -
 @click.command()
 @_page
 def sessions(address: str, token: str, as_json: bool, watch: bool) -> None:
-    """The open sessions of the program at ADDRESS: host, age, calls, moves, and why each moved last."""
+    """Show the open sessions of the program at ADDRESS: host, age, calls, moves, and why each moved last."""
     _show(SESSIONS, address, token, as_json, watch)
 
 
 @click.command()
 @_page
 def xds(address: str, token: str, as_json: bool, watch: bool) -> None:
-    """The xDS resources of the program at ADDRESS: state, version, age, and what is wrong.
+    """Show the xDS resources of the program at ADDRESS: state, version, age and error.
 
-    Exits 1 if anything is.
+    Exits 1 if a resource has an error.
     """
     _show(XDS, address, token, as_json, watch)
 
@@ -78,9 +78,9 @@ def xds(address: str, token: str, as_json: bool, watch: bool) -> None:
 @click.command()
 @_page
 def ruok(address: str, token: str, as_json: bool, watch: bool) -> None:
-    """Whether all channels of the program at ADDRESS can serve, and what is wrong if not.
+    """Show whether all channels of the program at ADDRESS can serve, and the reason if not.
 
-    Exits 0 if they can and 1 if not; 3 if there is no such program.
+    Exits 0 if they can, 1 if not, and 3 if the program cannot be reached.
     """
     _show(RUOK, address, token, as_json, watch)
 
@@ -110,9 +110,9 @@ def tap(
     metadata: bool,
     watch: bool,
 ) -> None:
-    """Each pick of the program at ADDRESS as it happens, with the reason, and the calls that fail.
+    """Show each pick of the program at ADDRESS as it happens, with the reason, and the calls that fail.
 
-    Calls never wait for it: what does not fit is counted and left out.
+    Calls never wait for this command: events that it is too slow for are counted and left out.
     """
     wanted = Filter(method, cluster, host, session, status)
     sys.exit(run(show_tap, Program(address, token), wanted, metadata, count, as_json))

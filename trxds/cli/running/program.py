@@ -1,4 +1,4 @@
-"""The state stream of a running program, read by HTTP/1.1 over a unix socket or a port: a line for each message."""
+"""The state stream of a running program, read by HTTP/1.1 over a unix socket or a port, one line for each message."""
 
 from __future__ import annotations
 
@@ -18,70 +18,80 @@ from trxds.admin.state_stream.messages import State
 from trxds.ground.documents import parse_json
 from trxds.wire.connect import TcpNetwork, connect_error
 
-_PATIENCE = 5.0  # seconds for a connection and the head of the answer
+_TIMEOUT = 5.0  # seconds for a connection and the head of the answer
 
 
 def after(state: State, message: Mapping[str, Any]) -> State:
-    """What there is after that message."""
+    """Return the state after this message."""
     new: State = message["snapshot"] if "snapshot" in message else apply(state, message["changes"])
     return new
 
 
 def is_address(text: str) -> bool:
-    """Whether a program can be asked there: at a unix socket, or at a port of some host."""
+    """Return whether the text is an address: a unix socket, or a host and a port."""
     host, _, port = text.rpartition(":")
     return len(text) > len("unix:") if text.startswith("unix:") else bool(host) and port.isdecimal()
 
 
-class Unreached(Exception):
-    """Nobody could be asked; the text says what to look at."""
+class UnreachableError(Exception):
+    """The program could not be reached; the message says what to check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`address` is what the program has as `admin`."""
+    """A running program. `address` is the one that it gave as `admin`."""
 
     address: str
     token: str = field(default="", repr=False)
 
     @asynccontextmanager
-    async def ask(self, sections: Sequence[str] = (), events: Sequence[str] = (), **more: str) -> AsyncIterator[Answer]:
-        """The state stream's messages with these, as long as the block lasts. Raises `Unreached`."""
+    async def ask(
+        self, sections: Sequence[str] = (), events: Sequence[str] = (), **more: str
+    ) -> AsyncIterator[HttpResponse]:
+        """Open the state stream of these sections and events, for as long as the block lasts.
+
+        Raises `UnreachableError`.
+        """
         query = urlencode({"sections": ",".join(sections), "events": ",".join(events), **more}, safe=",")
         async with self._answer(f"/state?{query}") as answer:
             yield answer
 
     async def explain(self, channel: str, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
-        """Where a call of the program would go: an explanation's data, and its lines as `text`. Raises `Unreached`."""
+        """Return where a call of the program would go: an explanation's data, and its lines as `text`.
+
+        Raises `UnreachableError`.
+        """
         pairs = json.dumps([(key, _text(value)) for key, value in metadata])
         query = urlencode({"channel": channel, "method": method, "metadata": pairs})
         async with self._answer(f"/explain?{query}") as answer:
             async for told in answer:
                 return told
-        raise Unreached(f"{self.address}: the program has ended, or closed its channel")
+        raise UnreachableError(f"{self.address}: the program has ended, or closed its channel")
 
     @asynccontextmanager
-    async def _answer(self, target: str) -> AsyncIterator[Answer]:
+    async def _answer(self, target: str) -> AsyncIterator[HttpResponse]:
         async with await self._connect() as stream:
-            answer = Answer(stream, self.address)
+            answer = HttpResponse(stream, self.address)
             try:
-                with trio.fail_after(_PATIENCE):
+                with trio.fail_after(_TIMEOUT):
                     await answer.begin(target, self.token)
             except trio.TooSlowError:
-                raise Unreached(f"{self.address}: no answer within {_PATIENCE:g} s; is the program busy?") from None
-            except (trio.BrokenResourceError, h11.ProtocolError, Unreached) as error:
-                raise Unreached(f"{self.address}: {error}") from error
+                raise UnreachableError(
+                    f"{self.address}: no answer within {_TIMEOUT:g} s; is the program busy?"
+                ) from None
+            except (trio.BrokenResourceError, h11.ProtocolError, UnreachableError) as error:
+                raise UnreachableError(f"{self.address}: {error}") from error
             yield answer
 
     async def _connect(self) -> trio.abc.Stream:
         try:
-            with trio.fail_after(_PATIENCE):
+            with trio.fail_after(_TIMEOUT):
                 return await TcpNetwork().connect(self.address)
         except trio.TooSlowError:
-            raise Unreached(f"{self.address}: no connection within {_PATIENCE:g} s") from None
+            raise UnreachableError(f"{self.address}: no connection within {_TIMEOUT:g} s") from None
         except OSError as error:
             cause = connect_error(error)
-            raise Unreached(
+            raise UnreachableError(
                 f"{self.address}: {getattr(cause, 'strerror', None) or cause}; "
                 f'does the program run, with open_channel(..., admin="{self.address}")?'
             ) from error
@@ -99,8 +109,8 @@ def _message(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-class Answer:
-    """An async iterator of messages, until the program ends."""
+class HttpResponse:
+    """An async iterator of messages. It ends when the program ends."""
 
     def __init__(self, stream: trio.abc.Stream, address: str) -> None:
         self._stream = stream
@@ -114,13 +124,13 @@ class Answer:
         await self._stream.send_all((request or b"") + (self._http.send(h11.EndOfMessage()) or b""))
         response = await self._event()
         if not isinstance(response, h11.Response):
-            raise Unreached("what listens there speaks no HTTP/1.1; is it the address of admin=?")
+            raise UnreachableError("what listens there speaks no HTTP/1.1; is it the address of admin=?")
         if response.status_code != 200:
             reason = await self.line() or b"refused"
             elsewhere = "; is it the address of admin=?" if response.status_code == 404 else ""
-            raise Unreached(f"{reason.decode('utf-8', 'replace')} (HTTP {response.status_code}){elsewhere}")
+            raise UnreachableError(f"{reason.decode('utf-8', 'replace')} (HTTP {response.status_code}){elsewhere}")
 
-    def __aiter__(self) -> Answer:
+    def __aiter__(self) -> HttpResponse:
         return self
 
     async def __anext__(self) -> dict[str, Any]:
@@ -130,11 +140,11 @@ class Answer:
         message = _message(line)
         if message is None:
             text = "what listens there answers with something else than the state stream; is it the address of admin=?"
-            raise Unreached(f"{self._address}: {text}")
+            raise UnreachableError(f"{self._address}: {text}")
         return message
 
     async def line(self) -> bytes | None:
-        """None at the end."""
+        """Return the next line; None at the end."""
         searched = 0
         while (end := self._lines.find(b"\n", searched)) < 0:
             searched = len(self._lines)
@@ -147,7 +157,7 @@ class Answer:
         return line
 
     async def _event(self) -> Any:
-        """What comes next; None when the connection has ended before its time."""
+        """Return the next HTTP event; None if the connection was lost."""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(bytes(await self._stream.receive_some(65536)))

@@ -19,10 +19,10 @@ from rich.text import Text
 from trxds.admin.state_stream.messages import State
 from trxds.ground.channels import Mailbox
 
-from ..exits import BAD_NEWS, GOOD, UNREACHED
+from ..exit_codes import FAILURE, SUCCESS, UNREACHABLE
 from .pages import Page
-from .program import Program, Unreached, after
-from .taps import KINDS, Filter, line
+from .program import Program, UnreachableError, after
+from .taps import KINDS, Filter, event_line
 
 Draw: TypeAlias = Callable[[State], object]
 
@@ -35,7 +35,7 @@ async def show_once(program: Program, page: Page, as_json: bool) -> int:
         async for message in answer:
             state = after({}, message)
             click.echo(_json(page, state) if as_json else _text(page, state), nl=False)
-            return GOOD if page.good(state) else BAD_NEWS
+            return SUCCESS if page.good(state) else FAILURE
     raise _over(program)
 
 
@@ -113,15 +113,15 @@ async def show_tap(program: Program, wanted: Filter, metadata: bool, most: int |
     async with program.ask(events=KINDS, metadata="1" if metadata else "") as answer:
         async for message in answer:
             for event in filter(wanted.shows, message.get("events", ())):
-                click.echo(_plain(event) if as_json else line(event))
+                click.echo(_plain(event) if as_json else event_line(event))
                 shown += event["kind"] != "missed"
                 if shown == most:
-                    return GOOD
+                    return SUCCESS
     raise _over(program)
 
 
-def _over(program: Program) -> Unreached:
-    return Unreached(f"{program.address}: the program has ended, or closed its channel")
+def _over(program: Program) -> UnreachableError:
+    return UnreachableError(f"{program.address}: the program has ended, or closed its channel")
 
 
 def _text(page: Page, state: State) -> str:
@@ -138,17 +138,17 @@ def _plain(row: Mapping[str, Any]) -> str:
 
 def run(show: Callable[..., Awaitable[int]], *arguments: object) -> int:
     """Its exit code; Ctrl-C is how one stops watching, and `| head` has seen enough too."""
-    code = GOOD
+    code = SUCCESS
     try:
         code = trio.run(show, *arguments)
     except* KeyboardInterrupt:
         pass
     except* BrokenPipeError:  # of the output: Trio has another name for that of a socket
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
-    except* Unreached as errors:
+    except* UnreachableError as errors:
         for error in leaves(errors):
             click.echo(str(error), err=True)
-        code = UNREACHED
+        code = UNREACHABLE
     return code
 
 

@@ -1,4 +1,4 @@
-"""`trxds tap`: which events it shows, and how. Pure."""
+"""`trxds tap`: the choice of events, and their lines. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from .words import coloured
 
-KINDS = ("pick", "done", "missed")
+KINDS = ("pick", "call_ended", "missed")
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Patterns as of a shell, `*` for anything; None lets all through.
+    """A filter of shell patterns, in which `*` is any text. None lets everything through.
 
-    With a `status` the ends of calls are shown that have it; without one, each pick, and the ends that are failures.
+    With a `status`, ends of calls with that status are shown. Without one, picks are shown, and ends that are failures.
     """
 
     method: str | None = None
@@ -32,7 +32,7 @@ class Filter:
         if self.status is None:
             wanted = event["kind"] == "pick" or event["status"] != "OK"
         else:
-            wanted = event["kind"] == "done" and fnmatchcase(event["status"], self.status.upper())
+            wanted = event["kind"] == "call_ended" and fnmatchcase(event["status"], self.status.upper())
         return wanted and all(
             pattern is None or fnmatchcase(event[field] or "", pattern)
             for field, pattern in (
@@ -44,8 +44,8 @@ class Filter:
         )
 
 
-def line(event: Mapping[str, Any]) -> str:
-    """`03:12:45.120  #17  /shop.Cart/Add  cart  10.0.0.1:443  session shop/3  session`."""
+def event_line(event: Mapping[str, Any]) -> str:
+    """Return an event's line: `03:12:45.120  #17  /shop.Cart/Add  cart  10.0.0.1:443  session shop/3  session`."""
     if event["kind"] == "missed":
         return f"... {event['count']} more did not fit"
     at = datetime.fromtimestamp(event["time"]).strftime("%H:%M:%S.%f")[:-3]
@@ -55,7 +55,7 @@ def line(event: Mapping[str, Any]) -> str:
 
 
 def _end(event: Mapping[str, Any]) -> str:
-    if event["kind"] == "done":
+    if event["kind"] == "call_ended":
         text = f"{coloured(event['status'])} after {event['seconds'] * 1000:.1f} ms"
         return f"{text}: {event['message']}" if event["message"] else text
     metadata = " ".join(f"{key}={value}" for key, value in event["metadata"].items())

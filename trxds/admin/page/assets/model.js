@@ -83,7 +83,7 @@ function happened(model, event) {
       picked(model, { ...event, status: "", message: "", seconds: null });
       model.pickOf.set(callKey(event), model.picks.at(-1));
       break;
-    case "done":
+    case "call_ended":
       finished(model, event);
       break;
     case "ads":
@@ -93,10 +93,10 @@ function happened(model, event) {
         model.news.push({ about: "nack", text: `${event.type} from ${event.server} was refused: ${event.error}` });
       }
       break;
-    case "mark":
+    case "config_applied":
       keep(model.marks, event, KEPT.marks);
       break;
-    case "second":
+    case "per_second_stats":
       keep(model.seconds, event, KEPT.seconds);
       break;
     case "missed":

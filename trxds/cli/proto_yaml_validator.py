@@ -1,7 +1,7 @@
-"""Does a YAML tree have the form of a proto message, and if not, on which line and in which field?
+"""The validation of a YAML tree against a proto message, with the line and field of each error.
 
-protobuf's own JSON parser stops at its first error and names places in YAML not at all. So the tree
-is walked along the message's descriptor, and the parser is asked about single values only.
+protobuf's own JSON parser stops at its first error and knows no lines of YAML. So the validator walks the tree along
+the message's descriptor, and uses the parser for single values only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """`line` counts from 1; `field` is the path from the resource down, empty for the whole of it."""
+    """One error. `line` counts from 1; `field` is the path from the resource, empty for the whole resource."""
 
     line: int
     field: str
@@ -29,8 +29,8 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A node of the YAML tree, and the way to it."""
+class YamlNode:
+    """A node of the YAML tree, and the path to it."""
 
     node: yaml.Node
     path: str
@@ -38,15 +38,15 @@ class Place:
     def problem(self, message: str) -> Problem:
         return Problem(self.node.start_mark.line + 1, self.path, message)
 
-    def below(self, key: str, node: yaml.Node) -> Place:
-        return Place(node, f"{self.path}.{key}" if self.path else key)
+    def below(self, key: str, node: yaml.Node) -> YamlNode:
+        return YamlNode(node, f"{self.path}.{key}" if self.path else key)
 
-    def item(self, index: int, node: yaml.Node) -> Place:
-        return Place(node, f"{self.path}[{index}]")
+    def item(self, index: int, node: yaml.Node) -> YamlNode:
+        return YamlNode(node, f"{self.path}[{index}]")
 
 
-class Form:
-    """Walks one document; `value_of` gives the plain Python value of a node."""
+class ProtoValidator:
+    """Validates one document. `value_of` returns the plain Python value of a node."""
 
     def __init__(self, loader: yaml.SafeLoader) -> None:
         self._loader = loader
@@ -54,8 +54,8 @@ class Form:
     def value_of(self, node: yaml.Node) -> Any:
         return self._loader.construct_object(node, deep=True)
 
-    def packed(self, place: Place) -> Iterator[Problem]:
-        """A message that names its own type: the fields of an Any stand beside its `@type`."""
+    def packed(self, place: YamlNode) -> Iterator[Problem]:
+        """Validate an Any in proto-JSON form: the message's fields are beside its `@type`."""
         if not isinstance(place.node, yaml.MappingNode):
             yield place.problem("must be a mapping with '@type'")
             return
@@ -69,7 +69,7 @@ class Form:
         elif _is_plain(message):
             yield from self.message(place, message, skip="@type")
 
-    def message(self, place: Place, message: Descriptor, skip: str = "") -> Iterator[Problem]:
+    def message(self, place: YamlNode, message: Descriptor, skip: str = "") -> Iterator[Problem]:
         if message.full_name == "google.protobuf.Any":
             yield from self.packed(place)
         elif not _is_plain(message):
@@ -79,7 +79,7 @@ class Form:
         else:
             yield from self._fields(place, message, skip)
 
-    def _fields(self, place: Place, message: Descriptor, skip: str) -> Iterator[Problem]:
+    def _fields(self, place: YamlNode, message: Descriptor, skip: str) -> Iterator[Problem]:
         seen: dict[str, int] = {}
         for key, value in place.node.value:
             if key.value == skip:
@@ -93,7 +93,7 @@ class Form:
                 seen[field.name] = key.start_mark.line + 1
                 yield from self._field(place.below(field.name, value), field)
 
-    def _field(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+    def _field(self, place: YamlNode, field: FieldDescriptor) -> Iterator[Problem]:
         if self.value_of(place.node) is None:
             return  # null is an unset field, as in proto JSON
         if (value_field := _map_value(field)) is not None:
@@ -103,21 +103,21 @@ class Form:
         else:
             yield from self._single(place, field)
 
-    def _map(self, place: Place, value_field: FieldDescriptor) -> Iterator[Problem]:
+    def _map(self, place: YamlNode, value_field: FieldDescriptor) -> Iterator[Problem]:
         if not isinstance(place.node, yaml.MappingNode):
             yield place.problem("must be a mapping")
             return
         for key, value in place.node.value:
             yield from self._single(place.below(str(key.value), value), value_field)
 
-    def _list(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+    def _list(self, place: YamlNode, field: FieldDescriptor) -> Iterator[Problem]:
         if not isinstance(place.node, yaml.SequenceNode):
             yield place.problem("must be a list")
             return
         for index, node in enumerate(place.node.value):
             yield from self._single(place.item(index, node), field)
 
-    def _single(self, place: Place, field: FieldDescriptor) -> Iterator[Problem]:
+    def _single(self, place: YamlNode, field: FieldDescriptor) -> Iterator[Problem]:
         if field.message_type is not None:
             yield from self.message(place, field.message_type)
             return
@@ -125,8 +125,8 @@ class Form:
         if field.containing_type is not None:
             yield from _refusal(place, field.containing_type, {field.name: value}, field)
 
-    def _parsed_alone(self, place: Place, message: Descriptor) -> Iterator[Problem]:
-        """A type with a JSON form of its own: a duration, a wrapped number, a struct."""
+    def _parsed_alone(self, place: YamlNode, message: Descriptor) -> Iterator[Problem]:
+        """Validate a type with a JSON form of its own: a duration, a wrapped number, a struct."""
         yield from _refusal(place, message, self.value_of(place.node), message.fields_by_name.get("value"))
 
 
@@ -137,10 +137,10 @@ def find_message(type_url: str) -> Descriptor | None:
         return None
 
 
-def _refusal(place: Place, message: Descriptor, value: Any, field: FieldDescriptor | None) -> Iterable[Problem]:
-    """What protobuf says against the value, if anything, without its account of the way there.
+def _refusal(place: YamlNode, message: Descriptor, value: Any, field: FieldDescriptor | None) -> Iterable[Problem]:
+    """Return protobuf's error about the value, if any, without the path that protobuf puts before it.
 
-    `field` is the one that the value is for, if it is for one.
+    `field` is the field that the value is for, if any.
     """
     try:
         json_format.ParseDict(value, message_factory.GetMessageClass(message)())
@@ -172,18 +172,18 @@ def _shown(node: yaml.Node) -> str:
 
 
 def _is_plain(message: Descriptor) -> bool:
-    """Its JSON form is its fields, unlike that of protobuf's well-known types."""
+    """Return whether the message's JSON form has its fields, unlike that of protobuf's well-known types."""
     return not message.full_name.startswith("google.protobuf.")
 
 
 def _map_value(field: FieldDescriptor) -> FieldDescriptor | None:
-    """What a map field's values are; None for a field that is no map."""
+    """Return the value field of a map field; None for a field that is no map."""
     entry = field.message_type
     return entry.fields_by_name["value"] if entry is not None and entry.GetOptions().map_entry else None
 
 
 def _field_of(message: Descriptor, name: str) -> FieldDescriptor | None:
-    """By either name that proto JSON allows."""
+    """Return the field of that name, in either form that proto-JSON allows."""
     return message.fields_by_name.get(name) or message.fields_by_camelcase_name.get(name)
 
 

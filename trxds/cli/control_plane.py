@@ -1,4 +1,4 @@
-"""`trxds plane`: a file is the control plane; what it says is pushed whenever it changes."""
+"""`trxds plane`: a control plane that serves the resources of a file, and pushes them when the file changes."""
 
 from __future__ import annotations
 
@@ -14,63 +14,66 @@ from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing.resources import Resource, bootstrap
 
-from .resource_file import Reading, read
+from .resource_file import ResourceFile, read_resource_file
 
 Say: TypeAlias = Callable[[str], None]
 
-INTERVAL = 0.2  # seconds between two looks at the file
+POLL_INTERVAL = 0.2  # seconds between two looks at the file
 
 
 async def serve_file(file: Path, port: int, say: Say) -> bool:
-    """Serve until cancelled; False at once when the file is bad from the start."""
-    look = Look(file)
-    first = look.news() or Reading()
+    """Serve until cancelled. Return False at once if the file has errors at the start."""
+    look = WatchedFile(file)
+    first = look.read_if_changed() or ResourceFile()
     if first.problems:
-        _report(file, first, say, "nothing to serve")
+        _report_problems(file, first, say, "nothing to serve")
         return False
-    served = Served(ManagementServer())
+    served = ServedResources(ManagementServer())
     async with served.plane.serve(f"127.0.0.1:{port}") as address:
-        _remark(file, first, say)
-        say(f"{served.become(first)}; the xDS server is at {address}")
+        _report_remarks(file, first, say)
+        say(f"{served.replace_with(first)}; the xDS server is at {address}")
         say(f"GRPC_XDS_BOOTSTRAP_CONFIG='{json.dumps(bootstrap(address, node='trxds-plane'))}'")
         await follow(look, served, say)
     return True
 
 
-async def follow(look: Look, served: Served, say: Say) -> None:
+async def follow(look: WatchedFile, served: ServedResources, say: Say) -> None:
     while True:
-        await trio.sleep(INTERVAL)
-        reading = look.news()
+        await trio.sleep(POLL_INTERVAL)
+        reading = look.read_if_changed()
         if reading is None:
             continue
         if reading.problems:
-            _report(look.file, reading, say, "what was good last is still served")
+            _report_problems(look.file, reading, say, "what was good last is still served")
         else:
-            _remark(look.file, reading, say)
-            say(served.become(reading))
+            _report_remarks(look.file, reading, say)
+            say(served.replace_with(reading))
 
 
-def _report(file: Path, reading: Reading, say: Say, consequence: str) -> None:
+def _report_problems(file: Path, reading: ResourceFile, say: Say, consequence: str) -> None:
     for problem in reading.problems:
         say(f"{file}: {problem}")
     say(f"{file}: {count(len(reading.problems), 'problem')}; {consequence}")
 
 
-def _remark(file: Path, reading: Reading, say: Say) -> None:
-    """They are served: to see what a client does with them may be what somebody wants."""
+def _report_remarks(file: Path, reading: ResourceFile, say: Say) -> None:
+    """Report remarks.
+
+    Their resources are served all the same, because somebody may want to see how a client refuses them.
+    """
     for remark in reading.remarks:
         say(f"{file}: {remark}")
 
 
-class Look:
-    """The file as it was seen last; the time of its change is asked before its text."""
+class WatchedFile:
+    """A file with the time of its last change, which is read before the text so that no change is missed."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._stamp: tuple[int, ...] | None = None
 
-    def news(self) -> Reading | None:
-        """What the file says, or None when it has not changed, or is just being replaced."""
+    def read_if_changed(self) -> ResourceFile | None:
+        """Return the file's content; None if it has not changed, or is being replaced at this moment."""
         try:
             stat = self.file.stat()
             stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -82,18 +85,18 @@ class Look:
         except UnicodeDecodeError as error:
             text = f"\0 {error}"
         self._stamp = stamp
-        return read(text)
+        return read_resource_file(text)
 
 
-class Served:
-    """What the management server has from us, so that a change is told as a change."""
+class ServedResources:
+    """The resources that the management server has from the file, to compare with the next version."""
 
     def __init__(self, plane: ManagementServer) -> None:
         self.plane = plane
         self._resources: dict[tuple[str, str], Resource] = {}
 
-    def become(self, reading: Reading) -> str:
-        """Push the difference, what is new before what goes; says it in words."""
+    def replace_with(self, reading: ResourceFile) -> str:
+        """Push the difference, new resources before removals. Return a summary for people."""
         before, after = self._resources, reading.resources
         changed = [resource for key, resource in after.items() if before.get(key) != resource]
         gone = before.keys() - after.keys()

@@ -1,7 +1,7 @@
-"""What a control plane answers to one question, for `trxds check --connect`.
+"""The probe of a control plane for `trxds check --connect`: one request and its response.
 
-The question is the first that any client asks, for a Listener, in the protocol that the bootstrap says
-for that server; one for no name in particular means all of them.
+The request is the first one of any client, for a Listener, in the protocol that the bootstrap states for the server. A
+request without a name asks for all Listeners.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.request import Request
 
-LARGEST_ANSWER = 1 << 30  # bytes
+MAX_RESPONSE_SIZE = 1 << 30  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    good: bool
+class ProbeResult:
+    is_good: bool
     text: str
 
 
-async def ask(server: ServerConfig, node: Node, network: Network, listener: str, within: float) -> Answer:
-    """What the server says within that many seconds; `listener` may be empty."""
+async def probe_server(server: ServerConfig, node: Node, network: Network, listener: str, within: float) -> ProbeResult:
+    """Return the server's answer within that many seconds; `listener` may be empty."""
     progress = "no connection"
     dialect = Delta() if FEATURE in server.features else StateOfTheWorld()
     with trio.move_on_after(within):
@@ -43,40 +43,40 @@ async def ask(server: ServerConfig, node: Node, network: Network, listener: str,
             request = _request(dialect, server, await authorization(server))
             transport = await secure_network(network, server.credentials, server.address).connect(server.address)
         except OSError as error:
-            return Answer(False, f"no connection: {connect_error(error)}")
+            return ProbeResult(False, f"no connection: {connect_error(error)}")
         progress = "connected, but no answer"
         async with trio.open_nursery() as nursery:
             connection = Connection(transport, peer=server.address, options=WireOptions())
             nursery.start_soon(connection.run, name=f"check/{server.uri}")
-            answer = await _exchange(connection, request, _question(dialect, node, listener), dialect.remedy)
+            answer = await _exchange(connection, request, _discovery_request(dialect, node, listener), dialect.remedy)
             nursery.cancel_scope.cancel()
-        return answer if isinstance(answer, Answer) else _understood(dialect, answer, server, listener)
-    return Answer(False, f"{progress} within {within:g} s")
+        return answer if isinstance(answer, ProbeResult) else _read_response(dialect, answer, server, listener)
+    return ProbeResult(False, f"{progress} within {within:g} s")
 
 
 def _request(dialect: Dialect, server: ServerConfig, tokens: Headers) -> Request:
-    return Request(dialect.path, _authority(server), tokens, max_receive_size=LARGEST_ANSWER)
+    return Request(dialect.path, _authority(server), tokens, max_receive_size=MAX_RESPONSE_SIZE)
 
 
 def _authority(server: ServerConfig) -> str:
     return "localhost" if server.address.startswith("unix:") else server.address
 
 
-async def _exchange(connection: Connection, request: Request, question: bytes, remedy: str) -> bytes | Answer:
-    """The first message that comes back, or why there is none."""
+async def _exchange(connection: Connection, request: Request, question: bytes, remedy: str) -> bytes | ProbeResult:
+    """Return the first message that the server sends, or the reason why there is none."""
     await connection.wait_ready()
     stream = connection.open_stream(request)
     if stream is None:
-        return Answer(False, f"connected, but {connection.error.message if connection.error else 'no HTTP/2'}")
+        return ProbeResult(False, f"connected, but {connection.error.message if connection.error else 'no HTTP/2'}")
     try:
         await stream.send(question)
         message = await stream.receive()
     finally:
         stream.cancel()
-    return message or Answer(False, f"the ADS stream ended without an answer: {ended_with(stream.status, remedy)}")
+    return message or ProbeResult(False, f"the ADS stream ended without an answer: {ended_with(stream.status, remedy)}")
 
 
-def _question(dialect: Dialect, node: Node, listener: str) -> bytes:
+def _discovery_request(dialect: Dialect, node: Node, listener: str) -> bytes:
     names = [listener] if listener else []
     request = dialect.request(Ask(LDS, names, asked=None, version="", versions={}, nonce="", answers=False))
     introduce(request, node)
@@ -84,24 +84,24 @@ def _question(dialect: Dialect, node: Node, listener: str) -> bytes:
     return question
 
 
-def _understood(dialect: Dialect, message: bytes, server: ServerConfig, listener: str) -> Answer:
+def _read_response(dialect: Dialect, message: bytes, server: ServerConfig, listener: str) -> ProbeResult:
     try:
         response = dialect.response.FromString(message)
     except DecodeError:
-        return Answer(False, f"{len(message)} bytes came that are no {dialect.response.DESCRIPTOR.name}")
+        return ProbeResult(False, f"{len(message)} bytes came that are no {dialect.response.DESCRIPTOR.name}")
     reading = at_once(dialect.read(response, LDS, {}, ParseContext(server_features=server.features)))
     found = [item.parsed for item in reading.items]
     names = sorted(parsed.name or "(no name)" for parsed in found)
     errors = [f"{parsed.name or '(no name)'}: {LDS.complaint(parsed.errors)}" for parsed in found if parsed.errors]
-    text = f"answers with {_count(len(names))}{': ' if names else ''}{', '.join(names)}"
+    text = f"answers with {_count_listeners(len(names))}{': ' if names else ''}{', '.join(names)}"
     if reading.failed:
-        return Answer(False, f"{text}; {'; '.join(f'{each.name}: {each}' for each in reading.failed)}")
+        return ProbeResult(False, f"{text}; {'; '.join(f'{each.name}: {each}' for each in reading.failed)}")
     if listener and listener not in names:
-        return Answer(False, f'{text}; "{listener}" is not there')
+        return ProbeResult(False, f'{text}; "{listener}" is not there')
     if errors:
-        return Answer(False, f"{text}; {'; '.join(errors)}")
-    return Answer(True, text)
+        return ProbeResult(False, f"{text}; {'; '.join(errors)}")
+    return ProbeResult(True, text)
 
 
-def _count(names: int) -> str:
+def _count_listeners(names: int) -> str:
     return f"{names or 'no'} Listener{'' if names == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Channels, lines to the control plane, subchannels and sockets as messages, and how they refer to each other."""
+"""Channels, subchannels and sockets as Channelz messages, with the references between them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _AT_ONCE = 1000  # references between two checkpoints
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """How things become messages, at one moment."""
+class ChannelzEncoder:
+    """Makes the messages of one response, all at the same moment."""
 
     numbers: Numbers
     clock: Clock
@@ -44,7 +44,7 @@ class Telling:
         if isinstance(channel, Source):
             await self._fill_channel(message, channel)
         else:
-            self._fill_line(message, channel)
+            self._fill_control_plane(message, channel)
         return message
 
     async def _fill_channel(self, message: Any, channel: Source) -> None:
@@ -52,11 +52,11 @@ class Telling:
         message.ref.channel_id, message.ref.name = self.numbers.of(channel), view.target
         self._fill(message.data, view.target, view.connectivity, view.calls, view.created_at)
         for number, subchannel in enumerate(tuple(view.pool.subchannels.values()), 1):
-            self._refer(message.subchannel_ref.add(), subchannel)
+            self._add_references(message.subchannel_ref.add(), subchannel)
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
 
-    def _fill_line(self, message: Any, line: Line) -> None:
+    def _fill_control_plane(self, message: Any, line: Line) -> None:
         message.ref.channel_id, message.ref.name = self.numbers.of(line), f"{line.kind}/{line.uri}"
         self._fill(message.data, line.uri, line.state, line.traffic.calls, line.created_at)
         self._fill_trace(message.data, line.state, line.error, line.changed_at)
@@ -64,7 +64,7 @@ class Telling:
 
     def subchannel(self, subchannel: Subchannel) -> Any:
         message = protos.message("Subchannel")()
-        self._refer(message.ref, subchannel)
+        self._add_references(message.ref, subchannel)
         state = None if subchannel.retired else subchannel.state
         self._fill(message.data, subchannel.address, state, subchannel.traffic.calls, subchannel.created_at)
         error = subchannel.error.message if subchannel.error is not None else ""
@@ -78,7 +78,7 @@ class Telling:
         fill_socket(message, connection, self.clock)
         return message
 
-    def _refer(self, ref: Any, subchannel: Subchannel) -> None:
+    def _add_references(self, ref: Any, subchannel: Subchannel) -> None:
         ref.subchannel_id, ref.name = self.numbers.of(subchannel), subchannel.address
 
     def _fill_sockets(self, message: Any, traffic: Traffic) -> None:
@@ -93,7 +93,7 @@ class Telling:
         self.clock.stamp(data.trace.creation_timestamp, created_at)
 
     def _fill_trace(self, data: Any, state: Connectivity | None, error: str, changed_at: float) -> None:
-        """The one event that is remembered: how it came to its state."""
+        """Add the last change of state as the trace's only event: no others are kept."""
         if changed_at == -math.inf:
             return
         name = state.value if state is not None else "SHUTDOWN"

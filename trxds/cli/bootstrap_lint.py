@@ -1,7 +1,6 @@
-"""What a bootstrap may say, but hardly means.
+"""Warnings about a valid bootstrap that hardly says what its author meant.
 
-gRPC leaves alone what it does not know, so a field with a slip of the pen is no error: it is
-a field that silently has no effect.
+gRPC ignores fields that it does not know. So a misspelt field is no error: it silently has no effect.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from trxds.wire.certificates import CertificateFiles, client_context
 _SERVER_LIST = "xds_servers"
 _DEFAULT_TEMPLATE = "client_default_listener_resource_name_template"
 _TEMPLATE = "client_listener_resource_name_template"
-_TOP = (
+_TOP_KEYS = (
     _SERVER_LIST,
     "node",
     "certificate_providers",
@@ -30,109 +29,112 @@ _TOP = (
     "server_listener_resource_name_template",
     "allowed_grpc_services",
 )
-_SERVER = ("server_uri", "channel_creds", "call_creds", "server_features")
-_NODE = ("id", "cluster", "locality", "metadata")
-_AUTHORITY = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
-_FILES = ("ca_certificate_file", "certificate_file", "private_key_file", "refresh_interval")
+_SERVER_KEYS = ("server_uri", "channel_creds", "call_creds", "server_features")
+_NODE_KEYS = ("id", "cluster", "locality", "metadata")
+_AUTHORITY_KEYS = (_TEMPLATE, _SERVER_LIST, "fallback_on_reachability_only")
+_CERTIFICATE_KEYS = ("ca_certificate_file", "certificate_file", "private_key_file", "refresh_interval")
 
 
-def unusual(document: Any) -> list[Problem]:
-    """In the order of the document's fields. What is no object or no list where it should be is left to errors."""
+def lint_bootstrap(document: Any) -> list[Problem]:
+    """Return the warnings in the order of the document's fields.
+
+    Fields of the wrong type are errors, reported elsewhere.
+    """
     found: list[Problem] = []
     top = Place(document, found)
-    _strangers(top, _TOP)
-    _servers(top.member(_SERVER_LIST))
-    _node(top.member("node"))
+    _unknown_keys(top, _TOP_KEYS)
+    _check_servers(top.member(_SERVER_LIST))
+    _check_node(top.member("node"))
     for provider in top.member("certificate_providers").members().values():
-        _provider(provider)
-    _template(top.member(_DEFAULT_TEMPLATE), top.member("authorities").object())
+        _check_provider(provider)
+    _check_template(top.member(_DEFAULT_TEMPLATE), top.member("authorities").object())
     for authority in top.member("authorities").members().values():
-        _strangers(authority, _AUTHORITY)
-        _template(authority.member(_TEMPLATE), top.member("authorities").object())
+        _unknown_keys(authority, _AUTHORITY_KEYS)
+        _check_template(authority.member(_TEMPLATE), top.member("authorities").object())
         if authority.member(_SERVER_LIST).value == []:
             authority.member(_SERVER_LIST).wrong("is empty, so the servers at the top are asked")
-        _servers(authority.member(_SERVER_LIST))
+        _check_servers(authority.member(_SERVER_LIST))
     return found
 
 
-def _strangers(place: Place, known: Collection[str]) -> None:
+def _unknown_keys(place: Place, known: Collection[str]) -> None:
     for name in place.object():
         if name not in known:
-            place.member(name).wrong(f"is not known, and has no effect{_meant(name, known)}")
+            place.member(name).wrong(f"is not known, and has no effect{_suggestion(name, known)}")
 
 
-def _meant(name: str, known: Collection[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _servers(place: Place) -> None:
+def _check_servers(place: Place) -> None:
     seen: set[str] = set()
     for server in place.items():
-        _strangers(server, _SERVER)
-        _features(server.member("server_features"))
+        _unknown_keys(server, _SERVER_KEYS)
+        _check_features(server.member("server_features"))
         uri = server.member("server_uri")
         if uri.text() in seen:
             uri.wrong(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
         seen.add(uri.text())
-        _port(uri)
-        _plain_text(server)
-        _credentials(server.member("channel_creds").items())
+        _check_port(uri)
+        _check_plain_text(server)
+        _check_credentials(server.member("channel_creds").items())
         for token in server.member("call_creds").items():
-            _token(token)
+            _check_token(token)
 
 
-def _credentials(places: list[Place]) -> None:
+def _check_credentials(places: list[Place]) -> None:
     some_known = any(place.member("type").text() in CHANNEL_TYPES for place in places)  # otherwise it is an error
     for place in places:
         kind = place.member("type").text()
         if kind == "tls":
-            _strangers(place.member("config"), _FILES)
-            _files(place.member("config"))
+            _unknown_keys(place.member("config"), _CERTIFICATE_KEYS)
+            _check_files(place.member("config"))
         elif some_known and kind not in CHANNEL_TYPES:
-            place.member("type").wrong(f"is {kind!r}, which this client passes over{_meant(kind, CHANNEL_TYPES)}")
+            place.member("type").wrong(f"is {kind!r}, which this client passes over{_suggestion(kind, CHANNEL_TYPES)}")
 
 
-def _token(place: Place) -> None:
+def _check_token(place: Place) -> None:
     kind, path = place.member("type").text(), place.member("config").member("jwt_token_file")
     if kind != JWT:
-        place.member("type").wrong(f"is {kind!r}, which this client passes over{_meant(kind, [JWT])}")
+        place.member("type").wrong(f"is {kind!r}, which this client passes over{_suggestion(kind, [JWT])}")
     elif path.text():
-        _try(path, lambda: read_token(path.text()))
+        _check_readable(path, lambda: read_token(path.text()))
 
 
-def _provider(place: Place) -> None:
+def _check_provider(place: Place) -> None:
     kind = place.member("plugin_name").text()
     if kind == FILE_WATCHER:
-        _strangers(place.member("config"), _FILES)
-        _files(place.member("config"))
+        _unknown_keys(place.member("config"), _CERTIFICATE_KEYS)
+        _check_files(place.member("config"))
     else:
         place.member("plugin_name").wrong(
             f"is {kind!r}, which this client does not know: clusters that name it are refused"
         )
 
 
-def _files(config: Place) -> None:
-    """They may be there only where the client runs, so one that is missing here is no error."""
-    roots, certificate, key = (config.member(name).text() for name in _FILES[:3])
+def _check_files(config: Place) -> None:
+    """Warn about unreadable files. This is no error: they may exist only where the client runs."""
+    roots, certificate, key = (config.member(name).text() for name in _CERTIFICATE_KEYS[:3])
     if bool(certificate) == bool(key):
-        _try(config, lambda: client_context(CertificateFiles(roots, certificate, key)))
+        _check_readable(config, lambda: client_context(CertificateFiles(roots, certificate, key)))
 
 
-def _try(place: Place, read: Callable[[], object]) -> None:
+def _check_readable(place: Place, read: Callable[[], object]) -> None:
     try:
         read()
     except OSError as error:
         place.wrong(f"{error} (on this machine)")
 
 
-def _features(place: Place) -> None:
+def _check_features(place: Place) -> None:
     for feature in place.items():
         if feature.text() not in ("", *FEATURES):
-            feature.wrong(f"is {feature.text()!r}, which no client knows{_meant(feature.text(), FEATURES)}")
+            feature.wrong(f"is {feature.text()!r}, which no client knows{_suggestion(feature.text(), FEATURES)}")
 
 
-def _port(uri: Place) -> None:
+def _check_port(uri: Place) -> None:
     try:
         address = dial_address(uri.text())
     except ValueError:
@@ -142,7 +144,7 @@ def _port(uri: Place) -> None:
         uri.wrong(f"is {uri.text()!r} without a port, so it is dialled at {address}; write the port")
 
 
-def _plain_text(server: Place) -> None:
+def _check_plain_text(server: Place) -> None:
     credentials = server.member("channel_creds").items()
     uri = server.member("server_uri").text()
     if credentials and credentials[0].member("type").value == "insecure" and not _is_local(uri):
@@ -162,14 +164,14 @@ def _is_local(uri: str) -> bool:
         return False
 
 
-def _node(place: Place) -> None:
-    _strangers(place, _NODE)
-    _strangers(place.member("locality"), ("region", "zone", "sub_zone"))
+def _check_node(place: Place) -> None:
+    _unknown_keys(place, _NODE_KEYS)
+    _unknown_keys(place.member("locality"), ("region", "zone", "sub_zone"))
     if not place.member("id").text() and place.member("id").value in (None, ""):
         place.member("id").wrong("is empty; control planes tell their clients apart by it, so write one")
 
 
-def _template(place: Place, authorities: Collection[str]) -> None:
+def _check_template(place: Place, authorities: Collection[str]) -> None:
     template = place.text("%s")
     if "%s" not in template:
         place.wrong(f"is {template!r} without %s: every target asks for the same Listener")
