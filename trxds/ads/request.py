@@ -15,6 +15,8 @@ from .response import Raw, Reading
 
 USER_AGENT_NAME = "trxds"
 USER_AGENT_VERSION = "0.1.0"  # a test holds it to pyproject.toml
+# A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper
+# of the incremental protocol.
 CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
 
 
