@@ -33,7 +33,7 @@ class Mailbox(Generic[T]):
     def put(self, sender: Hashable, value: T) -> int:
         """Leave a letter; it replaces an unread one of the same sender.
 
-        Returns the number of the batch in which the reader will find it, for `seen`.
+        Returns the number of the batch in which the reader will find it, for `has_seen`.
         """
         if not self._closed:
             self._letters[sender] = value
@@ -85,11 +85,6 @@ class Mailbox(Generic[T]):
         """The reader has read that batch and come back for the next, or left."""
         return self._finished >= batch or self._closed
 
-    async def seen(self, batch: int) -> None:
-        """Wait for that."""
-        while not self.has_seen(batch):
-            await self.reader_back()
-
     async def reader_back(self) -> None:
         """Wait until the reader comes back for a batch, or `nudge`."""
         if self._waiting_for_reader is None:
@@ -117,11 +112,6 @@ class Cell(Generic[T]):
         self._value: T | None = None
         self._followers: list[Following[T]] = []
 
-    @property
-    def value(self) -> T | None:
-        """The latest value, or None before the first."""
-        return self._value
-
     def set(self, value: T) -> None:
         self._value = value
         for follower in self._followers:
@@ -146,11 +136,6 @@ class Cell(Generic[T]):
     @property
     def followers(self) -> tuple[Following[T], ...]:
         return tuple(self._followers)
-
-    async def all_seen(self) -> None:
-        """Every follower has read the value and come back for the next; leaving counts."""
-        for follower in tuple(self._followers):
-            await follower.seen()
 
 
 class Following(Generic[T]):

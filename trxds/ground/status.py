@@ -10,10 +10,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from .metadata import EMPTY, Metadata
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from .metadata import Metadata
 
 M = TypeVar("M", bound="Message")
 
@@ -157,13 +157,11 @@ class RpcError(Exception):
     def __init__(
         self, status: Status, initial: Metadata | None = None, trailing: Metadata | None = None, peer: str = ""
     ) -> None:
-        from .metadata import Metadata
-
         super().__init__(status, initial, trailing, peer)
         self.status = status
         self.peer = peer
-        self.initial_metadata = initial if initial is not None else Metadata()
-        self.trailing_metadata = trailing if trailing is not None else Metadata()
+        self.initial_metadata = initial if initial is not None else EMPTY
+        self.trailing_metadata = trailing if trailing is not None else EMPTY
 
     def __str__(self) -> str:
         if not self.peer or self.peer in self.status.message:
