@@ -36,6 +36,7 @@ class Mailbox(Generic[T]):
         Returns the number of the batch in which the reader will find it, for `has_seen`.
         """
         if not self._closed:
+            # The letter first and then the waking, with no checkpoint between: the reader finds what it is woken for.
             self._letters[sender] = value
             if self._reader is not None:
                 reader, self._reader = self._reader, None
@@ -52,6 +53,7 @@ class Mailbox(Generic[T]):
         Always a checkpoint, and taken after it: what arrives while others run is in the batch. A second
         task is a `trio.BusyResourceError`.
         """
+        # To come back is to have dealt with the last batch. Writers that wait for this go on before we park.
         self._finished = self._delivered
         if self._waiting_for_reader is not None:
             self.nudge()
@@ -73,6 +75,7 @@ class Mailbox(Generic[T]):
         return letters
 
     def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        # Cancelled while parked: nobody may be woken any more, and the letters stay for the next call.
         self._reader = None
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -170,4 +173,5 @@ class Following(Generic[T]):
         self._left = True
         self._cell.forget(self)
         self._mailbox.withdraw(self._sender)
+        # Who waits for this follower has to look again: it will never come back for another batch.
         self._mailbox.nudge()
