@@ -27,11 +27,13 @@ RESULT = "result"
 
 OPTIONAL_LABELS = frozenset({LOCALITY, BACKEND, CUSTOM, DISCONNECT, SECURITY})
 
+# A66's buckets, in seconds.
 LATENCIES = (
     *(0, 0.00001, 0.00005, 0.0001, 0.0003, 0.0006, 0.0008, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008),
     *(0.01, 0.013, 0.016, 0.02, 0.025, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5),
     *(0.65, 0.8, 1, 2, 5, 10, 20, 50, 100),
 )
+# A66's, in bytes.
 SIZES = (0, 1024, 2048, 4096, 16384, *(2**power for power in (16, 18, 20, 22, 24, 26, 28, 30, 32)))
 
 
@@ -197,6 +199,7 @@ RESOURCES = Instrument(
     "A78, A88",
 )
 
+# A94 renames what A78 had as grpc.lb.pick_first.*; the old names are not recorded.
 DISCONNECTIONS = Instrument(
     "grpc.subchannel.disconnections",
     Kind.COUNTER,
