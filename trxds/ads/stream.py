@@ -159,7 +159,6 @@ class AdsStream:
         started = perf_counter()
         while message is not None:
             touched |= dict.fromkeys(await self._hear(message))
-            # Not for long: an endless row of them would keep the first one from its watchers.
             message = stream.receive_nowait() if perf_counter() - started < SLICE else None
         return touched
 

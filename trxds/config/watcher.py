@@ -64,11 +64,9 @@ class Watcher:
     def look(self, held: Iterable[str]) -> XdsConfig | ConfigError | Missing:
         """The picture as it is now, and the watches that it needs."""
         assembly = self._assembled(self._known, held)
-        # Also if it is incomplete: nobody else asks for what it lacks.
         self._watch_exactly(assembly.visited)
         self._missing = assembly.awaited
         if not isinstance(assembly.outcome, Missing):
-            # Of complete ones only: what another lacks would be made anew in the next, and no longer be the same.
             self._before = assembly.outcome.clusters
         return assembly.outcome
 
@@ -76,7 +74,6 @@ class Watcher:
         """Return the clusters of that picture as if all that is awaited were in error."""
         awaited = {key: ResourceState(error=unavailable(self._awaited(*key))) for key in self._missing}
         outcome = self._assembled(ChainMap(awaited, self._known), held).outcome
-        # What is awaited is taken for failed, so there is an answer for everything.
         assert not isinstance(outcome, Missing)
         return outcome.clusters
 
