@@ -10,7 +10,6 @@ from support.talk import SERVER, TYPES, WHERE, Bad, Talk, in_words, since
 
 from trxds.ads.bootstrap import Locality, Node
 from trxds.ads.protocol import Conversation
-from trxds.ads.request import USER_AGENT_VERSION
 from trxds.ground.status import StatusCode
 
 
@@ -113,8 +112,11 @@ def test_the_node_goes_with_the_first_request_of_each_stream() -> None:
 
 
 def test_the_user_agent_has_the_version_of_the_project() -> None:
+    talk = Talk()
+    talk.wants("CDS", "a")
+    talk.conversation.stream_opened()
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert project["version"] == USER_AGENT_VERSION
+    assert talk.requests()[0].node.user_agent_version == project["version"]
 
 
 # -- ACK and NACK

@@ -62,7 +62,7 @@ async def test_a_withdrawn_letter_is_not_read(autojump_clock):
 async def test_letters_to_a_closed_mailbox_are_dropped():
     mailbox = Mailbox[int]()
     mailbox.close()
-    await mailbox.seen(mailbox.put("a", 1))
+    assert mailbox.has_seen(mailbox.put("a", 1))
 
 
 async def test_next_is_a_checkpoint_even_with_letters_waiting():
@@ -90,11 +90,11 @@ async def test_a_slow_follower_skips_to_the_latest_value():
     assert await mailbox.next() == {"cell": 99}
 
 
-async def test_all_seen_waits_until_the_reader_comes_back_for_the_next(nursery):
+async def test_a_value_is_seen_when_the_reader_comes_back_for_the_next(nursery):
     cell, mailbox, steps = Cell[int](), Mailbox[int](), []
-    cell.follow(mailbox, "cell")
+    following = cell.follow(mailbox, "cell")
     cell.set(1)
-    nursery.start_soon(_note_when_seen, cell, steps)
+    nursery.start_soon(_note_when_seen, following, steps)
     await wait_all_tasks_blocked()
     assert await mailbox.next() == {"cell": 1}
     await wait_all_tasks_blocked()
@@ -105,8 +105,8 @@ async def test_all_seen_waits_until_the_reader_comes_back_for_the_next(nursery):
     mailbox.put("end", 0)
 
 
-async def _note_when_seen(cell, steps):
-    await cell.all_seen()
+async def _note_when_seen(following, steps):
+    await following.seen()
     steps.append("seen")
 
 
@@ -114,7 +114,7 @@ async def test_leaving_counts_as_seen(nursery):
     cell, mailbox, steps = Cell[int](), Mailbox[int](), []
     following = cell.follow(mailbox, "cell")
     cell.set(1)
-    nursery.start_soon(_note_when_seen, cell, steps)
+    nursery.start_soon(_note_when_seen, following, steps)
     await wait_all_tasks_blocked()
     following.leave()
     following.leave()

@@ -89,6 +89,7 @@ class Authority:
         self._resources[type, name] = resource
         resource.wanted, resource.told = True, None
         resource.since = resource.since or self._time_of_day(now)
+        # Not before anything is wanted: the bootstrap may have authorities that no target of the program's needs.
         if not self._asked and not self._closed_since:
             self._ask_next()
         for conversation in self._asked:
@@ -105,6 +106,7 @@ class Authority:
         resource.wanted = False
         for conversation in self._asked:
             conversation.unsubscribe(resource)
+        # Those of which every server knows are let go, or a program that watches ever new names would fill this.
         self._leaving = {key: each for key, each in self._leaving.items() if each.asked_of}
         self._leaving[type, name] = resource
         return resource
@@ -126,12 +128,14 @@ class Authority:
             self._ask_next()
         failure = self._present_failure()
         if failure != self._failure:
+            # A57: an outage concerns every watcher of this authority, and so does its end.
             self._failure, touched = failure, self._resources.values()
         return self._changes(touched)
 
     def _return(self) -> None:
         """The best server that answers is enough."""
         for place, conversation in enumerate(self._asked, 1):
+            # A71: at the first response, though all that is in use may still be from a server below.
             if conversation.answers:
                 below, self._asked = self._asked[place:], self._asked[:place]
                 for each in below:
@@ -140,6 +144,7 @@ class Authority:
                 return
 
     def _must_fall_back(self) -> bool:
+        # A71: as long as the last one asked has not failed there is hope, and the next one is left alone.
         if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
             return False
         # What is known of a route may be used for long; what is known of endpoints goes out of date (A95).
@@ -149,6 +154,7 @@ class Authority:
     def _ask_next(self) -> None:
         for above in self._asked:
             above.forget_versions()
+        # A71: those above are asked as well as before, or their return would not be noticed.
         conversation = self._supply.engage(self._servers[len(self._asked)])
         if self._asked:
             failed = self._asked[-1]
@@ -156,6 +162,7 @@ class Authority:
                 "xDS server %s: %s; asking %s as well", failed.server.uri, failed.failure, conversation.server.uri
             )
         self._asked.append(conversation)
+        # Everything, and not what is missing: resources of two servers need not make a whole (A71).
         for resource in self._resources.values():
             conversation.subscribe(resource)
 

@@ -52,6 +52,7 @@ def _sendable(token: str, source: str) -> str:
 
 def _expires(token: str) -> bool:
     try:
+        # JWTs leave the padding of base64 out (RFC 7515, 2), and b64decode wants it.
         payload = token.split(".")[1]
         claims = parse_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return isinstance(claims, dict) and isinstance(claims.get("exp"), int | float)

@@ -240,6 +240,7 @@ def _authority(name: str, place: Place) -> Authority:
     prefix = f"xdstp://{name}/"
     template = place.member("client_listener_resource_name_template")
     text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
+    # A47: an error of the bootstrap, where its operator sees it, and not of the first channel that uses the authority.
     if not text.startswith(prefix):
         template.wrong(f"is {text!r}; it must begin with {prefix!r}")
     servers = place.member("xds_servers")

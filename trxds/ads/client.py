@@ -189,6 +189,7 @@ class XdsClient:
         rules = data_errors(server.features, a88=self._data_error_handling)
         dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
         conversation = Conversation(server, self._bootstrap.node, dialect, rules, self._time_of_day)
+        # The server decides what is read of its resources (A81), and is the one that `self` means in them (A27).
         context = replace(self._context, server_features=server.features, server=server)
         line = self._line(server)
         stream = AdsStream(conversation, self._watches, self._review, line, self._random, context, self.observers)

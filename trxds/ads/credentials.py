@@ -45,6 +45,7 @@ def channel_credentials(place: Place) -> ChannelCredentials:
             usable.append(CHANNEL_TYPES[kind](item.member("config")))
     if kinds and not usable:
         place.wrong(_none_usable(kinds))
+    # INSECURE is not used: without anything usable a problem was noted, and the bootstrap is refused as a whole.
     return usable[0] if usable else INSECURE
 
 
@@ -82,6 +83,7 @@ def _insecure(config: Place) -> Insecure:
 
 
 def _tls(config: Place) -> Tls:
+    # A65: neither roots nor a certificate need be named, unlike in a file_watcher; then the system's roots are used.
     return Tls(_files(config))
 
 
@@ -99,6 +101,7 @@ CHANNEL_TYPES: Mapping[str, Callable[[Place], ChannelCredentials]] = {
 
 def call_credentials(place: Place, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
     """All that we know of; others are passed over. None of them may go out as plain text."""
+    # A97: all that are known apply together, unlike channel_creds, of which the first one is taken.
     known = [item for item in place.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
         place.wrong("may not be sent as plain text; use tls in channel_creds")

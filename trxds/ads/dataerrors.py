@@ -40,4 +40,5 @@ def data_errors(features: Set[str], *, a88: bool) -> DataErrors:
     if not a88:
         return DataErrors(drop_deleted="ignore_resource_deletion" not in features)
     fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features
+    # A88: a server that tells of absence itself is not guessed at after 15 s; its silence only says that it is late.
     return DataErrors(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)

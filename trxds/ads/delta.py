@@ -40,6 +40,7 @@ class Delta:
             type_url=ask.type.type_url,
             resource_names_subscribe=[name for name in ask.names if name not in asked],
             resource_names_unsubscribe=sorted(asked.difference(ask.names)),
+            # Only a type's first request on a stream may have any (DeltaDiscoveryRequest); later ones get none.
             initial_resource_versions=_claimed(ask.versions),
             response_nonce=ask.nonce if ask.answers else "",
         )

@@ -43,6 +43,7 @@ class Share:
     async def connection(self) -> Connection | str:
         """Once it is ready and has room for one stream more; a text says why there is none."""
         await self._dialled.answered.wait()
+        # Two may have waited for one connection, to a server that allows one stream; the second has another dialled.
         while (found := self._dialled.connection) is not None and not _has_room(found):
             self._hold.release()
             self._dialled, self._hold = self._line._join()
@@ -104,6 +105,7 @@ class Line:
 
     def ended(self, reason: str) -> None:
         """A stream has left because of that."""
+        # With another stream there the way is not lost, only this one.
         if not self._in_use and (self._dialled is None or not self._dialled.stands):
             self._become(Connectivity.TRANSIENT_FAILURE, reason)
 
@@ -148,6 +150,7 @@ class Line:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run, name=f"{self.kind}/{self.uri}/frames")
+                # To accept is not enough: a server that never sends its SETTINGS is as bad as one that refuses.
                 with trio.move_on_after(CONNECT_WITHIN):
                     await connection.wait_ready()
                 if connection.ready:

@@ -29,6 +29,7 @@ log = logging.getLogger("trxds.ads")
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 REMEDY = "take lrs_server out of its clusters, or have it take load reports"
+# Without it a server may not ask for all clusters (LoadStatsResponse.send_all_clusters) and has to name them.
 SEND_ALL = "envoy.lrs.supports_send_all_clusters"
 
 TakeLoads: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
@@ -76,6 +77,7 @@ class LoadStream:
     async def _converse(self, stream: ClientStream) -> None:
         if not await stream.send(self._introduction()):
             return
+        # Another for each stream: what the server asked for on the last one is no order on the next.
         self._orders = Mailbox()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
@@ -95,6 +97,7 @@ class LoadStream:
             except DecodeError:
                 log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
                 continue
+            # As for ADS (A57): a stream is a success once the server has said something.
             self._backoff.reset()
             self._answered = True
             self._orders.put("order", order)
@@ -111,6 +114,7 @@ class LoadStream:
             elif order is not None and due <= trio.current_time():
                 if not await stream.send(self._compose(order)):
                     return  # the reader will find out why
+                # From report to report: to send this one may have waited for the server's window.
                 due = self._reported_at + order.interval
 
     def _compose(self, order: ReportingOrder) -> bytes:

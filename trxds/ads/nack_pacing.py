@@ -30,6 +30,7 @@ class NackPacing:
 
     def due(self, reading: Reading, now: float) -> float:
         """Return when the answer to this response may go out. Those that wait already and the next one share a time."""
+        # One that was good in between and is refused again is news: somebody has tried to repair it.
         repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}
         for name in repaired:
             del self._refused[name]
@@ -40,6 +41,7 @@ class NackPacing:
         self._refused |= refused
         if is_new:
             self._delay, self._due = MIN_DELAY, now
+        # One that waits already keeps its time, or responses that come faster would put it off for ever.
         elif self._due <= now:
             self._due, self._delay = max(now, self._due + self._delay), min(2 * self._delay, MAX_DELAY)
         return self._due if self._due > now else AT_ONCE

@@ -57,6 +57,7 @@ def canonical(name: str) -> str:
 
 def authority_of(name: str) -> str | None:
     """Whose resource this is; None for names of the old style, which belong to the top-level servers."""
+    # A47: "xdstp:///..." has the empty authority, which is a key like any other in the bootstrap's map.
     return _parts(name)[0] if name.startswith(_XDSTP) else None
 
 
@@ -79,6 +80,7 @@ def _split(target: str) -> tuple[str, str]:
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
+    # A target is a URI; what is percent-coded there is coded anew by the rules of the place where it goes (A47).
     name = unquote(rest.removeprefix("/"))
     if not name or name.endswith("/"):
         raise ValueError(f"target {target!r} names no service; write xds:///NAME, where NAME does not end in a slash")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trxds.ground.status import StatusCode
+from trxds.ground.version import VERSION
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
@@ -14,7 +15,8 @@ from .bootstrap import Node
 from .response import Raw, Reading
 
 USER_AGENT_NAME = "trxds"
-USER_AGENT_VERSION = "0.1.0"  # a test holds it to pyproject.toml
+# A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper
+# of the incremental protocol.
 CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
 
 
@@ -55,7 +57,7 @@ def introduce(request: Any, node: Node) -> None:
     to.locality.region, to.locality.zone = node.locality.region, node.locality.zone
     to.locality.sub_zone = node.locality.sub_zone
     to.metadata.update(node.metadata)
-    to.user_agent_name, to.user_agent_version = USER_AGENT_NAME, USER_AGENT_VERSION
+    to.user_agent_name, to.user_agent_version = USER_AGENT_NAME, VERSION
     to.client_features.extend(CLIENT_FEATURES)
 
 

@@ -117,9 +117,11 @@ class Resource:
         """Bad news. `drop` takes the value too; one that stays is as good as before (A88)."""
         if state is not self.state:
             self.since = update.when
+        # Without what it was parsed to, so that the same bytes are news when they come again.
         self.state, self.failed, self.trouble, self.parsed = state, update, trouble, None
         if drop:
             self.value = self.accepted = None
+        # A value that is kept is used on (A53, A88), so nothing is absent for watchers.
         self.absent = absent and self.value is None
 
     def forget(self) -> None:
@@ -130,6 +132,7 @@ class Resource:
 
     def ask_again(self) -> None:
         """The server may take it that nobody wants it, but somebody does. What we have is used until it answers."""
+        # What is absent counts as known (A71): to ask for it again is no reason to fall back, or for RPCs to wait.
         if self.state is not CacheState.DOES_NOT_EXIST:
             self.state, self.parsed = CacheState.REQUESTED, None
             self.failed, self.trouble, self.absent = None, None, False
@@ -140,6 +143,7 @@ class Resource:
         `failure` is that no server can be reached. Without a value, what a server said goes before it.
         """
         if self.value is not None:
+            # The outage first: as long as it lasts nothing can come that would mend the rest.
             trouble = failure or self.trouble
             ambient = self._status(trouble, node) if trouble else None
             return ResourceState(self.value, ambient=ambient, standing=self._standing_of_value(node))

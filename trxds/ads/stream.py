@@ -87,10 +87,13 @@ class AdsStream:
             await self._something_is_wanted()
             reason = await self._talk.hold(self._converse)
             self._conversation.stream_ended(reason, trio.current_time())
+            # A57: the end of a stream that answered is no failure, and is not counted as one (A78).
             if self._conversation.failure is not None:
                 self._told.failed(reason)
             changes = self._review(self._conversation, ())
             self._watches.publish(changes)
+            # A57 wants backoff only after a stream without an answer. The shortest delay after any other keeps a server
+            # that ends each stream as soon as it has answered from making a busy loop of us.
             delay = self._backoff.next()
             # Not a warning for each resource, and none while there is no news of the same outage.
             level = logging.WARNING if changes else logging.INFO
@@ -146,6 +149,7 @@ class AdsStream:
         while (message := await stream.receive()) is not None:
             changes = self._review(self._conversation, await self._hear_all(stream, message))
             self._tell(changes)
+            # The ACK does not wait for the watchers: it says that the resources are valid, not that they are in use.
             self._to_say.put("answer", None)
             await self._all_have_seen(changes)
 
@@ -163,6 +167,7 @@ class AdsStream:
         if isinstance(reading, Ignored):
             log.warning("xDS server %s: %s; ignored", self.server.uri, reading.reason)
             return []
+        # A57: a response ends an outage, even one that is refused; to be connected does not.
         self._backoff.reset()
         self._told.answered(reading)
         return self._conversation.received(reading, trio.current_time())

@@ -35,10 +35,12 @@ class Subscription:
 
     def _version(self, resource: Resource) -> str:
         update = self.given.get(resource.name)
+        # With the version of a copy that was refused, or came from elsewhere, the server would take us for up to date.
         same = update is not None and update is resource.accepted and not resource.awaited
         return update.version if update is not None and same else ""
 
     def note(self, name: str, update: Update, parsed: Parsed) -> None:
+        # What the bytes of the copy before were parsed to goes with it, or every version would be kept for ever.
         self.forget(name)
         self.given[name] = update
         self.parsed[update.raw] = parsed

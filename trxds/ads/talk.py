@@ -37,6 +37,7 @@ class Talk:
 
     async def _tokens(self) -> Headers | str:
         try:
+            # A token may be long in coming, from a file system that hangs say, and ADS must not wait without a word.
             with trio.fail_after(CONNECT_WITHIN):
                 return await authorization(self.line.server)
         except trio.TooSlowError:
@@ -57,12 +58,14 @@ class Talk:
         connection = await share.connection()
         if not isinstance(connection, Connection):
             return connection
+        # No checkpoint since there was room for it: another stream may take it at the next one.
         stream = connection.open_stream(self._request(tokens))
         if stream is None:
             return unusable(connection)
         try:
             await converse(stream)
         finally:
+            # Plain, so that a cancelled task says it too: the server need not wait for keepalive to find out.
             stream.cancel()
         return f"the {self.what} stream ended with {ended_with(stream.status, self.remedy)}"
 
@@ -70,6 +73,7 @@ class Talk:
         address = self.line.server.address
         return Request(
             path=self.path,
+            # As in grpc-go: a path, which the C++ client puts there, is no host to many a server.
             authority="localhost" if address.startswith("unix:") else address,
             metadata=tokens,
             max_receive_size=LARGEST_RESPONSE,

@@ -41,6 +41,7 @@ class Watches:
         return Watch(self, key, self._cell(key).follow(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
+        # Who has caught up is waited for again: it was slow once, which may have been a busy moment.
         self._late = {follower for follower in self._late if not follower.has_seen}
         for key, state in changes.items():
             if cell := self._cells.get(key):
@@ -66,6 +67,7 @@ class Watches:
     def _cell(self, key: Key) -> Cell[ResourceState]:
         cell = self._cells.get(key)
         if cell is None:
+            # Before the subscription: if its state is known already, this watcher is to hear of it by the same way.
             cell = self._cells[key] = Cell()
             self.publish(self._subscribe(*key))
         return cell

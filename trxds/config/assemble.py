@@ -54,6 +54,7 @@ def assemble(
     """
     walk = _Walk(known, before)
     routing = walk.routing(listener, authority)
+    # A31: clusters that only an RPC or an older table still needs stay in the configuration.
     names = set(held)
     if isinstance(routing, _Routing):
         names.update(cluster.name for route in routing.host.routes if route.action for cluster in route.action.clusters)
@@ -78,6 +79,7 @@ def _outcome(
     clusters: dict[str, ClusterOutcome],
     missing: list[Key],
 ) -> XdsConfig | ConfigError | Missing:
+    # Before what is missing: without routes no new RPC gets as far as a cluster, so the error waits for none.
     if isinstance(routing, Status):
         return ConfigError(routing, clusters)
     if routing is None or missing:
@@ -98,6 +100,7 @@ class _Walk:
     def _look(self, kind: str, name: str) -> ResourceState | None:
         key = (kind, name)
         state = self._known.get(key)
+        # Once: several clusters may have their endpoints from one resource.
         if state is None and key not in self.visited:
             self.missing.append(key)
         self.visited.add(key)
@@ -112,6 +115,7 @@ class _Walk:
         listener = state.value
         assert isinstance(listener, Listener)
         standing = state.standing or Standing("LDS", name)
+        # A74: one of the errors that leave a channel without routes; another listener may follow, so it is watched on.
         if not listener.api:
             return blame(standing, "it is no API listener; a client needs one with `api_listener` set")
         if listener.route_config is not None:
@@ -160,9 +164,11 @@ class _Walk:
         if state is None:
             return None
         if state.error is not None:
+            # A74: a cluster without endpoints and with a note why, not a cluster in error.
             return ClusterConfig(cluster, None, state.error.message, standing)
         assert isinstance(state.value, ClusterLoadAssignment)
         before = self._before.get(cluster.name)
+        # Not equal ones but the same: the ADS client keeps a value for as long as its bytes are the same.
         if isinstance(before, ClusterConfig) and before.cluster is cluster and before.endpoints is state.value:
             return before
         return ClusterConfig(cluster, state.value, "", standing, state.standing)
@@ -180,6 +186,7 @@ class _Walk:
                 cluster, None, blame(standing, f'DNS name "{name}" has no addresses').message, standing
             )
         # However many addresses a name has, they are one endpoint (A61).
+        # The name is its host name, with the port (A81).
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
         return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
 
@@ -188,7 +195,9 @@ class _Walk:
         names = flatten(root, self._parts)
         if names is None:
             return _unusable(standing, f"it is nested more than {DEEPEST - 1} aggregate clusters deep")
+        # All of them before any is found missing, or their endpoints would be asked for one after the other.
         found = [self.cluster(name) for name in names]
+        # A74: not before every part is answered, or a slow one would be passed over as if it were gone.
         if None in found:
             return None
         # A part that is missing or in error must not take the others along (A74).

@@ -37,6 +37,7 @@ class Clusters:
             with lifetime.scope:
                 await trio.sleep_forever()
         finally:
+            # A31's second step: nobody holds it any more, so the next configuration goes without it.
             self._mailbox.put("clusters", None)
 
 
@@ -64,5 +65,6 @@ class RouteTable:
             with self.lifetime.scope:
                 await trio.sleep_forever()
         finally:
+            # With its last RPC and not with the next table (A31): till then a cookie may name any of these (A60).
             for hold in self._holds.values():
                 hold.release()

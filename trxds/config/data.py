@@ -19,8 +19,10 @@ def plain(value: Any) -> Any:
     What is one of several kinds says which one it is, in `kind`: an RPC's outcome, a filter's configuration.
     """
     match value:
+        # Before the numbers: an IntEnum is an int as well, and would be no more than that in JSON.
         case Enum():
             return value.name
+        # JSON has no infinity; json.dumps writes a word that other readers refuse.
         case float() if math.isinf(value):
             return None
         case None | str() | bool() | int() | float():

@@ -19,6 +19,7 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.clock import time_of_day
 from trxds.ground.status import unavailable
 
+# As in the C++ client and in grpc-go: a fleet that fails asks for a look-up with each connection that it loses.
 SHORTEST_INTERVAL = 30.0  # seconds between two look-ups that succeed
 
 _log = logging.getLogger("trxds.config")
@@ -95,6 +96,7 @@ class NameWatch:
         self._tell(ResourceState(error=status) if addresses is None else ResourceState(addresses, ambient=status))
 
     def _tell(self, state: ResourceState) -> None:
+        # leave() has taken our letter back, and none may follow it.
         if state == self._state or self._scope.cancel_called:
             return
         problem = state.error or state.ambient

@@ -21,6 +21,7 @@ def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[
     todo = [(root, 0)]
     while todo:
         name, depth = todo.pop()
+        # A37: too deep anywhere fails the whole root, and not that branch alone.
         if depth == DEEPEST:
             return None
         if name in seen:
@@ -30,5 +31,6 @@ def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[
         if parts is None:
             leaves.append(name)
         else:
+            # Reversed, for a stack gives back the last one first: A37 wants depth first, in the order of each list.
             todo.extend((part, depth + 1) for part in reversed(parts))
     return tuple(leaves)

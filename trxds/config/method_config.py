@@ -52,6 +52,7 @@ def method_config(place: Place) -> MethodConfig:
     """From one entry of `methodConfig`; what is wrong is noted and left out."""
     timeout, ready = place.member("timeout"), place.member("waitForReady")
     retry, hedging = place.member("retryPolicy"), place.member("hedgingPolicy")
+    # A6: one of them at most, for either says when the next attempt begins.
     if retry.value is not None and hedging.value is not None:
         hedging.wrong("stands beside retryPolicy; a method has one of them")
     return MethodConfig(
@@ -91,9 +92,11 @@ def hedging_policy(place: Place) -> HedgingPolicy:
 
 
 def _attempts(place: Place) -> int:
+    # Only what is missing counts as too few here; of what is no number Place complains itself.
     count = place.whole(0 if place.value is None else LEAST_ATTEMPTS)
     if count < LEAST_ATTEMPTS:
         place.wrong(f"must be at least {LEAST_ATTEMPTS}, as the first counts; more than {MOST_ATTEMPTS} are cut")
+    # A6: more than five count as five, and are no error.
     return min(count, MOST_ATTEMPTS)
 
 

@@ -14,6 +14,7 @@ class Pace:
     """A bucket of `BURST` tokens, one more every `INTERVAL`."""
 
     def __init__(self) -> None:
+        # When the bucket would be full again says how much is in it now: no count has to be topped up by a timer.
         self._full_at = 0.0
 
     def ready_at(self, now: float) -> float:

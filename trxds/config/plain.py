@@ -63,6 +63,7 @@ class PlainResolver:
                     self._read(await self.mailbox.next())
         finally:
             self.mailbox.close()
+            # Or the pool would wait for ever to let go what this change has left out.
             self._settle()
 
     def begin_anew(self) -> None:
@@ -86,6 +87,7 @@ class PlainResolver:
         self._names.resolve_again(self._target.name)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> None:
+        # The name first: a report in the same batch is of an older list of addresses, and settles nothing.
         state = letters.get("name")
         if state is not None:
             self._configure(state.value or (), state.error.message if state.error else "")
@@ -97,14 +99,17 @@ class PlainResolver:
         """`note` says why there may be no address."""
         place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
         self._generation += 1
+        # One change, however many lists come before the tree has answered.
         if not self._changing:
             self._changing = True
+            # Until the tree has answered no host is let go, so one that stays in the list keeps its connection.
             self._downstream.pool.begin_change()
         self._downstream.configure(Located(place, note), self._generation)
 
     def _heard(self, report: RootReport) -> None:
         if report.generation >= self._generation:
             self._settle()
+        # At once, without A31's order: the selector never changes, and any picker will do for it.
         self._downstream.publish(self._selector, report.picker)
 
     def _settle(self) -> None:

@@ -61,6 +61,7 @@ class BoundRoute:
         """By weight, and by nothing else: not by who can be reached (A31)."""
         if len(self.clusters) == 1:
             return self.clusters[0]
+        # To the right: the number at a bound is the next cluster's, so each has as many numbers as its weight.
         return self.clusters[bisect(self.bounds, random.randrange(self.bounds[-1]))]
 
 

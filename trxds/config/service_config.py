@@ -119,6 +119,7 @@ def _methods(place: Place) -> dict[MethodName, MethodConfig]:
         # An entry without names is for nobody; it is read for its mistakes.
         for name in item.member("name").items():
             key = _name(name)
+            # As in grpc-go and the C++ client: neither of the two entries would be the more specific one.
             if key in methods:
                 name.wrong("is the name of another entry already; give each name once")
             methods.setdefault(key, config)

@@ -49,6 +49,7 @@ def parse_plain(target: str) -> PlainTarget | None:
             return _KINDS[scheme](target, rest)
         if rest.startswith("//"):
             raise _Mistake(f"unknown scheme {scheme!r}; trxds knows {', '.join((XDS, *_KINDS))}")
+        # naming.md: what has no scheme is a name for DNS, and "host:port" only looks as if it had one.
         return _dns(target, f"///{target}")
     except _Mistake as mistake:
         raise ValueError(f"target {target!r}: {mistake}") from None

@@ -33,9 +33,10 @@ class Mailbox(Generic[T]):
     def put(self, sender: Hashable, value: T) -> int:
         """Leave a letter; it replaces an unread one of the same sender.
 
-        Returns the number of the batch in which the reader will find it, for `seen`.
+        Returns the number of the batch in which the reader will find it, for `has_seen`.
         """
         if not self._closed:
+            # The letter first and then the waking, with no checkpoint between: the reader finds what it is woken for.
             self._letters[sender] = value
             if self._reader is not None:
                 reader, self._reader = self._reader, None
@@ -52,6 +53,7 @@ class Mailbox(Generic[T]):
         Always a checkpoint, and taken after it: what arrives while others run is in the batch. A second
         task is a `trio.BusyResourceError`.
         """
+        # To come back is to have dealt with the last batch. Writers that wait for this go on before we park.
         self._finished = self._delivered
         if self._waiting_for_reader is not None:
             self.nudge()
@@ -73,6 +75,7 @@ class Mailbox(Generic[T]):
         return letters
 
     def _give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        # Cancelled while parked: nobody may be woken any more, and the letters stay for the next call.
         self._reader = None
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -84,11 +87,6 @@ class Mailbox(Generic[T]):
     def has_seen(self, batch: int) -> bool:
         """The reader has read that batch and come back for the next, or left."""
         return self._finished >= batch or self._closed
-
-    async def seen(self, batch: int) -> None:
-        """Wait for that."""
-        while not self.has_seen(batch):
-            await self.reader_back()
 
     async def reader_back(self) -> None:
         """Wait until the reader comes back for a batch, or `nudge`."""
@@ -117,11 +115,6 @@ class Cell(Generic[T]):
         self._value: T | None = None
         self._followers: list[Following[T]] = []
 
-    @property
-    def value(self) -> T | None:
-        """The latest value, or None before the first."""
-        return self._value
-
     def set(self, value: T) -> None:
         self._value = value
         for follower in self._followers:
@@ -146,11 +139,6 @@ class Cell(Generic[T]):
     @property
     def followers(self) -> tuple[Following[T], ...]:
         return tuple(self._followers)
-
-    async def all_seen(self) -> None:
-        """Every follower has read the value and come back for the next; leaving counts."""
-        for follower in tuple(self._followers):
-            await follower.seen()
 
 
 class Following(Generic[T]):
@@ -185,4 +173,5 @@ class Following(Generic[T]):
         self._left = True
         self._cell.forget(self)
         self._mailbox.withdraw(self._sender)
+        # Who waits for this follower has to look again: it will never come back for another batch.
         self._mailbox.nudge()

@@ -33,6 +33,7 @@ class Clock:
     def stamp(self, timestamp: Any, at: float) -> None:
         """Fill in a Timestamp; what has not happened yet leaves it empty."""
         if at != -math.inf:
+            # One rounding for both fields, or the nanoseconds might come to a whole second.
             timestamp.seconds, timestamp.nanos = divmod(round((self.epoch + at) * 1e9), 10**9)
 
     def text(self, at: float) -> str:

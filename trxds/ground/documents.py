@@ -17,6 +17,7 @@ def parse_json(text: str | bytes) -> Any:
     """Raises `json.JSONDecodeError` and nothing else."""
     try:
         value = json.loads(text)
+    # Before ValueError, of which it is one: it has the line and column that the others lack.
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError) as error:
@@ -27,6 +28,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _deeper_than(most: int, value: Any) -> bool:
+    # Level by level and not by recursion, which is what this guards against.
     level = [value]
     for _ in range(most):
         level = [inner for each in level for inner in _inside(each)]

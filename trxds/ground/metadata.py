@@ -18,7 +18,10 @@ Value: TypeAlias = str | bytes
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 _KEY = re.compile(r"[0-9a-z_.\-]+\Z")
+# PROTOCOL-HTTP2's ASCII-Value, which is narrower than what HTTP allows.
 _VALUE = re.compile(r"[\x20-\x7e]*\Z")
+# PROTOCOL-HTTP2 reserves all of "grpc-". Refused is what would be taken for the transport's own words; tracers and
+# interceptors do set other such names (grpc-trace-bin).
 _RESERVED = frozenset({"te", "content-type", "user-agent", "host", "connection", "grpc-timeout"})
 # What the protocol itself carries in response headers and users are not shown.
 _PROTOCOL = frozenset({b"grpc-status", b"grpc-message", b"content-type", b"grpc-encoding", b"grpc-accept-encoding"})
@@ -171,6 +174,7 @@ def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
         if key.endswith(b"-bin"):
             pairs.extend((name, part) for part in map(_decode_binary, value.split(b",")) if part is not None)
         else:
+            # A peer's value may have bytes above ASCII (RFC 9110, 5.5). latin-1 takes all, so no call fails of one.
             pairs.append((name, value.decode("latin-1")))
     return Metadata(pairs)
 
@@ -178,6 +182,7 @@ def decode(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
 def _decode_binary(text: bytes) -> bytes | None:
     stripped = text.strip().rstrip(b"=")
     try:
+        # PROTOCOL-HTTP2: padded or not. `validate`, for b64decode passes over foreign characters otherwise.
         return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
@@ -197,6 +202,7 @@ _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
 def encode_message(message: str) -> bytes:
+    # "replace": a lone surrogate has no UTF-8, and a message for people is not worth a second failure.
     return quote(message, safe=_PLAIN, errors="replace").encode("ascii")
 
 
@@ -220,6 +226,7 @@ def encode_timeout(seconds: float) -> bytes:
     if seconds <= 0:
         return b"1n"
     for unit, size in _UNITS:
+        # Rounded before it is rounded up: to a float 1.1 s are 1100000.0000000002 us, which would be sent as one more.
         count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MOST else _MOST + 1
         if count <= _MOST:
             return b"%d%s" % (max(count, 1), unit)

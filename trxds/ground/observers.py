@@ -46,6 +46,7 @@ class Complaints:
         self._heard: set[str] = set()
 
     def __call__(self, one: object, event: str) -> None:
+        # By kind: an observer of calls is another object for each call, and would be told of as often.
         name = type(one).__qualname__
         if name not in self._heard:
             self._heard.add(name)
@@ -65,6 +66,7 @@ class _Everybody(Generic[Watcher]):
         for each in self._each:
             try:
                 getattr(each, event)(*what)
+            # Not BaseException: a Cancelled is Trio's, and has to end the task that this runs in.
             except Exception:
                 self._complain(each, event)
 
@@ -97,6 +99,7 @@ class Observers(_Everybody[Observer], Observer):
 
     def add(self, observer: Observer) -> None:
         """From now on; calls that are open already are not told to it."""
+        # Another tuple and not a longer list, here and below: who is being told something may add or remove one.
         self._each = (*self._each, observer)
         self.present = True
 
@@ -206,6 +209,7 @@ class AttemptObservers(_Everybody[AttemptObserver], AttemptObserver):
     __slots__ = ()
 
     def headers(self) -> list[tuple[str, Value]]:
+        # Checked in here: metadata that cannot be sent is this observer's mistake, and not the end of the RPC.
         return [*chain.from_iterable(self._ask("headers", lambda each: check(each.headers())))]
 
     def delayed(self, why: str) -> None:

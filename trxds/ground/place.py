@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# ASCII, for \d takes the digits of every script otherwise. Bounded, for float() makes infinity of too many.
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 _TOO_MANY = 2**32
@@ -82,6 +83,7 @@ class Place:
         value = self.value
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             return float(value)
+        # To Python True is 1; in JSON it is no number.
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return value
         return self._instead(default, "a number")

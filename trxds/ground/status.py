@@ -10,10 +10,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from .metadata import EMPTY, Metadata
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from .metadata import Metadata
 
 M = TypeVar("M", bound="Message")
 
@@ -55,6 +55,7 @@ _HTTP = {
 
 def from_http(status: int) -> StatusCode:
     """For answers that come from a proxy or a server that is no gRPC server, and for injected faults."""
+    # Of a response only if it has no grpc-status: that one counts, whatever HTTP says (http-grpc-status-mapping.md).
     return _HTTP.get(status, StatusCode.UNKNOWN)
 
 
@@ -75,6 +76,7 @@ class Status:
     """Whether the code is OK."""
 
     def __post_init__(self) -> None:
+        # Worked out once: an RPC asks several times, and a property would be a call each time.
         object.__setattr__(self, "ok", self.code is StatusCode.OK)
 
     @property
@@ -100,6 +102,7 @@ class Status:
         from google.protobuf.message import DecodeError
 
         for packed in getattr(self.rich, "details", ()):
+            # By its type URL alone: the bytes of one message may well parse as another.
             if packed.Is(kind.DESCRIPTOR):
                 try:
                     return kind.FromString(packed.value)
@@ -143,6 +146,7 @@ def made_here(status: Status, who: str) -> Status:
     """What a plug-in of this side fails an RPC with; a code that only a server may say becomes INTERNAL (A54)."""
     if status.code not in _THE_SERVERS_OWN:
         return status
+    # A54: the first code and its words stay in the message, or nobody would find what was wrong.
     return Status(StatusCode.INTERNAL, f"{who} said what only a server may say: {status}")
 
 
@@ -157,13 +161,12 @@ class RpcError(Exception):
     def __init__(
         self, status: Status, initial: Metadata | None = None, trailing: Metadata | None = None, peer: str = ""
     ) -> None:
-        from .metadata import Metadata
-
+        # All of it, for that is what pickle and copy make the exception anew from.
         super().__init__(status, initial, trailing, peer)
         self.status = status
         self.peer = peer
-        self.initial_metadata = initial if initial is not None else Metadata()
-        self.trailing_metadata = trailing if trailing is not None else Metadata()
+        self.initial_metadata = initial if initial is not None else EMPTY
+        self.trailing_metadata = trailing if trailing is not None else EMPTY
 
     def __str__(self) -> str:
         if not self.peer or self.peer in self.status.message:

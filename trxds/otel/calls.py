@@ -72,11 +72,14 @@ class CallMetrics(CallObserver):
         self.channel.meters.record(of.ATTEMPT_STARTED, 1, self.labels)
         now = trio.current_time()
         if transparent:
+            # A96: apart from retries. No server has seen the attempt before, and no policy asked for this one.
             self._transparent += 1
         elif self.hedged:
+            # A96: also apart; under hedgingPolicy each attempt but the first is one.
             self._hedges += previous > 0
         else:
             self._retries += previous > 0
+        # A96 counts time in which the call had no attempt at all; hedged ones may overlap.
         if not self._active and (previous or transparent):
             self._delay += now - self._ended_at
         self._active += 1
@@ -113,6 +116,7 @@ class CallMetrics(CallObserver):
             (of.TRANSPARENT_RETRIES, self._transparent),
             (of.RETRY_DELAY, self._delay),
         ):
+            # A96: 0 is not recorded, or the calls that went well would fill the histogram.
             if number:
                 meters.record(instrument, number, self.labels)
         if self._lost and not status.ok:
@@ -155,9 +159,11 @@ class AttemptMetrics(AttemptObserver):
     def ended(self, status: Status) -> None:
         call, meters = self._call, self._call.channel.meters
         labels = {**call.labels, of.STATUS: status.code.name, of.BACKEND: self._backend}
+        # A78: without a host there is no locality; the label is empty then.
         if call.channel.per_host and self._address:
             labels[of.LOCALITY] = call.channel.locate(self._address, self._backend).locality
         meters.record(of.ATTEMPT_DURATION, trio.current_time() - self._began, labels)
+        # A66: once for an attempt, the sum of its messages as they were compressed.
         meters.record(of.SENT, self._sent, labels)
         meters.record(of.RECEIVED, self._received, labels)
         call.attempt_ended()

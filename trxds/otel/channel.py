@@ -34,9 +34,11 @@ class XdsMetrics:
         self._resources: Counter[tuple[str, str, str]] = Counter()  # by authority, state and type
 
     def connected(self, server: str) -> None:
+        # A78: a stream makes a server healthy the first time only. One that failed has to answer first.
         self._healthy = {server: True} | self._healthy
 
     def failed(self, server: str) -> None:
+        # A78 counts how often it went from healthy to unhealthy, not each attempt while it is down.
         if self._healthy.get(server, True):
             self._meters.record(of.SERVER_FAILURE, 1, {of.TARGET: self._target, of.SERVER: server})
         self._healthy = self._healthy | {server: False}
@@ -58,6 +60,7 @@ class XdsMetrics:
         if before is not None:
             self._resources[before] -= 1
         if resource.state:
+            # The words of A78 and A88 for bad news beside a resource that is used on.
             state = f"{resource.state}_but_cached" if resource.cached else resource.state
             now = OLD_STYLE if resource.authority is None else resource.authority, state, resource.type
             self._states[key] = now
@@ -97,6 +100,7 @@ class ConnectionMetrics:
         opened = self._open[address, security]
         if not opened:
             return  # before we watched
+        # Those of its opening: its locality may be another by now, and what goes up must come down where it went up.
         labels = opened.pop()
         if not opened:
             del self._open[address, security]

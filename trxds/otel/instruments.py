@@ -27,11 +27,13 @@ RESULT = "result"
 
 OPTIONAL_LABELS = frozenset({LOCALITY, BACKEND, CUSTOM, DISCONNECT, SECURITY})
 
+# A66's buckets, in seconds.
 LATENCIES = (
     *(0, 0.00001, 0.00005, 0.0001, 0.0003, 0.0006, 0.0008, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008),
     *(0.01, 0.013, 0.016, 0.02, 0.025, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5),
     *(0.65, 0.8, 1, 2, 5, 10, 20, 50, 100),
 )
+# A66's, in bytes.
 SIZES = (0, 1024, 2048, 4096, 16384, *(2**power for power in (16, 18, 20, 22, 24, 26, 28, 30, 32)))
 
 
@@ -61,137 +63,96 @@ class Instrument:
     is_enabled_by_default: bool = False
 
 
-_CALL = (METHOD, TARGET)
-_RETRIES = (1, 2, 3, 4, 5)
 _BY_HOST = (LOCALITY, BACKEND)
+
+# -- calls and their attempts
+
+
+def _of_attempt(name: str, unit: str, description: str, buckets: tuple[float, ...]) -> Instrument:
+    labels, optional = (METHOD, TARGET, STATUS), (*_BY_HOST, CUSTOM)
+    name = f"grpc.client.attempt.{name}"
+    return Instrument(
+        name, Kind.HISTOGRAM, unit, description, labels, "A66, A78, A89", optional, buckets, is_enabled_by_default=True
+    )
+
 
 ATTEMPT_STARTED = Instrument(
     "grpc.client.attempt.started",
     Kind.COUNTER,
     "{attempt}",
     "Attempts begun, also those that are not over.",
-    _CALL,
+    (METHOD, TARGET),
     "A66",
     (CUSTOM,),
     is_enabled_by_default=True,
 )
-ATTEMPT_DURATION = Instrument(
-    "grpc.client.attempt.duration",
-    Kind.HISTOGRAM,
-    "s",
-    "From the begin of an attempt, before its pick, to its end.",
-    (*_CALL, STATUS),
-    "A66, A78, A89",
-    (*_BY_HOST, CUSTOM),
-    LATENCIES,
-    is_enabled_by_default=True,
-)
-SENT = Instrument(
-    "grpc.client.attempt.sent_total_compressed_message_size",
-    Kind.HISTOGRAM,
+ATTEMPT_DURATION = _of_attempt("duration", "s", "From the begin of an attempt, before its pick, to its end.", LATENCIES)
+SENT = _of_attempt(
+    "sent_total_compressed_message_size",
     "By",
     "Bytes of all request messages of an attempt, as they are compressed.",
-    (*_CALL, STATUS),
-    "A66, A78, A89",
-    (*_BY_HOST, CUSTOM),
     SIZES,
-    is_enabled_by_default=True,
 )
-RECEIVED = Instrument(
-    "grpc.client.attempt.rcvd_total_compressed_message_size",
-    Kind.HISTOGRAM,
+RECEIVED = _of_attempt(
+    "rcvd_total_compressed_message_size",
     "By",
     "Bytes of all response messages of an attempt, as they are compressed.",
-    (*_CALL, STATUS),
-    "A66, A78, A89",
-    (*_BY_HOST, CUSTOM),
     SIZES,
-    is_enabled_by_default=True,
 )
 CALL_DURATION = Instrument(
     "grpc.client.call.duration",
     Kind.HISTOGRAM,
     "s",
     "From the begin of a call to its end, over all its attempts.",
-    (*_CALL, STATUS),
+    (METHOD, TARGET, STATUS),
     "A66",
     (CUSTOM,),
     LATENCIES,
     is_enabled_by_default=True,
 )
-RETRIES = Instrument(
-    "grpc.client.call.retries",
-    Kind.HISTOGRAM,
-    "{retry}",
-    "Retries of a call that had some.",
-    _CALL,
-    "A96",
-    (CUSTOM,),
-    _RETRIES,
-)
-TRANSPARENT_RETRIES = Instrument(
-    "grpc.client.call.transparent_retries",
-    Kind.HISTOGRAM,
+
+
+def _of_retries(name: str, unit: str, description: str, buckets: tuple[float, ...] = (1, 2, 3, 4, 5)) -> Instrument:
+    name = f"grpc.client.call.{name}"
+    return Instrument(name, Kind.HISTOGRAM, unit, description, (METHOD, TARGET), "A96", (CUSTOM,), buckets)
+
+
+RETRIES = _of_retries("retries", "{retry}", "Retries of a call that had some.")
+TRANSPARENT_RETRIES = _of_retries(
+    "transparent_retries",
     "{transparent_retry}",
     "Transparent retries of a call that had some.",
-    _CALL,
-    "A96",
-    (CUSTOM,),
-    (*_RETRIES, 10),
+    (1, 2, 3, 4, 5, 10),
 )
-HEDGES = Instrument(
-    "grpc.client.call.hedges",
-    Kind.HISTOGRAM,
-    "{hedge}",
-    "Hedges of a call that had some.",
-    _CALL,
-    "A96",
-    (CUSTOM,),
-    _RETRIES,
-)
-RETRY_DELAY = Instrument(
-    "grpc.client.call.retry_delay",
-    Kind.HISTOGRAM,
+HEDGES = _of_retries("hedges", "{hedge}", "Hedges of a call that had some.")
+RETRY_DELAY = _of_retries(
+    "retry_delay",
     "s",
     "Time of a call during which it had no attempt, between two of them.",
-    _CALL,
-    "A96",
-    (CUSTOM,),
     LATENCIES,
 )
 
-CONNECTED = Instrument(
-    "grpc.xds_client.connected",
-    Kind.GAUGE,
-    "{bool}",
-    "1 if the xDS server is connected and answers, else 0.",
-    (TARGET, SERVER),
-    "A78, A57",
-)
-SERVER_FAILURE = Instrument(
-    "grpc.xds_client.server_failure",
+# -- the xDS client
+
+
+def _of_server(name: str, kind: Kind, unit: str, description: str) -> Instrument:
+    return Instrument(f"grpc.xds_client.{name}", kind, unit, description, (TARGET, SERVER), "A78, A57")
+
+
+def _of_updates(name: str, description: str) -> Instrument:
+    name, labels = f"grpc.xds_client.resource_updates_{name}", (TARGET, SERVER, RESOURCE_TYPE)
+    return Instrument(name, Kind.COUNTER, "{resource}", description, labels, "A78")
+
+
+CONNECTED = _of_server("connected", Kind.GAUGE, "{bool}", "1 if the xDS server is connected and answers, else 0.")
+SERVER_FAILURE = _of_server(
+    "server_failure",
     Kind.COUNTER,
     "{failure}",
     "How often the xDS server went from healthy to unhealthy.",
-    (TARGET, SERVER),
-    "A78, A57",
 )
-VALID = Instrument(
-    "grpc.xds_client.resource_updates_valid",
-    Kind.COUNTER,
-    "{resource}",
-    "Resources that came and were valid, unchanged ones too.",
-    (TARGET, SERVER, RESOURCE_TYPE),
-    "A78",
-)
-INVALID = Instrument(
-    "grpc.xds_client.resource_updates_invalid",
-    Kind.COUNTER,
-    "{resource}",
-    "Resources that came and were invalid.",
-    (TARGET, SERVER, RESOURCE_TYPE),
-    "A78",
-)
+VALID = _of_updates("valid", "Resources that came and were valid, unchanged ones too.")
+INVALID = _of_updates("invalid", "Resources that came and were invalid.")
 RESOURCES = Instrument(
     "grpc.xds_client.resources",
     Kind.GAUGE,
@@ -201,138 +162,91 @@ RESOURCES = Instrument(
     "A78, A88",
 )
 
-DISCONNECTIONS = Instrument(
-    "grpc.subchannel.disconnections",
-    Kind.COUNTER,
+# -- connections to hosts
+
+
+# A94 renames what A78 had as grpc.lb.pick_first.*; the old names are not recorded.
+def _of_subchannel(
+    name: str, unit: str, description: str, optional: tuple[str, ...] = (BACKEND, LOCALITY), kind: Kind = Kind.COUNTER
+) -> Instrument:
+    return Instrument(f"grpc.subchannel.{name}", kind, unit, description, (TARGET,), "A94", optional)
+
+
+DISCONNECTIONS = _of_subchannel(
+    "disconnections",
     "{disconnection}",
     "Connections to hosts that ended, or take no new calls.",
-    (TARGET,),
-    "A94",
     (BACKEND, LOCALITY, DISCONNECT),
 )
-ATTEMPTS_SUCCEEDED = Instrument(
-    "grpc.subchannel.connection_attempts_succeeded",
-    Kind.COUNTER,
-    "{attempt}",
-    "Attempts to connect to a host that succeeded.",
-    (TARGET,),
-    "A94",
-    (BACKEND, LOCALITY),
+ATTEMPTS_SUCCEEDED = _of_subchannel(
+    "connection_attempts_succeeded", "{attempt}", "Attempts to connect to a host that succeeded."
 )
-ATTEMPTS_FAILED = Instrument(
-    "grpc.subchannel.connection_attempts_failed",
-    Kind.COUNTER,
-    "{attempt}",
-    "Attempts to connect to a host that failed.",
-    (TARGET,),
-    "A94",
-    (BACKEND, LOCALITY),
+ATTEMPTS_FAILED = _of_subchannel(
+    "connection_attempts_failed", "{attempt}", "Attempts to connect to a host that failed."
 )
-OPEN_CONNECTIONS = Instrument(
-    "grpc.subchannel.open_connections",
-    Kind.UP_DOWN,
+OPEN_CONNECTIONS = _of_subchannel(
+    "open_connections",
     "{connection}",
     "Connections to hosts that take new calls.",
-    (TARGET,),
-    "A94",
     (SECURITY, BACKEND, LOCALITY),
+    Kind.UP_DOWN,
 )
 
-RR_FALLBACK = Instrument(
-    "grpc.lb.wrr.rr_fallback",
-    Kind.COUNTER,
-    "{update}",
-    "Updates of weights that fell back to round robin: fewer than two were known.",
-    (TARGET,),
-    "A78, A89",
-    _BY_HOST,
+# -- policies
+
+
+def _of_weights(name: str, unit: str, description: str, kind: Kind = Kind.COUNTER) -> Instrument:
+    return Instrument(f"grpc.lb.wrr.{name}", kind, unit, description, (TARGET,), "A78, A89", _BY_HOST)
+
+
+RR_FALLBACK = _of_weights(
+    "rr_fallback", "{update}", "Updates of weights that fell back to round robin: fewer than two were known."
 )
-NOT_YET_USABLE = Instrument(
-    "grpc.lb.wrr.endpoint_weight_not_yet_usable",
-    Kind.COUNTER,
+NOT_YET_USABLE = _of_weights(
+    "endpoint_weight_not_yet_usable",
     "{endpoint}",
     "Endpoints of each update that had not reported yet, or are in their blackout period.",
-    (TARGET,),
-    "A78, A89",
-    _BY_HOST,
 )
-STALE = Instrument(
-    "grpc.lb.wrr.endpoint_weight_stale",
-    Kind.COUNTER,
-    "{endpoint}",
-    "Endpoints of each update whose last report was too old.",
-    (TARGET,),
-    "A78, A89",
-    _BY_HOST,
-)
-WEIGHTS = Instrument(
-    "grpc.lb.wrr.endpoint_weights",
-    Kind.HISTOGRAM,
-    "{weight}",
-    "Weight of each endpoint at each update, 0 for an unknown one.",
-    (TARGET,),
-    "A78, A89",
-    _BY_HOST,
+STALE = _of_weights("endpoint_weight_stale", "{endpoint}", "Endpoints of each update whose last report was too old.")
+WEIGHTS = _of_weights(
+    "endpoint_weights", "{weight}", "Weight of each endpoint at each update, 0 for an unknown one.", Kind.HISTOGRAM
 )
 
-ENFORCED = Instrument(
-    "grpc.lb.outlier_detection.ejections_enforced",
-    Kind.COUNTER,
-    "{ejection}",
-    "Outliers that were ejected.",
-    (TARGET, DETECTION),
-    "A91",
-    (BACKEND,),
-)
-UNENFORCED_EJECTIONS = Instrument(
-    "grpc.lb.outlier_detection.ejections_unenforced",
-    Kind.COUNTER,
-    "{ejection}",
-    "Outliers that were found and not ejected.",
-    (TARGET, DETECTION, UNENFORCED),
-    "A91",
-    (BACKEND,),
-)
 
-SESSIONS_ACTIVE = Instrument(
-    "trxds.session.active",
-    Kind.UP_DOWN,
-    "{session}",
-    "Blocks of `channel.session()` that are open.",
-    (TARGET,),
-    "trxds",
+def _of_outliers(name: str, description: str, *labels: str) -> Instrument:
+    name, labels = f"grpc.lb.outlier_detection.{name}", (TARGET, DETECTION, *labels)
+    return Instrument(name, Kind.COUNTER, "{ejection}", description, labels, "A91", (BACKEND,))
+
+
+ENFORCED = _of_outliers("ejections_enforced", "Outliers that were ejected.")
+UNENFORCED_EJECTIONS = _of_outliers("ejections_unenforced", "Outliers that were found and not ejected.", UNENFORCED)
+
+# -- what no proposal has: sessions, and OpenTelemetry's own name
+
+
+def _of_sessions(name: str, unit: str, description: str, *labels: str, kind: Kind = Kind.COUNTER) -> Instrument:
+    return Instrument(f"trxds.session.{name}", kind, unit, description, (TARGET, *labels), "trxds")
+
+
+SESSIONS_ACTIVE = _of_sessions("active", "{session}", "Blocks of `channel.session()` that are open.", kind=Kind.UP_DOWN)
+SESSIONS_CREATED = _of_sessions(
+    "created", "{session}", "Blocks of `channel.session()` that were given their first host."
 )
-SESSIONS_CREATED = Instrument(
-    "trxds.session.created",
-    Kind.COUNTER,
-    "{session}",
-    "Blocks of `channel.session()` that were given their first host.",
-    (TARGET,),
-    "trxds",
+SESSIONS_REPINNED = _of_sessions(
+    "repinned", "{move}", "Sessions that went from one host to another, by the reason.", REASON
 )
-SESSIONS_REPINNED = Instrument(
-    "trxds.session.repinned",
-    Kind.COUNTER,
-    "{move}",
-    "Sessions that went from one host to another, by the reason.",
-    (TARGET, REASON),
-    "trxds",
-)
-SESSIONS_LOST = Instrument(
-    "trxds.session.lost",
-    Kind.COUNTER,
+SESSIONS_LOST = _of_sessions(
+    "lost",
     "{call}",
     "Calls whose session's host could not be used, and that failed without another one.",
-    (TARGET, REASON),
-    "trxds",
+    REASON,
 )
-SESSION_PICKS = Instrument(
-    "trxds.session.pick",
-    Kind.COUNTER,
+SESSION_PICKS = _of_sessions(
+    "pick",
     "{pick}",
     "Picks of calls with a session filter: the cookie's host, a wait for it, or anybody else's.",
-    (TARGET, RESULT, REASON),
-    "trxds",
+    RESULT,
+    REASON,
 )
 
 RPC_DURATION = Instrument(

@@ -69,6 +69,7 @@ class Meters:
         if entry is not None:
             its = {label: labels[label] for label in entry.labels if label in labels}
             for label in entry.optional:
+                # A78: empty where it is not known. Without it these would be series of other labels.
                 its[label] = labels.get(label, "")
             entry.take(value, its)
 
@@ -89,6 +90,7 @@ def _make(meter: Meter, instrument: Instrument, read: Mapping[Instrument, Read])
         case Kind.UP_DOWN:
             return meter.create_up_down_counter(name, unit, description).add
         case Kind.HISTOGRAM:
+            # None is no advice, where an empty list would advise a single bucket. A View of the program's goes first.
             buckets = instrument.buckets or None
             return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
         case Kind.GAUGE:

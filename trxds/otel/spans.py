@@ -39,6 +39,7 @@ class CallSpan(CallObserver):
     def __init__(self, tracing: Tracing, call: CallBegun, target: str) -> None:
         self._tracing = tracing
         self._target = target
+        # A72: with a dot, where metrics have the method with its slash (A66).
         self._name = call.path[1:].replace("/", ".")
         self.span: Span = tracing.tracer.start_span(f"Sent.{self._name}")
         if target:
@@ -46,6 +47,7 @@ class CallSpan(CallObserver):
         self._context = trace.set_span_in_context(self.span)
 
     def resolution_delayed(self) -> None:
+        # A72: told only when the call had to wait, and then when that is over.
         self.span.add_event("Delayed name resolution complete")
 
     def routed(self, cluster: str, hedged: bool) -> None:
@@ -85,6 +87,7 @@ class AttemptSpan(AttemptObserver):
 
     def headers(self) -> Iterable[tuple[str, Value]]:
         carrier: dict[str, str] = {}
+        # The attempt's context and not the call's (A72): the server's span is a child of the attempt that reached it.
         self._tracing.propagator.inject(carrier, self._context)
         return carrier.items()
 
@@ -96,6 +99,7 @@ class AttemptSpan(AttemptObserver):
             self._span.add_event("trxds.lb.pick", about)
 
     def sent(self, size: int, wire_size: int) -> None:
+        # A72: numbered from 0 in each direction, by attempt.
         self._message("Outbound message", self._sent, size, wire_size)
         self._sent += 1
 
@@ -104,9 +108,11 @@ class AttemptSpan(AttemptObserver):
         self._received += 1
 
     def _message(self, event: str, number: int, size: int, wire_size: int) -> None:
+        # A span that nobody will see costs no event for each message.
         if not self._span.is_recording():
             return
         about = {"sequence-number": number, "message-size": size}
+        # A72: only of a message that was compressed.
         if wire_size != size:
             about["message-size-compressed"] = wire_size
         self._span.add_event(event, about)
@@ -117,7 +123,9 @@ class AttemptSpan(AttemptObserver):
 
 def _end(span: Span, status: Status) -> None:
     if status.ok:
+        # A72 sets OK too, which OpenTelemetry leaves unset as a rule.
         span.set_status(trace.StatusCode.OK)
     else:
+        # A72: the code goes into the description, since OpenTelemetry has no place for it.
         span.set_status(trace.StatusCode.ERROR, f"{status.code.name}, {status.message}")
     span.end()

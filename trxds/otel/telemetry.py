@@ -63,6 +63,7 @@ def telemetry(
     Raises `ValueError` for an instrument or a label that does not exist.
     """
     labels = frozenset(optional_labels)
+    # A name with a typo would be a metric without its label, found out when somebody needs it.
     if unknown := labels - of.OPTIONAL_LABELS:
         known = ", ".join(sorted(of.OPTIONAL_LABELS))
         raise ValueError(f"{', '.join(sorted(unknown))}: no optional label; there are {known}")
@@ -96,6 +97,7 @@ class Metrics:
 
     def observe(self, target: str, locate: Locate) -> Observer:
         observer = ObservedChannel(self._meters, target, locate, self)
+        # The SDK reads gauges in a thread of its own: this is replaced, and never changed.
         self._open = (*self._open, observer)
         return observer
 
@@ -103,6 +105,7 @@ class Metrics:
         self._open = tuple(each for each in self._open if each is not channel)
 
     def method(self, call: CallBegun) -> str:
+        # A66: a path that did not come from generated code may be anything, and each is another series.
         return call.path[1:] if call.registered or self._methods(call.path) else _OTHER
 
     def custom(self, call: CallBegun) -> str:

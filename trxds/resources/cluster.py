@@ -58,6 +58,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
     idle_timeout = _idle_timeout(message, problems)
     lrs = load_reporting(message, context, problems)
     ejection = ejection_rules(message, problems)
+    # Only now, when all has been read: a NACK names every mistake, and not the first one.
     if found is None or lb_policy is None:
         return None
     return Cluster(
@@ -77,6 +78,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
 
 
 def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPolicyConfig | None:
+    # A52: beside this field lb_policy and its configuration do not count, whatever they say.
     if message.HasField("load_balancing_policy"):
         at = problems.at("load_balancing_policy")
         return load_balancing_policy(message.load_balancing_policy, Nesting(context), at)
@@ -86,6 +88,7 @@ def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPol
         case protos.Cluster.RING_HASH:  # one ring over all localities (A42)
             return cluster_ring_hash(message, problems)
         case protos.Cluster.LEAST_REQUEST:
+            # A48: localities by their weights as ever, and least_request among the hosts of each.
             return WrrLocality(cluster_least_request(message, problems))
     problems.at("lb_policy").add("LB policy is not supported")
     return None
@@ -100,6 +103,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
     """A list that is there and empty means none: no cookie is honoured (A55)."""
     if not common.HasField("override_host_status") or not context.override_host:
         return DEFAULT_OVERRIDE_STATUSES
+    # A55: other states are ignored and not refused, for a list must do for Envoy and gRPC alike.
     known = known_health(override_host=context.override_host)
     return frozenset(known[each] for each in common.override_host_status.statuses if each in known)
 
@@ -108,6 +112,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
 
 
 def _idle_timeout(message: Any, problems: Problems) -> float:
+    # A75 reads it here only, not in typed_extension_protocol_options, where Envoy's users have it.
     if not message.HasField("upstream_config"):
         return DEFAULT_IDLE_TIMEOUT
     config = extension(message.upstream_config, "typed_config", problems.at("upstream_config"))
@@ -132,6 +137,7 @@ def _max_requests(circuit_breakers: Any) -> int:
 
 def _transport_socket(message: Any, context: ParseContext, problems: Problems) -> UpstreamTls | None:
     """Looked at whether or not the channel will use it (A29)."""
+    # A29 does not support it, and to ignore what says how hosts are secured would be less safe than what was meant.
     if message.transport_socket_matches:
         problems.at("transport_socket_matches").add("feature unsupported")
     if not message.HasField("transport_socket"):

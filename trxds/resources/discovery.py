@@ -54,6 +54,7 @@ _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
 def discovery(message: Any, problems: Problems) -> Discovery | None:
     """Of an envoy.config.cluster.v3.Cluster."""
     match message.WhichOneof("cluster_discovery_type"):
+        # A37 tells an aggregate by the type of its configuration; cluster_type.name is free text.
         case "cluster_type":
             return _aggregate(message.cluster_type, problems.at("cluster_type"))
         case "type" if message.type == _EDS:
@@ -77,6 +78,7 @@ def _eds(message: Any, problems: Problems) -> Eds | None:
     if not config.service_name and message.name.startswith("xdstp:"):
         # The name of one type of resource cannot be that of another (A47).
         problems.at("service_name").add("must be set if Cluster resource has an xdstp name")
+    # A27: without a service_name the EDS resource has the cluster's name.
     return Eds(config.service_name or message.name)
 
 
@@ -85,6 +87,7 @@ def _logical_dns(message: Any, problems: Problems) -> LogicalDns | None:
     if not message.HasField("load_assignment"):
         problems.add("field not present for LOGICAL_DNS cluster")
         return None
+    # A37 wants exactly one of each: whatever the name's addresses are, they are one endpoint (A61).
     locality = _only(message.load_assignment.endpoints, "endpoints", "one locality", problems)
     if locality is None:
         return None

@@ -43,6 +43,7 @@ def domain_kind(domain: str) -> DomainKind | None:
 
 def domain_matches(domain: str, authority: str) -> bool:
     """Case does not matter; a star stands for at least one character."""
+    # Host names have no case (RFC 4343), and the C++ client compares them so; grpc-go compares them as written.
     domain, authority = domain.lower(), authority.lower()
     match domain_kind(domain):
         case DomainKind.EXACT:
@@ -59,6 +60,7 @@ def domain_matches(domain: str, authority: str) -> bool:
 
 def find_virtual_host(virtual_hosts: Sequence[Host], authority: str) -> Host | None:
     """The virtual host for that authority; None when no domain takes it."""
+    # A28 has the domain "that most specifically matches": by kind, then the longest, then the first, as a tuple sorts.
     matching = [
         (kind, -len(domain), index)
         for index, virtual_host in enumerate(virtual_hosts)

@@ -13,6 +13,7 @@ from typing import Any
 from . import protos
 from .problems import Problems
 
+# The same message under two names: udpa's came first, and A52 takes either.
 _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}
 
 
@@ -78,6 +79,7 @@ def _strip_prefix(type_url: str, problems: Problems) -> str | None:
     if not type_url:
         problems.at("type_url").add("field not present")
         return None
+    # protobuf leaves it to the sender what stands before the last slash.
     _, slash, name = type_url.rpartition("/")
     if not slash or not name:
         problems.at("type_url").add(f'invalid value "{type_url}"')

@@ -95,7 +95,8 @@ def _code(message: Any, problems: Problems) -> StatusCode:
         problems.at("grpc_status").add(f"invalid gRPC status code: {message.grpc_status}")
     elif message.grpc_status:
         return StatusCode(message.grpc_status)
-    # An HTTP status of 200 is no abort either: nobody's RPC fails with OK.
+    # By A33's text 200 aborts with UNKNOWN, and a grpc_status of OK ends the RPC as if the server had said so. The
+    # C++ client aborts by neither, and so do we: nobody's RPC should end with OK that reached no server.
     return StatusCode.OK if message.http_status in (0, 200) else from_http(message.http_status)
 
 
@@ -103,6 +104,7 @@ def _share(percent: Any) -> Share:
     return Share(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
 
 
+# A39 lets a filter use one type in both places, and Envoy has no other message for this filter's overrides.
 FAULT = HttpFilterType(
     config_type=FaultConfig.config_type,
     parse=_parse,

@@ -30,6 +30,7 @@ class HttpFilterType:
 
     config_type: str
     parse: Callable[[Extension], FilterConfig | None]
+    # A39: some filters have one type for both, some have two, and some cannot be overridden at all.
     override_type: str | None = None
     parse_override: Callable[[Extension], FilterConfig | None] | None = None
     terminal: bool = False

@@ -68,6 +68,8 @@ def _not_parsed(config: Extension) -> None:
 
 
 ROUTER = HttpFilterType(config_type=RouterConfig.config_type, parse=_router, terminal=True)
+# A39: whoever checks a route table cannot know whether a client or a server will use it, so overrides of filters
+# that only servers run are let pass. In a client's listener the filter is refused.
 RBAC = HttpFilterType(
     config_type="envoy.extensions.filters.http.rbac.v3.RBAC",
     parse=_not_parsed,
@@ -115,10 +117,12 @@ def http_filters(messages: Iterable[Any], context: FilterContext, problems: Prob
         kind = _usable(config, message.is_optional, context) if config is not None else None
         if config is None or kind is None:
             continue
+        # Before it is parsed: behind a router that cannot be read, "must be the last" is still true of the others.
         kinds.append((kind, at))
         parsed = kind.parse(config)
         if parsed is not None:
             chain.append(HttpFilter(message.name, parsed, message.disabled))
+    # A39: also if all of them were optional and unknown, for no chain ends without a router.
     if not kinds and problems.count == before:
         problems.add("expected at least one HTTP filter")
     _check_order(kinds)
@@ -171,6 +175,7 @@ def filter_overrides(
     if not messages:
         return _NOTHING
     overrides: dict[str, FilterConfig] = {}
+    # A proto map has no order: a NACK's text would differ from one response to the next, and look like news.
     for name in sorted(messages):
         at = problems.at(f"typed_per_filter_config[{name}]")
         if not name:

@@ -70,9 +70,11 @@ StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) -> LbPolicyConfig | None:
     """The first policy in the list that the registry knows; None (and a problem) when there is none."""
+    # A52: 16 levels at most, or whoever sends the resource decides how deep we recur.
     if nesting.depth >= _MOST_NESTED:
         problems.add(f"exceeded max recursion depth of {_MOST_NESTED}")
         return None
+    # A52: the first one that we know decides. If its configuration is bad the resource is; no other one is tried.
     for index, policy in enumerate(message.policies):
         at = problems.at(f"policies[{index}].typed_extension_config")
         if not policy.HasField("typed_extension_config"):

@@ -101,6 +101,7 @@ def ring_hash(config: Extension) -> RingHash | None:
     message = _message(config, protos.RingHash, "RingHash")
     if message is None:
         return None
+    # A42 has XX_HASH only. It is what the default means in this message, and the zero value of the cluster's older one.
     known = (protos.RingHash.DEFAULT_HASH, protos.RingHash.XX_HASH)
     return _ring(message, message.hash_function in known, config.problems)
 
@@ -122,6 +123,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
     return ClientSideWeightedRoundRobin(
         _seconds(message, "blackout_period", 10.0, config.problems),
         _seconds(message, "weight_expiration_period", 180.0, config.problems),
+        # A58: a shorter period is raised and not refused; each update looks at the weights of all hosts.
         max(_seconds(message, "weight_update_period", 1.0, config.problems), SHORTEST_UPDATE),
         penalty,
         _seconds(message, "oob_reporting_period", 10.0, config.problems)
@@ -163,6 +165,7 @@ def _ring(message: Any, known_hash: bool, problems: Problems) -> RingHash:
         problems.at("hash_function").add("unsupported value (must be XX_HASH)")
     largest = _size(message, "maximum_ring_size", LARGEST_RING, problems)
     smallest = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
+    # As they are configured: what this client builds at most (A42) caps both of them later, and refuses nothing.
     if smallest > largest:
         problems.at("minimum_ring_size").add("cannot be greater than maximum_ring_size")
     return RingHash(smallest, largest)

@@ -56,6 +56,7 @@ def listener(message: Any, context: ParseContext, problems: Problems) -> Slices[
 
 def _connection_manager(name: str, message: Any, context: ParseContext, problems: Problems) -> Slices[Listener]:
     _check_trust(message, problems)
+    # A31: the default for all routes that have no max_stream_duration of their own.
     limit = optional_duration(
         message.common_http_protocol_options, "max_stream_duration", problems.at("common_http_protocol_options")
     )
@@ -85,4 +86,5 @@ def _rds_name(rds: Any, problems: Problems) -> str:
         at.add("field not present")
     elif not is_ads_or_self(rds.config_source):
         at.add("ConfigSource does not specify ADS or SELF")
+    # An empty name is let pass, as by the C++ client: it is that of a resource which does not exist.
     return str(rds.route_config_name)

@@ -25,6 +25,7 @@ def load_reporting(message: Any, context: ParseContext, problems: Problems) -> L
     """None if the cluster does not ask for it."""
     if not message.HasField("lrs_server"):
         return None
+    # A27: no other server than the one that sent the cluster may be named, so none other has to be dialled.
     if not is_self(message.lrs_server):
         problems.at("lrs_server").add("ConfigSource is not self")
     return LoadReporting(context.server, frozenset(message.lrs_report_endpoint_metrics))

@@ -83,6 +83,7 @@ PathMatch: TypeAlias = Exact | Prefix | Pattern
 
 # -- headers
 
+# What the C++ client's parser takes. int() takes more: "1_000", and the digits of every script.
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)[ \t\n\v\f\r]*\Z")
 _MOST = 2**63
 
@@ -145,6 +146,7 @@ def header_value(metadata: Metadata, name: str) -> str | None:
         return None
     if name == "content-type":
         return "application/grpc"
+    # Joined before they are matched, as in the C++ client; Envoy's matchers may look at one value alone.
     values: list[Value] = metadata.all(name)
     return ",".join(value for value in values if isinstance(value, str)) if values else None
 

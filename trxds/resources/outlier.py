@@ -65,6 +65,7 @@ def ejection_rules(cluster: Any, problems: Problems) -> EjectionRules | None:
     base = optional_duration(message, "base_ejection_time", at)
     longest = optional_duration(message, "max_ejection_time", at)
     for field in _PERCENTAGES:
+        # A50: above 100 the resource is refused, and not capped.
         if getattr(message, field).value > 100:
             at.at(field).add("value must be <= 100")
     success_rate, failure_percentage = _success_rate(message), _failure_percentage(message)
@@ -75,6 +76,7 @@ def ejection_rules(cluster: Any, problems: Problems) -> EjectionRules | None:
     return EjectionRules(
         default.interval if interval is None else interval,
         base,
+        # A50: unset, it is 300 s or the base time, whichever is longer: what nobody has set cuts no ejection short.
         max(default.max_ejection_time, base) if longest is None else longest,
         _number(message, "max_ejection_percent", default.max_ejection_percent),
         success_rate,
@@ -98,6 +100,7 @@ def _success_rate(message: Any) -> SuccessRate | None:
 
 def _failure_percentage(message: Any) -> FailurePercentage | None:
     default = FailurePercentage()
+    # A50: 0 and unset both switch it off, unlike the success rate, which is on unless it says 0.
     enforcement = _number(message, "enforcing_failure_percentage", 0)
     if enforcement == 0:
         return None

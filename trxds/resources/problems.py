@@ -18,6 +18,7 @@ class Problems:
 
     def at(self, field: str) -> Problems:
         """The same problems from a field further down: `name`, `name[3]`, or `[key]`."""
+        # Past __init__, which would begin an empty account of its own.
         below = Problems.__new__(Problems)
         below._path = f"{self._path}.{field}" if self._path and field[0] != "[" else self._path + field
         below._found = self._found

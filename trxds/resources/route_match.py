@@ -47,6 +47,7 @@ def route_match(route: Any, problems: Problems) -> RouteMatch | None:
 
 
 def _path_match(match: Any, problems: Problems) -> PathMatch | None:
+    # case_sensitive is a wrapper: unset means true. It does not concern expressions, which say (?i) themselves.
     ignore_case = match.HasField("case_sensitive") and not match.case_sensitive.value
     match match.WhichOneof("path_specifier"):
         case "prefix":
@@ -55,6 +56,7 @@ def _path_match(match: Any, problems: Problems) -> PathMatch | None:
             return Exact(match.path, ignore_case) if _can_be_a_method(match.path) else None
         case "safe_regex":
             return pattern(match.safe_regex, "error creating path matcher", problems)
+        # A28: refused, unlike a cluster specifier that we do not know, for which the route is skipped.
         case _:
             problems.add("invalid path specifier")
             return None
@@ -82,6 +84,7 @@ def _can_begin_a_method(prefix: str) -> bool:
 def _header_match(message: Any, problems: Problems) -> HeaderMatch | None:
     """A matcher without a name is accepted, and matches nothing: no header is called so."""
     test = _header_test(message, problems)
+    # Metadata keys are lower case. The C++ client compares the name as it is written, and never finds "X-User".
     return HeaderMatch(message.name.lower(), test, message.invert_match) if test is not None else None
 
 
@@ -103,12 +106,14 @@ def _header_test(message: Any, problems: Problems) -> TextMatch | Range | Presen
             return Present(message.present_match)
         case "string_match":
             return string_match(message.string_match, problems.at("string_match"))
+        # Also the unsafe regex_match (A28). Without its test the route would take RPCs that it must not have.
         case _:
             problems.add("invalid header matcher")
             return None
 
 
 def _range(message: Any, problems: Problems) -> Range | None:
+    # Equal ends are let pass, as by the C++ client: [7, 7) is a matcher that never matches.
     if message.end < message.start:
         problems.add(
             "cannot create header matcher: Invalid range specifier specified: end cannot be smaller than start."
@@ -118,6 +123,7 @@ def _range(message: Any, problems: Problems) -> Range | None:
 
 
 def _fraction(match: Any, problems: Problems) -> int | None:
+    # A28: gRPC has no runtime, so runtime_key is ignored and the default is the value.
     if not match.HasField("runtime_fraction") or not match.runtime_fraction.HasField("default_value"):
         return None
     return per_million(match.runtime_fraction.default_value, problems.at("runtime_fraction.default_value"))

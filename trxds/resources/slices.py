@@ -32,6 +32,7 @@ class Pace:
 
 def at_once(slices: Slices[T]) -> T:
     """All of it in one go."""
+    # Not a for loop, which would lose what the generator returns.
     while True:
         try:
             next(slices)

@@ -22,6 +22,7 @@ def string_match(message: Any, problems: Problems) -> TextMatch | None:
         case "safe_regex":
             # ignore_case does not concern expressions (A63): they say (?i) themselves.
             return pattern(message.safe_regex, "cannot create string matcher", problems)
+        # Also `custom`, and a kind that is younger than our messages, which protobuf shows as unset.
         case _:
             problems.add("invalid string matcher")
             return None

@@ -112,6 +112,7 @@ class ResourceType:
                 inner.name, None, (f"incorrect resource type {inner.type_url!r} (should be {self.type_url!r})",)
             )
         parsed = yield from self.parse_in_slices(inner.value, context)
+        # A resource that cannot be decoded has no name of its own; the wrapper's says which one is refused.
         return Parsed(inner.name, None, parsed.errors) if parsed.name is None else parsed
 
     def complaint(self, errors: tuple[str, ...]) -> str:
@@ -129,6 +130,8 @@ def _whole(convert: Callable[[Any, ParseContext, Problems], object]) -> Conversi
     return in_one_slice
 
 
+# By the xDS protocol LDS and CDS responses list all there is, so what they leave out was deleted; what an RDS or
+# EDS response leaves out is as it was.
 LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", listener)
 RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", route_config)
 CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _whole(cluster))

@@ -17,6 +17,7 @@ MILLION = 1_000_000
 
 def duration(message: Any, problems: Problems) -> float | None:
     """Seconds of a google.protobuf.Duration; None when it is out of range."""
+    # Duration itself may be negative. No field that we read has a use for that, so gRPC refuses it (A50, A55, A75).
     right = True
     if not 0 <= message.seconds <= _MOST_SECONDS:
         problems.at("seconds").add(f"value must be in the range [0, {_MOST_SECONDS}]")
@@ -34,8 +35,10 @@ def optional_duration(parent: Any, field: str, problems: Problems) -> float | No
 
 def per_million(fraction: Any, problems: Problems) -> int | None:
     """A FractionalPercent in parts per million; None when the denominator is none we know."""
+    # Enums of proto3 are open: the server may know a denominator that is younger than our messages.
     scale = _PER_MILLION.get(fraction.denominator)
     if scale is None:
         problems.at("denominator").add("unknown denominator type")
         return None
+    # A28: a numerator above its denominator is capped at all RPCs, and not refused.
     return min(int(fraction.numerator) * scale, MILLION)

@@ -38,6 +38,7 @@ class UpstreamTls:
         """For the endpoint of that name, which may be empty or have a port."""
         if not self.auto_sni:
             return self
+        # A101: the host's name may have a port, which :authority would have (A81) and an SNI may not.
         return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
 
 
@@ -84,6 +85,7 @@ def _roots(validation: Any, common: Any, context: ParseContext, problems: Proble
         return _provider(combined, older, context, problems.at("combined_validation_context"))
     if common.HasField(older):
         return _provider(common, older, context, problems)
+    # A82: asked only where no provider is named. Without either there is nothing to check a certificate against.
     if not validation.HasField("system_root_certs"):
         problems.add("no CA certificate provider instance configured")
     return ""
@@ -93,12 +95,14 @@ def _identity(common: Any, context: ParseContext, problems: Problems) -> str:
     for field in ("tls_certificate_provider_instance", "tls_certificate_certificate_provider_instance"):
         if common.HasField(field):
             return _provider(common, field, context, problems)
+    # A29 refuses certificates in another form only where no provider is named; beside one they are ignored.
     _refuse(common, ("tls_certificates", "tls_certificate_sds_secret_configs"), problems)
     return ""
 
 
 def _provider(parent: Any, field: str, context: ParseContext, problems: Problems) -> str:
     name = str(getattr(parent, field).instance_name)
+    # A29: refused here, where the control plane hears of it, and not by a handshake that fails on each client.
     if name not in context.certificate_providers:
         at = problems.at(field).at("instance_name")
         at.add(f"unrecognized certificate provider instance name: {name}")
@@ -107,6 +111,7 @@ def _provider(parent: Any, field: str, context: ParseContext, problems: Problems
 
 def _names(validation: Any, problems: Problems) -> tuple[TextMatch, ...]:
     fields = ("verify_certificate_spki", "verify_certificate_hash", "require_signed_certificate_timestamp", "crl")
+    # The last one is younger than A29, which could not name it; to ignore it would let in peers that it keeps out.
     _refuse(validation, (*fields, "custom_validator_config", "match_typed_subject_alt_names"), problems)
     found: list[TextMatch] = []
     for index, each in enumerate(validation.match_subject_alt_names):
