@@ -204,6 +204,7 @@ class Resolver:
         else:  # the tree has nothing to do for it, so its last picker is the answer
             self._serve(routing, stage.picker, None)
             stage.in_force.release()
+            self._start_generation(newest)  # a cluster that only the routes before named may have to be given up
 
     def _entries(
         self, config: XdsConfig | ConfigError, routing: Routing, in_force: Routing | None
