@@ -305,6 +305,11 @@ class Conversation:
                     gone.append(resources[name])
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of the answers that wait to be sent, about."""
+        return sum(state.unsent for state in self._stream.types.values()) if self._stream is not None else 0
+
     # -- what time tells
 
     @property
