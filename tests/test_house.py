@@ -43,6 +43,7 @@ SHELLS = frozenset(
         "ground/channels.py",
         "ground/clock.py",
         "ground/lifetime.py",
+        "hand_over.py",
         "lb/edge.py",
         "lb/load_report/orca_oob.py",
         "lb/node.py",
@@ -121,6 +122,7 @@ def test_no_file_imports_grpc_or_asyncio() -> None:
 
 def test_only_what_is_for_threads_knows_threads() -> None:
     assert [path.as_posix() for path in FILES if imports(path, "threading", "concurrent", "anyio")] == [
+        "hand_over.py",
         "sync.py",
         "trio_thread.py",
     ]

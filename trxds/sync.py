@@ -10,14 +10,10 @@ here; a thread that stops waiting, as Ctrl-C makes it, cancels its call.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
-from contextvars import copy_context
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, wraps
-from types import TracebackType
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import trio
@@ -27,7 +23,8 @@ import trxds
 from trxds.channel.kinds import CallOptions, Pairs
 from trxds.channel.method import only_reply
 from trxds.channel.stub import FromBytes, ToBytes
-from trxds.trio_thread import TrioThread, is_ending
+from trxds.hand_over import ContextBridge, HandOver
+from trxds.trio_thread import TrioThread
 
 T = TypeVar("T")
 Req = TypeVar("Req")
@@ -35,167 +32,20 @@ Res = TypeVar("Res")
 P = ParamSpec("P")
 
 
-class _Side:
-    """Trio's side of a channel, as other threads reach it."""
-
-    def __init__(self, channel: trxds.Channel, nursery: trio.Nursery) -> None:
-        self.channel = channel
-        self.nursery = nursery
-        self.closed = False
-        self.leaving = trio.Event()
-        self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.get_ident()
-        self._process = os.getpid()
-
-    @property
-    def lost(self) -> bool:
-        """This process is a fork of the one that has the thread."""
-        return os.getpid() != self._process
-
-    def check(self) -> None:
-        """Would waiting here be for ever?"""
-        if self.lost:
-            raise RuntimeError(
-                f"{self.channel!r} was opened in process {self._process}, of which this one is a fork: "
-                "its thread and its connections stayed there; open a channel after the fork"
-            )
-        if is_ending():
-            raise self._closed()
-        if threading.get_ident() == self._thread:
-            raise RuntimeError(
-                f"{self.channel!r} is called in the thread that runs it, which would wait for itself; "
-                "in there, use the channel that `submit` gives its function"
-            )
-
-    def wait(self, function: Callable[[], Awaitable[T]]) -> T:
-        """What `function` returns or raises, run by Trio. Whatever ends the waiting ends the function."""
-        future: Future[T] = Future()
-        try:
-            self.start(future, function)
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-        finally:
-            del future  # it has the exception, which has this frame: a cycle less
-
-    def start(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
-        """Have Trio run `function` in this thread's context; the future is told, and cancels it."""
-        self.check()
-        try:
-            self._token.run_sync_soon(copy_context().run, self._begin, future, function)
-        except trio.RunFinishedError:
-            raise self._closed() from None
-
-    def soon(self, function: Callable[[], object]) -> None:
-        """Have Trio call a plain function that raises nothing, if it still runs."""
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function)
-
-    def _closed(self) -> trio.ClosedResourceError:
-        return trio.ClosedResourceError(f"the channel to {self.channel.target} is closed")
-
-    # -- in Trio's thread
-
-    def _begin(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
-        if not self.closed:
-            self.nursery.start_soon(self._do, future, function, name="sync/call")
-        else:
-            _tell(future, error=self._closed())
-
-    async def _do(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
-        # The future is pending until its end, because a running one cannot be cancelled.
-        with trio.CancelScope() as scope:
-            future.add_done_callback(partial(self._cancel, scope))
-            try:
-                _tell(future, None if future.cancelled() else await function())
-            except trio.Cancelled:
-                _tell(future, error=self.channel.closed_error())
-                raise
-            except BaseException as error:
-                _tell(future, error=error)
-                del future  # see `wait`
-
-    def _cancel(self, scope: trio.CancelScope, future: Future[Any]) -> None:
-        if future.cancelled():
-            self.soon(scope.cancel)
-
-
-def _tell(future: Future[T], result: Any = None, error: BaseException | None = None) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-class _Block(AbstractContextManager[T], Generic[T]):
-    """An `async with` block that another thread is in. One task is in it from beginning to end, as Trio wants."""
-
-    def __init__(self, side: _Side, block: Callable[[], AbstractAsyncContextManager[T]]) -> None:
-        self._side = side
-        self._block = block
-        self._error: BaseException | None = None  # with which it is left, and then, with which it ends
-        self._leaving = trio.Event()
-        self._over: Future[None] = Future()
-
-    def __enter__(self) -> T:
-        try:
-            return cast(T, self._side.wait(partial(self._side.nursery.start, self._stay)))
-        except BaseException:
-            self._side.soon(self._leaving.set)  # if it was entered, nobody is there to be in it
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        if self._side.lost or is_ending():
-            return False
-        self._side.check()
-        self._error = error
-        self._side.soon(self._leaving.set)
-        self._over.result()
-        if self._error is not None and self._error is not error:
-            raise self._error
-        if error is not None:
-            error.__traceback__ = traceback  # as it was, without its way through the other thread
-        return error is not None and self._error is None
-
-    async def _stay(self, task_status: trio.TaskStatus[T]) -> None:
-        entered = False
-        try:
-            async with self._block() as value:
-                entered = True
-                task_status.started(value)
-                await self._leaving.wait()
-                if self._error is not None:
-                    raise self._error
-            self._error = None
-        except trio.Cancelled:
-            raise
-        except BaseException as error:
-            if not entered:
-                raise
-            self._error = error
-        finally:
-            self._over.set_result(None)
-
-
 class Replies(Generic[Res]):
     """What comes back of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
 
-    def __init__(self, side: _Side, call: trxds.Call[Any, Res]) -> None:
-        self._side = side
+    def __init__(self, hand_over: HandOver, call: trxds.Call[Any, Res]) -> None:
+        self._hand_over = hand_over
         self._call = call
 
     def receive(self) -> Res | None:
         """The next message; None when the server has ended the call with OK."""
-        return self._side.wait(self._call.receive)
+        return self._hand_over.wait(self._call.receive)
 
     def headers(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
-        return self._side.wait(self._call.headers)
+        return self._hand_over.wait(self._call.headers)
 
     def __iter__(self) -> Iterator[Res]:
         return self
@@ -238,7 +88,7 @@ class Call(Replies[Res], Generic[Req, Res]):
 
         With `compress=False` the message goes as it is, whatever the call's compression.
         """
-        return self._side.wait(partial(self._call.send, request, compress=compress))
+        return self._hand_over.wait(partial(self._call.send, request, compress=compress))
 
     def done_sending(self) -> None:
         """There are no more messages from this side."""
@@ -246,18 +96,18 @@ class Call(Replies[Res], Generic[Req, Res]):
         async def done() -> None:
             self._call.done_sending()
 
-        self._side.wait(done)
+        self._hand_over.wait(done)
 
     def _only(self) -> tuple[Res, trxds.CompletedCall]:
-        return self._side.wait(partial(only_reply, self._call))
+        return self._hand_over.wait(partial(only_reply, self._call))
 
 
 class Method(Generic[Req, Res]):
     """One method of a service: `trxds.Method` without the `await`."""
 
-    def __init__(self, side: _Side, method: trxds.Method[Req, Res]) -> None:
+    def __init__(self, hand_over: HandOver, method: trxds.Method[Req, Res]) -> None:
         self.path = method.path
-        self._side = side
+        self._hand_over = hand_over
         self._method = method
 
     def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
@@ -265,7 +115,7 @@ class Method(Generic[Req, Res]):
         self._check_one_reply()
         if self._method.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)[0]
-        return self._side.wait(partial(self._method, request, **options))
+        return self._hand_over.wait(partial(self._method, request, **options))
 
     def with_call(
         self, request: Req | Iterable[Req], **options: Unpack[CallOptions]
@@ -274,7 +124,7 @@ class Method(Generic[Req, Res]):
         self._check_one_reply()
         if self._method.client_streaming:
             return self._collect(cast("Iterable[Req]", request), options)
-        return self._side.wait(partial(self._method.with_call, request, **options))
+        return self._hand_over.wait(partial(self._method.with_call, request, **options))
 
     def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
         """The reply of a unary method, to come; to cancel the future is to cancel the call."""
@@ -282,14 +132,14 @@ class Method(Generic[Req, Res]):
         if self._method.client_streaming:
             raise TypeError(f"{self.path} takes many requests, which a thread has to give; call it in one of yours")
         future: Future[Res] = Future()
-        self._side.start(future, partial(self._method, request, **options))
+        self._hand_over.start(future, partial(self._method, request, **options))
         return future
 
     @contextmanager
     def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
         """A call of any kind; see `trxds.Method.open`."""
-        with _Block(self._side, partial(self._method.open, request, **options)) as call:
-            yield Call(self._side, call)
+        with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
+            yield Call(self._hand_over, call)
 
     def _check_one_reply(self) -> None:
         if self._method.server_streaming:
@@ -346,8 +196,8 @@ class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):
 class Caller:
     """What can make calls, from any thread: a channel, or a session of it."""
 
-    def __init__(self, side: _Side, caller: trxds.Caller) -> None:
-        self._side = side
+    def __init__(self, hand_over: HandOver, caller: trxds.Caller) -> None:
+        self._hand_over = hand_over
         self._caller = caller
 
     def stub(self, service: ServiceDescriptor) -> Any:
@@ -355,7 +205,7 @@ class Caller:
         stub = self._caller.stub(service)
         for name, method in vars(stub).items():
             if isinstance(method, trxds.Method):
-                setattr(stub, name, Method(self._side, method))
+                setattr(stub, name, Method(self._hand_over, method))
         return stub
 
     def method(
@@ -369,7 +219,7 @@ class Caller:
     ) -> Method[Any, Any]:
         """One method by its path, `/package.Service/Method`; see `trxds.Channel.method`."""
         streaming = {"client_streaming": client_streaming, "server_streaming": server_streaming}
-        return Method(self._side, self._caller.method(path, request_type, response_type, **streaming))
+        return Method(self._hand_over, self._caller.method(path, request_type, response_type, **streaming))
 
     def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
         """A method with one request and one reply; see `method`."""
@@ -404,34 +254,36 @@ class Channel(Caller):
     @property
     def target(self) -> str:
         """What the channel was opened to."""
-        return self._side.channel.target
+        return self._hand_over.channel.target
 
     @property
     def state(self) -> trxds.Connectivity | None:
         """Where the channel stands; see `trxds.Channel.state`."""
-        return self._side.channel.state
+        return self._hand_over.channel.state
 
     def wait_for_state_change(self, last: trxds.Connectivity | None) -> trxds.Connectivity | None:
         """The state, as soon as it is another one than `last`; see `trxds.Channel.wait_for_state_change`."""
-        return self._side.wait(partial(self._side.channel.wait_for_state_change, last))
+        return self._hand_over.wait(partial(self._hand_over.channel.wait_for_state_change, last))
 
     def try_to_connect(self) -> None:
         """If the channel is IDLE, have it connect without a call."""
 
         async def ask() -> None:
-            self._side.channel.try_to_connect()
+            self._hand_over.channel.try_to_connect()
 
-        self._side.wait(ask)
+        self._hand_over.wait(ask)
 
     @contextmanager
     def session(self, *, wait_for_first: bool = True) -> Iterator[Session]:
         """One scope, one cookie jar, one host for all calls in it; see `trxds.Channel.session`."""
-        with _Block(self._side, partial(self._side.channel.session, wait_for_first=wait_for_first)) as session:
-            yield Session(self._side, session)
+        with ContextBridge(
+            self._hand_over, partial(self._hand_over.channel.session, wait_for_first=wait_for_first)
+        ) as session:
+            yield Session(self._hand_over, session)
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:
         """Where a call of `method` would go now, and why; see `trxds.Channel.explain`."""
-        return self._side.wait(partial(self._side.channel.explain, method, metadata, timeout))
+        return self._hand_over.wait(partial(self._hand_over.channel.explain, method, metadata, timeout))
 
     def submit(self, function: Callable[..., Awaitable[T]], *args: Any) -> Future[T]:
         """Run `await function(channel, *args)` in Trio's thread, with the `trxds.Channel` that lives there.
@@ -440,11 +292,11 @@ class Channel(Caller):
         the future is to cancel the function, and so is to close the channel.
         """
         future: Future[T] = Future()
-        self._side.start(future, partial(function, self._side.channel, *args))
+        self._hand_over.start(future, partial(function, self._hand_over.channel, *args))
         return future
 
     def __repr__(self) -> str:
-        return f"<trxds.sync {self._side.channel!r}>"
+        return f"<trxds.sync {self._hand_over.channel!r}>"
 
 
 def _for_threads(
@@ -455,13 +307,11 @@ def _for_threads(
     def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Channel]:
         if kwargs.get("xds") is not None:
             raise ValueError("xds= is a client in another thread's Trio; leave it out, this channel has its own")
-        # Not TrioThread[_Side](...): typing imports a module for that, which cannot be done when the interpreter ends.
-        thread: TrioThread[_Side] = TrioThread(
-            partial(_serve, partial(opening, *args, **kwargs)), lambda side: side.leaving.set()
-        )
-        side = thread.start()
+        # Not TrioThread[HandOver](...): typing imports a module for that, which fails when the interpreter ends.
+        thread: TrioThread[HandOver] = TrioThread(partial(_serve, partial(opening, *args, **kwargs)))
+        hand_over = thread.start()
         try:
-            yield Channel(side, side.channel)
+            yield Channel(hand_over, hand_over.channel)
         finally:
             thread.leave()
 
@@ -469,16 +319,19 @@ def _for_threads(
 
 
 async def _serve(
-    opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]], *, task_status: trio.TaskStatus[_Side]
+    opening: Callable[[], AbstractAsyncContextManager[trxds.Channel]],
+    leaving: trio.Event,
+    *,
+    task_status: trio.TaskStatus[HandOver],
 ) -> None:
     async with opening() as channel, trio.open_nursery() as nursery:
-        side = _Side(channel, nursery)
-        task_status.started(side)
+        hand_over = HandOver(channel, nursery)
+        task_status.started(hand_over)
         try:
-            await side.leaving.wait()
+            await leaving.wait()
         finally:
             # What runs in here ends before the channel, with the error that ends a channel's calls.
-            side.closed = True
+            hand_over.closed = True
             nursery.cancel_scope.cancel(reason="the channel is closed")
 
 

@@ -1,49 +1,47 @@
 """Trio in a thread of its own, for programs that do not run it, and its end when the process ends.
 
-The thread is a daemon: a block that was entered and never left must not keep the process. Python joins all other
-threads, then runs `atexit` handlers, and after those a daemon never runs again: whoever waits for one waits for ever.
-Ours is such a handler. It is registered when this file is imported, so that those which a program registers later run
-before it, and may still make calls.
+anyio's portal starts the thread, and stops it when its block is left. It is left by those who entered it, unless nobody
+can: the thread is in another process, which this one is a fork of; or the process ends, and the thread does not. Python
+joins all other threads, then runs `atexit` handlers, and after those a daemon never runs again: whoever waits for one
+waits for ever. So the thread itself holds on to the portal's block, which then is not left by the garbage collector
+either. And a handler here stops all threads. It is registered when this file is imported, so that those which a program
+registers later run before it, and may still make calls.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, Generic, Protocol, TypeVar
 
 import trio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-T_contra = TypeVar("T_contra", contravariant=True)
 
 EXIT_TIMEOUT = 5.0  # seconds that the end of the process waits for all of these threads together
 
 
 class Serve(Protocol[T_co]):
-    """Calls `task_status.started` with a value, and goes on until the value is told to stop."""
+    """Calls `task_status.started` with a value, and goes on until it is to leave."""
 
-    async def __call__(self, *, task_status: trio.TaskStatus[T_co]) -> None: ...
+    async def __call__(self, leaving: trio.Event, *, task_status: trio.TaskStatus[T_co]) -> None: ...
 
 
 class TrioThread(Generic[T]):
-    """Runs `serve`. `stop` is called with its value, in the thread, and makes it return."""
+    """Runs `serve` in a thread of its own, once."""
 
-    def __init__(self, serve: Serve[T], stop: Callable[[T], object]) -> None:
+    def __init__(self, serve: Serve[T]) -> None:
         self._serve = serve
-        self._stop = stop
-        self._scope = trio.CancelScope()
-        self._token: Future[trio.lowlevel.TrioToken] = Future()
-        self._started: Future[T] = Future()
-        self._ended: Future[None] = Future()
         self._process = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="trxds-trio", daemon=True)
+        self._portal = start_blocking_portal("trio", name="trxds-trio")
+        self._leaving = trio.Event()
 
     @property
     def lost(self) -> bool:
@@ -54,66 +52,46 @@ class TrioThread(Generic[T]):
         """Begin; the value, or what `serve` raised instead."""
         if _ending.is_set():
             raise RuntimeError("the process is about to end, and no channel can be opened any more")
-        self._thread.start()
-        _running.add(self)
+        portal = self._portal.__enter__()
         try:
-            return self._started.result()
+            value: T
+            # What is in this thread's context, a span say, is not meant for the tasks of a channel.
+            self._ended, value = Context().run(portal.start_task, self._main, portal)
+            return value
         except BaseException:  # also KeyboardInterrupt, while it still begins
+            self._portal.__exit__(*sys.exc_info())
             _running.discard(self)
-            self._soon(self._scope.cancel)
-            self._thread.join()
             raise
 
     def leave(self) -> None:
         """Have it stop, and wait for its end; raises what `serve` raised."""
-        _running.discard(self)
         if self.lost or _ending.is_set():
             return
         self.ask_to_stop()
-        if threading.get_ident() == self._thread.ident:
+        if threading.current_thread() is self._thread:
             return  # the collector runs here, and has found a block that nobody left: we cannot wait for ourselves
-        self._thread.join()
+        self._portal.__exit__(None, None, None)
+        _running.discard(self)
         self._ended.result()
 
     def ask_to_stop(self) -> None:
-        if self._started.done():
-            value = self._started.result()
-            self._soon(lambda: self._stop(value))
-        else:
-            self._soon(self._scope.cancel)
+        """Plain, and from any thread."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._leaving.set)
 
     def join(self, timeout: float) -> None:
+        """Wait until the thread has ended, and no longer than so many seconds."""
         self._thread.join(timeout)
 
-    def _soon(self, function: Callable[[], object]) -> None:
-        if self._token.exception() is None:
-            with suppress(trio.RunFinishedError):
-                self._token.result().run_sync_soon(function)
-
-    # -- in the thread
-
-    def _run(self) -> None:
+    async def _main(self, portal: BlockingPortal, *, task_status: trio.TaskStatus[T]) -> None:
+        self._thread = threading.current_thread()
+        self._token = trio.lowlevel.current_trio_token()
+        # This task has `self`, and with it the portal's block, which so is not closed before the thread has ended.
+        _running.add(self)
         try:
-            trio.run(self._main)
-        except BaseException as error:
-            for future in (self._token, self._started, self._ended):
-                if not future.done():
-                    future.set_exception(error)
-        else:
-            self._ended.set_result(None)
-
-    async def _main(self) -> None:
-        self._token.set_result(trio.lowlevel.current_trio_token())
-        with self._scope:
-            await self._serve(task_status=_Started(self._started))
-
-
-class _Started(trio.TaskStatus[T_contra]):
-    def __init__(self, future: Future[Any]) -> None:
-        self._future = future
-
-    def started(self, value: Any = None) -> None:
-        self._future.set_result(value)
+            await self._serve(self._leaving, task_status=task_status)
+        finally:
+            await portal.stop()
 
 
 # -- the end of the process

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 import trio
 from support.world import PLANE, Watcher, World
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.ads import stream
+from trxds.ads.delta import PATH as DELTA_PATH
 from trxds.ads.sotw import PATH
 from trxds.resources import protos
 from trxds.resources.types import CDS
@@ -172,3 +175,62 @@ async def test_responses_that_come_together_are_one_letter_and_one_answer(
         assert getattr(state.value, "idle_timeout", None) == 50
         await wait_all_tasks_blocked()
         assert answered == ["n50"]
+
+
+class DeafServer:
+    """It says delta responses with long nonces, one after the other, and reads the answers when it is told to."""
+
+    def __init__(self, responses: int) -> None:
+        self.nonces = [f"n{number}-".ljust(2000, "x") for number in range(responses)]
+        self.said = 0
+        self.streams = 0
+        self.call: Call | None = None
+        self.reads = trio.Event()
+        self.answered: list[str] = []
+
+    async def handle(self, call: Call) -> None:
+        self.streams += 1
+        self.call = call
+        await call.receive()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._say, call)
+            await self.reads.wait()
+            async for message in call:
+                self.answered.append(protos.DeltaDiscoveryRequest.FromString(message).response_nonce)
+
+    async def _say(self, call: Call) -> None:
+        for nonce in self.nonces:
+            await call.send(protos.DeltaDiscoveryResponse(type_url=CDS.type_url, nonce=nonce).SerializeToString())
+            self.said += 1
+
+
+@pytest.mark.parametrize("protocol", ["delta"], indirect=True)
+class TestAServerThatDoesNotReadItsAnswers:
+    RESPONSES = 1000
+
+    @pytest.fixture
+    async def deaf(
+        self, protocol: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[DeafServer]:
+        monkeypatch.setattr(stream, "MAX_UNSENT", 50 * 2000)
+        world, deaf = World(), DeafServer(self.RESPONSES)
+        world.watcher.watch(CDS, "cart")
+        async with serve({DELTA_PATH: deaf.handle}, address=PLANE, network=world.network), world.run(plane=False):
+            yield deaf
+
+    async def test_it_is_not_read_either(self, deaf: DeafServer) -> None:
+        await wait_all_tasks_blocked()
+        assert 50 < deaf.said < self.RESPONSES / 2
+
+    async def test_when_it_reads_at_last_each_response_is_answered_once_and_in_order(self, deaf: DeafServer) -> None:
+        await wait_all_tasks_blocked()
+        deaf.reads.set()
+        await wait_all_tasks_blocked()
+        assert deaf.answered == deaf.nonces
+
+    async def test_a_stream_that_is_reset_meanwhile_is_followed_by_another(self, deaf: DeafServer) -> None:
+        await wait_all_tasks_blocked()
+        assert deaf.call is not None
+        deaf.call.reset()
+        await trio.sleep(5)
+        assert deaf.streams > 1

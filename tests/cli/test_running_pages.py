@@ -217,6 +217,14 @@ def test_columns_align_and_nothing_trails():
     ]
 
 
+def test_columns_align_by_what_a_terminal_shows():
+    assert list(columns([("店", "b"), ("x", "b")])) == ["店  b", "x   b"]
+
+
+def test_a_cell_is_one_line():
+    assert list(columns([("ERROR", "AGE"), ("no route;\ntry again", "1 s")]))[1:] == ["no route; try again  1 s"]
+
+
 def test_pages_below_each_other_differ(capsys):
     sheets = Sheets()
     for text in ("one\n", "one\n", "two\n"):

@@ -198,6 +198,13 @@ class TestLifetimes:
         await rig.settle(why)
         assert rig.given_up == {"a"}
 
+    async def test_a_held_cluster_is_given_up_though_routes_only_lost_it_and_the_tree_had_nothing_else_to_do(self, rig):
+        await rig.settle(shop("a", "b"))
+        rig.chosen().table.keep_cluster("a")
+        await rig.settle({("CDS", "a"): failed("no a", absent=True)})
+        await rig.settle(routed("b"))
+        assert rig.given_up == {"a"}
+
     async def test_a_held_cluster_that_can_serve_again_is_given_up_no_longer(self, rig):
         await rig.settle(shop("a"))
         rig.chosen().table.keep_cluster("a")

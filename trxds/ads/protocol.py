@@ -29,11 +29,12 @@ from trxds.resources.slices import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
-from .dataerrors import NOT_FOUND, DataErrors
+from .dataerrors import DataErrors
 from .request import Ask, Dialect, introduce, refuse
-from .resource import CacheState, Resource, Trouble, Update
+from .resource import CacheState, Resource
 from .resource_type_state import ResourceTypeState
-from .response import NOTHING, Failed, Ignored, Item, Raw, Reading, invalid, known_type
+from .resource_updater import ResourceUpdater
+from .response import Ignored, Raw, Reading, known_type
 from .sotw import StateOfTheWorld
 from .subscription import Subscription
 
@@ -48,6 +49,34 @@ class _Stream:
     introduced: bool = False  # the node goes with the first request only
     heard: bool = False  # the end of a stream that answered is no failure
     deadlines: dict[Resource, float] = field(default_factory=dict)  # all as long: the first is the earliest
+
+    @property
+    def next_deadline(self) -> float:
+        """When `due` has something to say; infinite if never."""
+        return min(next(iter(self.deadlines.values()), math.inf), *self.waiting.values(), math.inf)
+
+    def due(self, now: float) -> list[Resource]:
+        """Return the resources whose time is over; types whose NACK has waited long enough may say it."""
+        for type in [type for type, when in self.waiting.items() if when <= now]:
+            del self.waiting[type]
+            self.to_say[type] = None
+        late = []
+        for resource, when in self.deadlines.items():
+            if when > now:
+                break
+            late.append(resource)
+        for resource in late:
+            del self.deadlines[resource]
+        return late
+
+    def follow_up(self, type: ResourceType, *, said: bool) -> None:
+        """What has more to say is asked again: when it has been said, or when the NACK that waits may go."""
+        state = self.types[type]
+        self.waiting.pop(type, None)
+        if said and state.has_more:
+            self.to_say[type] = None
+        elif state.next_due < math.inf:
+            self.waiting[type] = state.next_due
 
 
 class Conversation:
@@ -71,8 +100,8 @@ class Conversation:
         self.failing_since = ""
         self.answers = False
         self._node = node
-        self._data_errors = data_errors or DataErrors()
         self._time_of_day = time_of_day
+        self._updater = ResourceUpdater(server.uri, data_errors or DataErrors(), time_of_day)
         # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
@@ -153,7 +182,7 @@ class Conversation:
         for name in requested - before if requested is not before else ():
             resource = subscription.resources.get(name)
             if resource is not None and resource.awaited:
-                stream.deadlines.setdefault(resource, now + self._data_errors.wait)
+                stream.deadlines.setdefault(resource, now + self._updater.rules.wait)
 
     def _mention(self, type: ResourceType) -> None:
         if self._stream is not None:
@@ -164,7 +193,7 @@ class Conversation:
         subscription, state = self._subscriptions[type], stream.types[type]
         asked = state.requested
         following = state.next_request(subscription.wanted, now)
-        self._follow_up(type, stream, said=following is not None)
+        stream.follow_up(type, said=following is not None)
         if following is None:
             return None
         ack = following.ack
@@ -178,15 +207,6 @@ class Conversation:
         if ack and ack.errors:
             refuse(request, ack.errors)
         return request
-
-    def _follow_up(self, type: ResourceType, stream: _Stream, *, said: bool) -> None:
-        """What has more to say is asked again: when it has been said, or when the NACK that waits may go."""
-        state = stream.types[type]
-        stream.waiting.pop(type, None)
-        if said and state.has_more:
-            stream.to_say[type] = None
-        elif state.next_due < math.inf:
-            stream.waiting[type] = state.next_due
 
     def _forget_unwanted(self, type: ResourceType) -> None:
         """Forget what nobody wants, once the server knows."""
@@ -242,10 +262,23 @@ class Conversation:
         stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
         self._mention(reading.type)
         self.failure, self.answers = None, True
-        came = self._update(reading.version, now)
-        touched = [resource for item in reading.items if (resource := self._take(item, reading, came))]
-        touched += [resource for each in reading.failed if (resource := self._fail(each, reading, came))]
-        touched += [self._delete(resource, came) for resource in gone]
+        came = self._updater.came(reading.version, now)
+        touched = []
+        for item in reading.items:
+            resource = self._heard_of(reading.type, item.parsed.name)
+            if resource is not None and self._updater.take(resource, item, came, subscription):
+                touched.append(resource)
+        for failed in reading.failed:
+            resource = self._heard_of(reading.type, failed.name)
+            if resource is not None:
+                subscription.forget(resource.name)
+                self._updater.fail(resource, failed, came)
+                touched.append(resource)
+        for resource in gone:
+            self._heard_of(reading.type, resource.name)
+            subscription.forget(resource.name)
+            self._updater.delete(resource, came)
+            touched.append(resource)
         return [resource for resource in touched if resource.wanted]
 
     def _heard_of(self, type: ResourceType, name: str | None) -> Resource | None:
@@ -253,43 +286,6 @@ class Conversation:
         resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
             self._stream.deadlines.pop(resource, None)
-        return resource
-
-    def _update(self, version: str, now: float) -> Update:
-        """An event of now; of a resource that came it still lacks the bytes."""
-        return Update(version, NOTHING, now, self.server.uri, self._time_of_day(now))
-
-    def _take(self, item: Item, reading: Reading, came: Update) -> Resource | None:
-        """The resource, if it came as anything else than last time."""
-        parsed = item.parsed
-        resource = self._heard_of(reading.type, parsed.name)
-        if resource is None or parsed is resource.parsed:
-            return None
-        version = came.version if item.version is None else item.version
-        update = Update(version, item.raw, came.at, came.server, came.when)
-        self._subscriptions[reading.type].note(resource.name, update, parsed)
-        if parsed.errors:
-            reason = f"invalid resource: {invalid(parsed.errors, resource.type)}"
-            resource.refuse(update, parsed, self._trouble(reason), drop=self._data_errors.drop_refused)
-            return resource
-        if resource.kept_though_deleted:
-            log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
-        resource.accept(update, parsed)
-        return resource
-
-    def _fail(self, failed: Failed, reading: Reading, came: Update) -> Resource | None:
-        """The server says why it has nothing to give (xRFC TP3)."""
-        resource = self._heard_of(reading.type, failed.name)
-        if resource is None:
-            return None
-        self._subscriptions[reading.type].forget(resource.name)
-        resource.fail(
-            CacheState.RECEIVED_ERROR,
-            came,
-            self._trouble(f"the server reports {failed}"),
-            drop=self._data_errors.drop_failed(failed.code),
-            absent=failed.code == NOT_FOUND,
-        )
         return resource
 
     def _gone(self, reading: Reading, state: ResourceTypeState) -> list[Resource]:
@@ -309,16 +305,10 @@ class Conversation:
                     gone.append(resources[name])
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
 
-    def _delete(self, resource: Resource, came: Update) -> Resource:
-        self._heard_of(resource.type, resource.name)
-        self._subscriptions[resource.type].forget(resource.name)
-        drop = self._data_errors.drop_deleted or resource.value is None
-        reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
-        resource.fail(CacheState.DOES_NOT_EXIST, came, self._trouble(reason), drop=drop, absent=True)
-        return resource
-
-    def _trouble(self, reason: str) -> Trouble:
-        return Trouble(f"server {self.server.uri}", reason)
+    @property
+    def unsent(self) -> int:
+        """Bytes of the answers that wait to be sent, about."""
+        return sum(state.unsent for state in self._stream.types.values()) if self._stream is not None else 0
 
     # -- what time tells
 
@@ -330,39 +320,15 @@ class Conversation:
     @property
     def next_deadline(self) -> float:
         """When `due` has something to say; infinite if never."""
-        if self._stream is None:
-            return math.inf
-        return min(self._first_timeout, *self._stream.waiting.values(), math.inf)
-
-    @property
-    def _first_timeout(self) -> float:
-        return next(iter(self._stream.deadlines.values()), math.inf) if self._stream is not None else math.inf
+        return self._stream.next_deadline if self._stream is not None else math.inf
 
     def due(self, now: float) -> list[Resource]:
         """The resources that did not come in time, neither from here nor from elsewhere."""
-        stream, late = self._stream, list[Resource]()
-        while stream is not None and self._first_timeout <= now:
-            resource = next(iter(stream.deadlines))
-            del stream.deadlines[resource]
-            if resource.awaited:
-                self._give_up(resource, now)
-                late.append(resource)
-        if stream is not None:
-            for type in [type for type, when in stream.waiting.items() if when <= now]:
-                del stream.waiting[type]
-                stream.to_say[type] = None
+        late = [each for each in self._stream.due(now) if each.awaited] if self._stream is not None else []
+        for resource in late:
+            self._subscriptions[resource.type].forget(resource.name)
+            self._updater.give_up(resource, now)
         return [resource for resource in late if resource.wanted]
-
-    def _give_up(self, resource: Resource, now: float) -> None:
-        rules = self._data_errors
-        self._subscriptions[resource.type].forget(resource.name)
-        absent = rules.late_is_absent
-        resource.fail(
-            CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
-            self._update("", now),
-            self._trouble(f"{'does not exist' if absent else 'no answer'}, asked {rules.wait:g} s before"),
-            absent=absent,
-        )
 
     # -- the end
 

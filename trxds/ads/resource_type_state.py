@@ -19,6 +19,8 @@ from math import inf
 from .nack_pacing import AT_ONCE, NackPacing
 from .response import Reading
 
+_SIZE_OF_AN_ACK = 200  # bytes, beside its texts
+
 
 @dataclass(frozen=True, slots=True)
 class PendingAck:
@@ -29,6 +31,11 @@ class PendingAck:
     errors: tuple[str, ...]
     response: int  # which one of the type's on this stream, from 1
     due: float
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes while it waits, about."""
+        return _SIZE_OF_AN_ACK + len(self.nonce) + len(self.version) + sum(map(len, self.errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class ResourceTypeState:
         self._cumulative = cumulative
         self._responses = 0
         self._pending_acks: list[PendingAck] = []
+        self.unsent = 0
+        """Bytes of the answers that wait, about; in state of the world there are never many."""
         self._pacing = NackPacing()
         self._held: dict[str, int] = {}  # names that the server knows us to have: in which response each came last
         self._not_held: set[str] = set()  # names that came and that we do not have; the server may think that we do
@@ -139,6 +148,7 @@ class ResourceTypeState:
         """The next answer that need not wait any longer. In state of the world no other request may go before it."""
         for index, ack in enumerate(self._pending_acks):
             if ack.due <= now or (at_once and self._cumulative):
+                self.unsent -= ack.size
                 return self._pending_acks.pop(index)
         return None
 
@@ -184,3 +194,5 @@ class ResourceTypeState:
             is_news = first is not None and first.errors and first.due == AT_ONCE
             del self._pending_acks[1 if is_news else 0 :]
         self._pending_acks.append(ack)
+        # A server may choose a long nonce, and a NACK is as long as what is wrong.
+        self.unsent = sum(each.size for each in self._pending_acks) if self._cumulative else self.unsent + ack.size

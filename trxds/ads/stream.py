@@ -36,6 +36,8 @@ log = logging.getLogger("trxds.ads")
 
 PATIENCE = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
 SLICE = 0.005  # seconds that parsing may hold up everyone else
+# Bytes of answers, some 20,000 ACKs. A server that reads only after it has sent a whole mesh is not held up by it.
+MAX_UNSENT = 4 * 1024 * 1024
 
 T = TypeVar("T")
 Review: TypeAlias = Callable[[Conversation, Iterable[Resource]], Changes]
@@ -67,6 +69,8 @@ class AdsStream:
         self._backoff = Backoff(random)
         self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
         self._to_wait: Mailbox[None] = Mailbox()  # wakes who watches the clock
+        self._can_send = True  # the stream may still take requests
+        self._sent_one = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
         self._scope = trio.CancelScope()
 
     def subscription_changed(self) -> None:
@@ -107,6 +111,7 @@ class AdsStream:
 
     async def _converse(self, stream: ClientStream) -> None:
         self._conversation.stream_opened()
+        self._can_send = True
         self._told.connected()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
@@ -118,6 +123,8 @@ class AdsStream:
         while True:
             while (request := self._next_request()) is not None:
                 if not await stream.send(request.SerializeToString()):
+                    self._can_send = False
+                    self._sent_one.unpark_all()
                     return  # the reader will find out why
                 self._sent(request)
             await self._to_say.next()
@@ -133,6 +140,7 @@ class AdsStream:
         before = self._conversation.next_deadline
         self._conversation.sent(request, trio.current_time())
         self._set_clock(before)
+        self._sent_one.unpark_all()
 
     def _set_clock(self, before: float) -> None:
         if self._conversation.next_deadline != before:
@@ -152,6 +160,10 @@ class AdsStream:
             # The ACK does not wait for the watchers: it says that the resources are valid, not that they are in use.
             self._to_say.put("answer", None)
             await self._all_have_seen(changes)
+            # In delta each response has an answer of its own, and none may be left out. So a server that does not read
+            # its answers is not read either.
+            while self._can_send and self._has_much_unsent():
+                await self._sent_one.park()
 
     async def _hear_all(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
         """Responses that have come together are one piece of news: watchers and the server hear of the last."""
@@ -159,8 +171,12 @@ class AdsStream:
         started = perf_counter()
         while message is not None:
             touched |= dict.fromkeys(await self._hear(message))
-            message = stream.receive_nowait() if perf_counter() - started < SLICE else None
+            is_time_left = perf_counter() - started < SLICE and not self._has_much_unsent()
+            message = stream.receive_nowait() if is_time_left else None
         return touched
+
+    def _has_much_unsent(self) -> bool:
+        return self._conversation.unsent > MAX_UNSENT
 
     async def _hear(self, message: bytes) -> list[Resource]:
         reading = await _in_slices(self._conversation.read(message, self._context))

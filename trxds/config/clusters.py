@@ -7,6 +7,7 @@ cluster manager has a child for it. Route tables and uncommitted RPCs hold it (A
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import trio
@@ -22,6 +23,11 @@ class Clusters:
         self._nursery = nursery
         self._mailbox = mailbox
         self.alive: dict[str, Lifetime] = {}
+        self._tables = count(1)
+
+    def route_table(self, names: Iterable[str]) -> RouteTable:
+        """Make one that names these; it has the next number."""
+        return RouteTable(next(self._tables), names, self, self._nursery)
 
     def hold(self, name: str) -> Hold:
         """Keep the cluster alive; it comes to life if it is not."""

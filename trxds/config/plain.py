@@ -17,7 +17,7 @@ import trio
 from trxds.ground.channels import Mailbox
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
-from .clusters import Clusters, RouteTable
+from .clusters import Clusters
 from .dns import LookUp, Names, NameWatch
 from .methods import MethodSelector
 from .resolver import Downstream, RootReport
@@ -55,7 +55,7 @@ class PlainResolver:
         try:
             async with trio.open_nursery() as nursery:
                 name = self._target.text
-                table = RouteTable(1, [name], Clusters(nursery, self.mailbox), nursery)
+                table = Clusters(nursery, self.mailbox).route_table([name])
                 self._selector = MethodSelector(self._config, name, table)
                 self._names = Names(nursery, self._look_up, self._random)
                 self._begin()

@@ -9,33 +9,23 @@ entry is theirs to know (A74).
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
-from itertools import count
-from operator import is_
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import trio
 
 from trxds.ground.channels import Mailbox
-from trxds.ground.standing import Standing
-from trxds.ground.status import Status, unavailable
 
 from .chains import MakeChain
-from .clusters import Clusters, RouteTable
+from .clusters import Clusters
+from .dependency_manager import DependencyManager, Source
 from .dns import LookUp, Names
 from .limits import Limits, final_limit
-from .meanwhile import is_troubled, up_to_date
-from .pace import Pace
-from .routes import BoundRoutes
-from .select import ConfigSelector, ErrorSelector, Selector
-from .snapshot import ClusterEntry, ClusterOutcome, ConfigError, Missing, XdsConfig, can_serve
-from .watcher import Source, Watcher
-
-_log = logging.getLogger("trxds.config")
+from .routing import Routing, RoutingFactory
+from .select import Selector
+from .snapshot import ClusterEntry, ClusterOutcome, ConfigError, XdsConfig, can_serve
 
 
 class RootReport(Protocol):
@@ -66,9 +56,32 @@ class Downstream:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
-    selector: Selector
+class Waiting:
+    """The tree has been given nothing: it is the first, or it has grown anew after the channel was idle."""
+
+    in_force: Routing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """The tree decides on a generation. RPCs go by the routes before it until the tree has answered (A31)."""
+
+    in_force: Routing | None
     generation: int
+    config: XdsConfig | ConfigError
+    routing: Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Routes and picker are in force together. `config` is the newest that the tree has no need to hear of."""
+
+    in_force: Routing
+    picker: Any
+    config: XdsConfig | ConfigError | None
+
+
+Stage: TypeAlias = Waiting | Settling | Serving
 
 
 class Resolver:
@@ -91,36 +104,36 @@ class Resolver:
         self._target = listener, authority
         self._downstream = downstream
         self._random = random
-        self._channel_id = random.getrandbits(64)
-        self._tables = count(1)
-        self._pace = Pace()
-        self._unseen = True  # there is news that the newest snapshot does not have
-        self._missing: Missing | None = None  # what the newest snapshot lacks
-        self._newest: XdsConfig | ConfigError | None = None
-        self._selected: XdsConfig | ConfigError | None = None  # what the newest selector was made from
-        self._selector: Selector | None = None  # the one in force
-        self._pending: _Pending | None = None
-        self._begun: tuple[object, ...] = (None, None, None)  # what the newest root was made from
-        self._sent: Mapping[str, ClusterEntry] | None = None  # to the root
+        self._stage: Stage = Waiting()
+        self._sent: Mapping[str, ClusterEntry] = {}  # to the root
         self._generation = 0
-        self._report: RootReport | None = None
-        self._tree_is_new = False
+        self._dependencies: DependencyManager | None = None  # once it runs
 
     async def run(self) -> None:
+        """Until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
                 self._clusters = Clusters(nursery, self.mailbox)
                 self._names = Names(nursery, self._look_up, self._random)
-                self._watcher = Watcher(self._source, self._names, self.mailbox, *self._target)
+                dependencies = self._dependencies = DependencyManager(
+                    self._source, self._names, self.mailbox, *self._target, self._clusters.alive
+                )
+                self._routings = RoutingFactory(
+                    self._downstream.make_chain,
+                    self._downstream.limits,
+                    self._clusters,
+                    self._random,
+                    self._random.getrandbits(64),
+                    dependencies.error,
+                )
                 while True:
-                    look_at = self._look()
-                    self._begin()
-                    self._unseen |= self._read(await self.mailbox.next(look_at))
-                    self._settle()
+                    look_at = dependencies.update(trio.current_time())
+                    self._start_generation(dependencies.newest)
+                    self._take(await self.mailbox.next(look_at), dependencies)
         finally:
             self.mailbox.close()
-            self._watcher.close()
+            if self._dependencies is not None:
+                self._dependencies.close()
 
     def resolve_again(self, name: str) -> None:
         """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
@@ -129,166 +142,83 @@ class Resolver:
     @property
     def awaited(self) -> str:
         """What the next configuration waits for, in words; empty if for nothing that is known."""
-        return self._watcher.awaited(self._missing) if self._missing is not None else ""
-
-    def _error_now(self) -> Status:
-        """Return why there are no routes, for as long as none are in force: the error in force may be over."""
-        if isinstance(self._newest, XdsConfig):
-            return unavailable("a complete configuration has come and is about to be in force")
-        if self._missing is not None or self._newest is None:
-            return unavailable(self.awaited)
-        return self._newest.status
+        return self._dependencies.awaited if self._dependencies is not None else ""
 
     def begin_anew(self) -> None:
         """The tree is another one and knows nothing: it gets the newest there is. Plain."""
-        self._report, self._tree_is_new = None, True
-        if self._pending is not None:  # nobody was there to answer it
+        stage = self._stage
+        if isinstance(stage, Settling):  # nobody was there to answer it
             self._downstream.pool.end_change()
-            if self._pending.selector is not self._selector:
-                _release(self._pending.selector)
-                self._selected = None
-            self._pending = None
+            if stage.routing is not stage.in_force:
+                stage.routing.release()
+        self._stage = Waiting(stage.in_force)
         self._names.resolve_all_again()  # nobody has seen for long whether their addresses are good
         self.mailbox.put("tree", None)
 
-    def _read(self, letters: Mapping[Hashable, Any]) -> bool:
-        """True if anything but the tree has changed."""
+    def _take(self, letters: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
         for sender, letter in letters.items():
             if sender == "root":
-                self._report = letter
-                if self._selector is not None:
-                    self._downstream.publish(self._selector, letter.picker)
+                self._on_report(letter)
             elif sender not in ("clusters", "tree"):
-                self._watcher.take(sender, letter)
-        return letters.keys() != {"root"}
+                dependencies.take(sender, letter)
+        if letters.keys() != {"root"}:
+            dependencies.note_news()
 
-    def _look(self) -> float:
-        """See what has changed, or say when it is time to."""
-        now = trio.current_time()
-        if not self._unseen:
-            return math.inf
-        if self._pace.ready_at(now) > now:
-            return self._pace.ready_at(now)
-        self._unseen = False
-        outcome = self._watcher.look(self._clusters.alive)
-        self._missing = outcome if isinstance(outcome, Missing) else None
-        newest = self._in_force_meanwhile() if isinstance(outcome, Missing) else self._with_held(outcome)
-        if newest != self._newest:
-            self._pace.take(now)
-            self._newest = newest
-        return math.inf
+    def _on_report(self, report: RootReport) -> None:
+        match self._stage:
+            case Settling(in_force, generation, config, routing) if report.generation >= generation:
+                self._downstream.pool.end_change()
+                # Routes that leave may leave a cluster to be given up: then the tree has to hear of it yet.
+                self._serve(routing, report.picker, config if routing is in_force else None)
+                if in_force is not None and in_force is not routing:
+                    in_force.release()
+            case Waiting(in_force) | Settling(in_force):
+                if in_force is not None:
+                    self._downstream.publish(in_force.selector, report.picker)
+            case Serving(in_force, _, config):
+                self._serve(in_force, report.picker, config)
+            case _ as never:
+                assert_never(never)
 
-    def _in_force_meanwhile(self) -> XdsConfig | ConfigError | None:
-        newest = self._newest
-        return replace(newest, clusters=self._up_to_date(newest.clusters)) if newest is not None else None
+    def _serve(self, routing: Routing, picker: Any, config: XdsConfig | ConfigError | None) -> None:
+        self._stage = Serving(routing, picker, config)
+        self._downstream.publish(routing.selector, picker)
 
-    def _with_held(self, config: XdsConfig | ConfigError) -> XdsConfig | ConfigError:
-        """Without routes a held cluster may be in the middle of a change: it keeps what it had."""
-        incomplete = self._clusters.alive.keys() - config.clusters.keys()
-        if not incomplete:
-            return config
-        assert self._sent is not None
-        had = {name: self._sent[name].cluster for name in incomplete}
-        return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
-
-    def _up_to_date(self, clusters: Mapping[str, ClusterOutcome]) -> Mapping[str, ClusterOutcome]:
-        if not any(map(is_troubled, clusters.values())):
-            return clusters
-        present = self._watcher.present(self._clusters.alive)
-        return {name: up_to_date(its, present) if is_troubled(its) else its for name, its in clusters.items()}
-
-    def _settle(self) -> None:
-        pending, report = self._pending, self._report
-        if pending is not None and report is not None and report.generation >= pending.generation:
-            self._pending = None
-            self._downstream.pool.end_change()
-            self._adopt(pending.selector, report)
-
-    def _begin(self) -> None:
-        """Turn the newest snapshot into a generation, unless one is still on its way."""
-        if self._pending is not None or self._newest is None:
+    def _start_generation(self, newest: XdsConfig | ConfigError | None) -> None:
+        """Turn the newest configuration into a generation, unless one is still on its way."""
+        stage = self._stage
+        if newest is None or isinstance(stage, Settling):
             return
-        selector = self._next_selector(self._newest)
-        begun = self._newest, selector, self._selector
-        if all(map(is_, begun, self._begun)) and not self._tree_is_new:
+        if isinstance(stage, Serving) and stage.config is newest:
             return  # only the tree has had news
-        self._begun = begun
-        entries = self._entries(self._newest, selector)
-        if entries != self._sent or self._tree_is_new:
-            self._sent, self._tree_is_new = entries, False
+        routing = self._routings.make(newest, stage.in_force)
+        entries = self._entries(newest, routing, stage.in_force)
+        if isinstance(stage, Waiting) or entries != self._sent:
+            self._sent = entries
             self._generation += 1
-            self._pending = _Pending(selector, self._generation)
+            self._stage = Settling(stage.in_force, self._generation, newest, routing)
             self._downstream.pool.begin_change()
             self._downstream.configure(entries, self._generation)
-        elif selector is not self._selector:
-            # The tree has nothing to do for it, so its last picker is the answer.
-            assert self._report is not None
-            self._adopt(selector, self._report)
+        elif routing is stage.in_force:
+            self._stage = Serving(routing, stage.picker, newest)
+        else:  # the tree has nothing to do for it, so its last picker is the answer
+            self._serve(routing, stage.picker, None)
+            stage.in_force.release()
+            self._start_generation(newest)  # a cluster that only the routes before named may have to be given up
 
-    def _adopt(self, selector: Selector, report: RootReport) -> None:
-        old, self._selector = self._selector, selector
-        self._downstream.publish(selector, report.picker)
-        if old is not None and old is not selector:
-            _release(old)
-
-    def _next_selector(self, config: XdsConfig | ConfigError) -> Selector:
-        """The one in force if it would come out the same, otherwise a new one with its route table."""
-        if self._selector is not None and self._selected is not None and _same_routing(self._selected, config):
-            return self._selector
-        self._selected = config
-        if isinstance(config, ConfigError):
-            _log.warning("no routes: %s", config.status.message)
-            return ErrorSelector(config.status, self._error_now)
-        make_chain, limits = self._downstream.make_chain, self._downstream.limits
-        routes = BoundRoutes(config.listener, config.virtual_host, make_chain, limits, config.routes_standing)
-        self._warn_of(routes)
-        table = RouteTable(next(self._tables), sorted(routes.clusters), self._clusters, self._nursery)
-        return ConfigSelector(routes, table, self._random, self._channel_id)
-
-    def _warn_of(self, routes: BoundRoutes) -> None:
-        """Once per change: what other routes bring along unchanged is no news."""
-        before = self._selector.routes.misplaced if isinstance(self._selector, ConfigSelector) else ()
-        for each, warning in zip(routes.misplaced, routes.warnings, strict=True):
-            if each not in before:
-                _log.warning("%s", warning)
-
-    def _entries(self, config: XdsConfig | ConfigError, selector: Selector) -> Mapping[str, ClusterEntry]:
+    def _entries(
+        self, config: XdsConfig | ConfigError, routing: Routing, in_force: Routing | None
+    ) -> Mapping[str, ClusterEntry]:
         """An entry for every cluster alive: those of the routes, and those still held."""
-        # Until the new selector is in force RPCs are still routed by the one before it.
-        routed = self._routed(selector) | (self._routed(self._selector) if self._selector else frozenset())
-        clusters = {name: config.clusters[name] for name in self._clusters.alive}
+        alive = self._clusters.alive
+        # Until the new routes are in force RPCs are still routed by those before them.
+        routed = routing.clusters_among(alive) | (in_force.clusters_among(alive) if in_force else frozenset())
+        clusters = {name: config.clusters[name] for name in alive}
         return {
             name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()
         }
 
     def _entry(self, name: str, cluster: ClusterOutcome, given_up: bool) -> ClusterEntry:
         """The same object as long as it would say the same: it is compared at once."""
-        sent = self._sent.get(name) if self._sent is not None else None
+        sent = self._sent.get(name)
         return sent if sent is not None and sent.says(cluster, given_up) else ClusterEntry(cluster, given_up)
-
-    def _routed(self, selector: Selector) -> frozenset[str]:
-        # Without routes nobody can tell what is not routed any more.
-        return selector.table.clusters if isinstance(selector, ConfigSelector) else frozenset(self._clusters.alive)
-
-
-def _release(selector: Selector) -> None:
-    if isinstance(selector, ConfigSelector):
-        selector.table.lifetime.maker.release()
-
-
-def _same_routing(one: XdsConfig | ConfigError, other: XdsConfig | ConfigError) -> bool:
-    if isinstance(one, XdsConfig) and isinstance(other, XdsConfig):
-        # Since when is of no account: a resource may come anew with our part of it unchanged.
-        return (
-            one.listener == other.listener
-            and one.virtual_host == other.virtual_host
-            and (
-                one.routes_standing is other.routes_standing
-                or _where(one.routes_standing) == _where(other.routes_standing)
-            )
-        )
-    return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.status == other.status
-
-
-def _where(standing: Standing | None) -> str:
-    return standing.where if standing is not None else ""

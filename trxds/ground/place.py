@@ -6,8 +6,8 @@ find a problem's line by its `steps`.
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ T = TypeVar("T")
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 _TOO_MANY = 2**32
+_MAX_NUMBER = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,12 @@ class Place:
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             return float(value)
         # To Python True is 1; in JSON it is no number.
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return value
-        return self._instead(default, "a number")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return self._instead(default, "a number")
+        if not abs(value) <= _MAX_NUMBER:  # JSON's integers are of any size, and Python reads NaN and Infinity too
+            self.wrong("is too large, or no number; write one that fits into 64 bits")
+            return default
+        return value
 
     def whole(self, default: int) -> int:
         """A whole number from 0 on that fits into 32 bits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from trxds.channel.channel import Channel
@@ -60,25 +61,35 @@ async def server_compressed_streaming(channel: Channel) -> None:
     expect(received, [True, False], "which of the replies came compressed")
 
 
-class Ear(Observer, CallObserver, AttemptObserver):
+@dataclass
+class MessageRecorder(AttemptObserver):
     """Of each message that comes, whether it was shorter on the wire."""
 
-    def __init__(self) -> None:
-        self.heard: list[bool] = []
-
-    def call(self, call: CallBegun) -> Ear:
-        return self
-
-    def attempt(self, previous: int, transparent: bool) -> Ear:
-        return self
+    compressed: list[bool] = field(default_factory=list)
 
     def received(self, size: int, wire_size: int) -> None:
-        self.heard.append(wire_size < size)
+        self.compressed.append(wire_size < size)
+
+
+@dataclass(frozen=True)
+class _Call(CallObserver):
+    recorder: MessageRecorder
+
+    def attempt(self, previous: int, transparent: bool) -> MessageRecorder:
+        return self.recorder
+
+
+@dataclass(frozen=True)
+class _Channel(Observer):
+    recorder: MessageRecorder
+
+    def call(self, call: CallBegun) -> _Call:
+        return _Call(self.recorder)
 
 
 @contextmanager
 def watched(channel: Channel) -> Iterator[list[bool]]:
     """What is received in the block, message by message: is it compressed?"""
-    ear = Ear()
-    with channel.observed_by(ear):
-        yield ear.heard
+    recorder = MessageRecorder()
+    with channel.observed_by(_Channel(recorder)):
+        yield recorder.compressed

@@ -248,24 +248,10 @@ class ManagementServer:
     def _note(self, stream: _Stream, message: Any) -> None:
         kind = _KINDS.get(message.type_url, message.type_url)
         names = stream.subscriptions.heard(kind, message)
-        self.requests.append(self._recorded(message, kind, names, stream.number))
+        self.requests.append(_request(message, kind, names, stream.number))
         self._heard.unpark_all()
         if kind in TYPE_URLS:
             stream.news.put("request", None)
-
-    def _recorded(self, message: Any, kind: str, names: tuple[str, ...], stream: int) -> Request:
-        failed = message.HasField("error_detail")
-        return Request(
-            kind=kind,
-            version=getattr(message, "version_info", ""),
-            nonce=message.response_nonce,
-            names=names,
-            node=message.node if message.HasField("node") else None,
-            error=message.error_detail.message if failed else None,
-            error_code=message.error_detail.code if failed else 0,
-            stream=stream,
-            at=trio.current_time(),
-        )
 
     # -- waiting for what clients say
 
@@ -310,6 +296,21 @@ class ManagementServer:
         """The version of the response that a request answers; nonces count the responses from 1."""
         number = request.nonce.removeprefix("n")
         return self.responses[int(number) - 1].version if number.isdecimal() else -1
+
+
+def _request(message: Any, kind: str, names: tuple[str, ...], stream: int) -> Request:
+    failed = message.HasField("error_detail")
+    return Request(
+        kind=kind,
+        version=getattr(message, "version_info", ""),
+        nonce=message.response_nonce,
+        names=names,
+        node=message.node if message.HasField("node") else None,
+        error=message.error_detail.message if failed else None,
+        error_code=message.error_detail.code if failed else 0,
+        stream=stream,
+        at=trio.current_time(),
+    )
 
 
 def _packed(resource: Any) -> tuple[str, str, protos.AnyProto]:

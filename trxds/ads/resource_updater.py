@@ -1,0 +1,74 @@
+"""What the word of one server makes of a resource: accepted, refused, failed, deleted or late (A53, A57, A88)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from trxds.ground.clock import TimeOfDay
+
+from .dataerrors import NOT_FOUND, DataErrors
+from .resource import CacheState, Resource, Trouble, Update
+from .response import NOTHING, Failed, Item, invalid
+from .subscription import Subscription
+
+log = logging.getLogger("trxds.ads")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUpdater:
+    """`server` is its address; `time_of_day` is asked only for what happens just then."""
+
+    server: str
+    rules: DataErrors
+    time_of_day: TimeOfDay
+
+    def came(self, version: str, now: float) -> Update:
+        """An event of now; of a resource that came it still lacks the bytes."""
+        return Update(version, NOTHING, now, self.server, self.time_of_day(now))
+
+    def take(self, resource: Resource, item: Item, came: Update, subscription: Subscription) -> bool:
+        """Accept or refuse what came. False if it is what came the last time."""
+        parsed = item.parsed
+        if parsed is resource.parsed:
+            return False
+        version = came.version if item.version is None else item.version
+        update = Update(version, item.raw, came.at, came.server, came.when)
+        subscription.note(resource.name, update, parsed)
+        if parsed.errors:
+            reason = f"invalid resource: {invalid(parsed.errors, resource.type)}"
+            resource.refuse(update, parsed, self._trouble(reason), drop=self.rules.drop_refused)
+            return True
+        if resource.kept_though_deleted:
+            log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
+        resource.accept(update, parsed)
+        return True
+
+    def fail(self, resource: Resource, failed: Failed, came: Update) -> None:
+        """The server says why it has nothing to give (xRFC TP3)."""
+        resource.fail(
+            CacheState.RECEIVED_ERROR,
+            came,
+            self._trouble(f"the server reports {failed}"),
+            drop=self.rules.drop_failed(failed.code),
+            absent=failed.code == NOT_FOUND,
+        )
+
+    def delete(self, resource: Resource, came: Update) -> None:
+        """The server has it no longer."""
+        drop = self.rules.drop_deleted or resource.value is None
+        reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
+        resource.fail(CacheState.DOES_NOT_EXIST, came, self._trouble(reason), drop=drop, absent=True)
+
+    def give_up(self, resource: Resource, now: float) -> None:
+        """It did not come in time."""
+        absent = self.rules.late_is_absent
+        resource.fail(
+            CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
+            self.came("", now),
+            self._trouble(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
+            absent=absent,
+        )
+
+    def _trouble(self, reason: str) -> Trouble:
+        return Trouble(f"server {self.server}", reason)

@@ -1,0 +1,170 @@
+"""How other threads have Trio run something for them: a function, or the inside of a block."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from contextvars import copy_context
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+import trio
+
+import trxds
+from trxds.trio_thread import is_ending
+
+T = TypeVar("T")
+
+
+class HandOver:
+    """Has Trio run functions for other threads, in a nursery of its own beside the portal that runs Trio.
+
+    `portal.call` would do, but it begins each call with a round trip of its own. Without that an empty function costs a
+    lone thread 84 µs of CPU and not 139 µs, and fifty threads have 22,000 of them done in a second and not 6,300.
+    """
+
+    def __init__(self, channel: trxds.Channel, nursery: trio.Nursery) -> None:
+        self.channel = channel
+        self.nursery = nursery
+        self.closed = False
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+
+    @property
+    def lost(self) -> bool:
+        """This process is a fork of the one that has the thread."""
+        return os.getpid() != self._process
+
+    def check(self) -> None:
+        """Would waiting here be for ever?"""
+        if self.lost:
+            raise RuntimeError(
+                f"{self.channel!r} was opened in process {self._process}, of which this one is a fork: "
+                "its thread and its connections stayed there; open a channel after the fork"
+            )
+        if is_ending():
+            raise self._closed()
+        if threading.get_ident() == self._thread:
+            raise RuntimeError(
+                f"{self.channel!r} is called in the thread that runs it, which would wait for itself; "
+                "in there, use the channel that `submit` gives its function"
+            )
+
+    def wait(self, function: Callable[[], Awaitable[T]]) -> T:
+        """What `function` returns or raises, run by Trio. Whatever ends the waiting ends the function."""
+        future: Future[T] = Future()
+        try:
+            self.start(future, function)
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            del future  # it has the exception, which has this frame: a cycle less
+
+    def start(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
+        """Have Trio run `function` in this thread's context; the future is told, and cancels it."""
+        self.check()
+        try:
+            self._token.run_sync_soon(copy_context().run, self._begin, future, function)
+        except trio.RunFinishedError:
+            raise self._closed() from None
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Have Trio call a plain function that raises nothing, if it still runs."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    def _closed(self) -> trio.ClosedResourceError:
+        return trio.ClosedResourceError(f"the channel to {self.channel.target} is closed")
+
+    # -- in Trio's thread
+
+    def _begin(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
+        if not self.closed:
+            self.nursery.start_soon(self._do, future, function, name="sync/call")
+        else:
+            _tell(future, error=self._closed())
+
+    async def _do(self, future: Future[T], function: Callable[[], Awaitable[T]]) -> None:
+        # The future is pending until its end, because a running one cannot be cancelled.
+        with trio.CancelScope() as scope:
+            future.add_done_callback(partial(self._cancel, scope))
+            try:
+                _tell(future, None if future.cancelled() else await function())
+            except trio.Cancelled:
+                _tell(future, error=self.channel.closed_error())
+                raise
+            except BaseException as error:
+                _tell(future, error=error)
+                del future  # see `wait`
+
+    def _cancel(self, scope: trio.CancelScope, future: Future[Any]) -> None:
+        if future.cancelled():
+            self.soon(scope.cancel)
+
+
+def _tell(future: Future[T], result: Any = None, error: BaseException | None = None) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class ContextBridge(AbstractContextManager[T], Generic[T]):
+    """An `async with` block that another thread is in. One task is in it from beginning to end, as Trio wants."""
+
+    def __init__(self, hand_over: HandOver, block: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._hand_over = hand_over
+        self._block = block
+        self._error: BaseException | None = None  # with which it is left, and then, with which it ends
+        self._leaving = trio.Event()
+        self._over: Future[None] = Future()
+
+    def __enter__(self) -> T:
+        try:
+            return cast(T, self._hand_over.wait(partial(self._hand_over.nursery.start, self._stay)))
+        except BaseException:
+            self._hand_over.soon(self._leaving.set)  # if it was entered, nobody is there to be in it
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if self._hand_over.lost or is_ending():
+            return False
+        self._hand_over.check()
+        self._error = error
+        self._hand_over.soon(self._leaving.set)
+        self._over.result()
+        if self._error is not None and self._error is not error:
+            raise self._error
+        if error is not None:
+            error.__traceback__ = traceback  # as it was, without its way through the other thread
+        return error is not None and self._error is None
+
+    async def _stay(self, task_status: trio.TaskStatus[T]) -> None:
+        entered = False
+        try:
+            async with self._block() as value:
+                entered = True
+                task_status.started(value)
+                await self._leaving.wait()
+                if self._error is not None:
+                    raise self._error
+            self._error = None
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            if not entered:
+                raise
+            self._error = error
+        finally:
+            self._over.set_result(None)
