@@ -24,7 +24,7 @@ import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
-from trxds.channel.kinds import CallOptions, Pairs
+from trxds.channel.call_protocol import CallOptions, Pairs
 from trxds.channel.method import only_reply
 from trxds.channel.stub import FromBytes, ToBytes
 from trxds.trio_thread import TrioThread, is_ending

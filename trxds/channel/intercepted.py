@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack, cast
@@ -11,9 +11,9 @@ from trxds.ground import metadata as md
 
 from .call import Call
 from .call_credentials import CallCredentials
+from .call_protocol import CallOptions, OpenCall, Pairs
 from .completed_call import CompletedCall
-from .interceptors import CallDetails, Interceptor, Next, OpenCall
-from .kinds import CallOptions, Pairs
+from .interceptors import CallDetails, Interceptor, Next
 from .method import Method, checked_path, only_reply, streams_replies, swallowed
 
 Req = TypeVar("Req")
@@ -22,6 +22,10 @@ Res = TypeVar("Res")
 
 class InterceptedMethod(Method[Req, Res]):
     """A method of a channel with interceptors: the first of them is the outermost."""
+
+    def __init__(self, interceptors: Sequence[Interceptor], *of_method: Any) -> None:
+        super().__init__(*of_method)
+        self._interceptors = interceptors
 
     async def __call__(
         self,
@@ -84,7 +88,7 @@ class InterceptedMethod(Method[Req, Res]):
             self.server_streaming,
         )
         enter: Next = self._innermost
-        for interceptor in reversed(self._state.defaults.interceptors):
+        for interceptor in reversed(self._interceptors):
             enter = partial(_around, interceptor, enter)
         # An interceptor's own call does all that the user of a Call may ask of it.
         return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))

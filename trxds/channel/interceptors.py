@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import trio
 
@@ -25,12 +25,10 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import OK, Status
 
 from .call_credentials import CallCredentials
-from .kinds import Pairs, Replies
+from .call_protocol import OpenCall, Pairs
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-Req_contra = TypeVar("Req_contra", contravariant=True)
-Res_co = TypeVar("Res_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +45,6 @@ class CallDetails:
     credentials: CallCredentials | None = None
     client_streaming: bool = False
     server_streaming: bool = False
-
-
-class OpenCall(Replies[Res_co], Protocol[Req_contra, Res_co]):
-    """An open call, as `Call` describes it: that one, or what an interceptor puts in its place."""
-
-    async def send(self, request: Req_contra, *, compress: bool = True) -> bool: ...
-    def done_sending(self) -> None: ...
 
 
 Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[OpenCall[Any, Any]]]
