@@ -12,11 +12,11 @@ import trio
 from measure import METHOD, PAYLOAD, cookie_in, metered, orders
 
 import trxds
-from trxds.channel.attempt import Attempt
 from trxds.channel.channel_state import ChannelState
 from trxds.channel.rpc import Rpc
 from trxds.ground.metadata import EMPTY, Metadata, check
 from trxds.ground.status import OK
+from trxds.wire.subchannel import Subchannel
 
 ORDERS = orders()
 
@@ -35,7 +35,7 @@ class Over:
 OVER: Any = Over()
 
 
-def open_nothing(attempt: Attempt, host: object, on_headers: object) -> Any:
+def open_nothing(host: Subchannel, request: object) -> Any:
     return OVER
 
 
@@ -46,7 +46,7 @@ async def main() -> None:
             await call.receive()
             if ORDERS.cookie:
                 metadata = check(cookie_in(call.initial_metadata))
-        Attempt._open_on = open_nothing  # type: ignore[method-assign]
+        Subchannel.open_stream = open_nothing  # type: ignore[method-assign]
         await choose(channel._state, metadata, ORDERS.warmup)
         with metered(ORDERS.count):
             await choose(channel._state, metadata, ORDERS.count)

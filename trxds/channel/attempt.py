@@ -11,14 +11,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import trio
 
 from trxds.ground import metadata as md
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import OK, Status, StatusCode, made_here
-from trxds.lb.pick import Complete, Drop, Fail, PickArgs, PickResult, Queue, Tracker
+from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
+from trxds.lb.trackers import tell_began, tell_ended
 from trxds.wire.request import Request
 from trxds.wire.stream import NO_REPLY, ClientStream
 from trxds.wire.subchannel import Subchannel
@@ -28,7 +29,6 @@ from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
 from .replay_buffer import ReplayBuffer
-from .trackers import tell_began, tell_ended
 from .watched import WatchedAttempt
 
 _log = logging.getLogger("trxds.channel")
@@ -57,56 +57,29 @@ AttemptOutcome: TypeAlias = AttemptCommitted | AttemptFailed
 COMMITTED = AttemptCommitted()
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """`number` counts the attempts that a server may have seen before. `stream` is None until there is a host.
 
-    `initial` and `trailing` are the response's metadata as filters leave it. `refusals` are the attempts of this call
-    that left us and were refused.
+    `request` is the call's one message, or what it has said so far; `deadline` is what the server is told. `refusals`
+    counts the attempts of this call that left us and were refused. `initial` and `trailing` are the response's
+    metadata as filters leave it.
     """
 
-    __slots__ = (
-        "_authorization",
-        "_channel",
-        "_deadline",
-        "_request",
-        "_settings",
-        "_trackers",
-        "args",
-        "committed",
-        "initial",
-        "number",
-        "refusals",
-        "stream",
-        "telemetry",
-        "trailing",
-    )
-
-    def __init__(
-        self,
-        channel: ChannelState,
-        args: PickArgs,
-        settings: CallSettings,
-        request: bytes | ReplayBuffer,
-        deadline: float,
-        number: int = 0,
-        refusals: int = 0,
-        telemetry: WatchedAttempt | None = None,
-    ) -> None:
-        """`request` is the call's one message, or what it has said so far; `deadline` is what the server is told."""
-        self.args = args
-        self.number = number
-        self.refusals = refusals
-        self.telemetry = telemetry
-        self.stream: ClientStream | None = None
-        self.committed = False
-        self.initial: Metadata | None = None
-        self.trailing = EMPTY
-        self._channel = channel
-        self._settings = settings
-        self._request = request
-        self._deadline = deadline
-        self._authorization: md.Headers | None = None  # what the credentials gave for this attempt
-        self._trackers: tuple[Tracker, ...] = ()
+    channel: ChannelState
+    args: PickArgs
+    settings: CallSettings
+    request: bytes | ReplayBuffer
+    deadline: float
+    number: int
+    refusals: int
+    telemetry: WatchedAttempt | None
+    stream: ClientStream | None = None
+    committed: bool = False
+    initial: Metadata | None = None
+    trailing: Metadata = EMPTY
+    _trackers: tuple[Tracker, ...] = ()
+    _began: bool = False  # as far as trackers know
 
     # -- a host and a stream
 
@@ -115,56 +88,85 @@ class Attempt:
 
         Whoever reads the connection calls `on_headers` when the response begins.
         """
-        channel, args, settings = self._channel, self.args, self._settings
-        if settings.credentials and (failed := await self._authorize(scope)) is not None:
-            return failed
+        live, headers = self.channel.data_plane, self._headers()
+        if self.settings.credentials:
+            # Each attempt asks anew: a token may be of the past after a long backoff.
+            scope.waiting_for = "its call credentials"
+            ask = partial(authorize, self.settings.credentials, self.channel.authority, self.args.path)
+            found = await scope.run_with_deadline(ask)
+            if isinstance(found, Status):
+                return AttemptFailed(found)
+            headers = [*headers, *found]
         while True:
-            plane = channel.data_plane.current
+            plane = live.current
             assert plane is not None
-            args.now = channel.now()
-            try:
-                result: PickResult | object = plane.picker.pick(args)
-            except Exception:
-                result = self._foreign_exception()
-            if self.telemetry is not None:
-                self.telemetry.saw(result, args, settings.wait_for_ready)
-            match result:
-                case Complete():
-                    if settings.credentials and (problem := requires_tls(settings.credentials, _subchannel(result))):
-                        return AttemptFailed(problem, final=True)
-                    # No checkpoint since the pick: what the picker knew of the host is still so.
-                    self.stream = stream = self._open_on(result.host, on_headers)
-                    if stream is not None:
-                        if stream.id or await self._left_queue(stream, scope):
-                            self._opened(stream, result.trackers)
-                            scope.waiting_for = "the response"
-                            return None
-                        if not stream.refused:
-                            return None  # it is over, and no host has seen it
-                        self.stream = None
-                case Fail(status):
-                    if not settings.wait_for_ready:
-                        return AttemptFailed(made_here(status, "the load balancing policy"))
-                    scope.waiting_for = f"a host of cluster {args.cluster}: {status.message}"
-                case Drop(status):
-                    # A drop fails also what waits for ready, and is not retried (wait-for-ready.md, A6).
-                    return AttemptFailed(made_here(status, "the load balancing policy"), final=True)
-                case Queue():
-                    scope.waiting_for = f"a host of cluster {args.cluster} to connect"
-                case nonsense:
-                    return AttemptFailed(self._nonsense(nonsense), final=True)
+            failed = self._pick(plane.picker, headers, scope, on_headers)
+            if failed is not None:
+                return failed
+            stream = self.stream
+            if stream is not None:
+                if stream.id or await self._left_queue(stream, scope):
+                    tell_began(self._trackers, self.args.path)
+                    self._began = True
+                    if isinstance(self.request, ReplayBuffer):
+                        self.request.replay_on(stream)
+                    scope.waiting_for = "the response"
+                    return None
+                if not stream.refused:
+                    return None  # it is over, and no host has seen it
+                self.stream = None
             # Also when the host refused the stream: its subchannel has posted its new state, so a
             # successor is certain, and picking from the same picker again would freeze the loop.
-            await scope.wait_on_stream(partial(channel.data_plane.wait_for_change, plane))
+            await scope.wait_on_stream(partial(live.wait_for_change, plane))
 
-    async def _authorize(self, scope: CallScope) -> AttemptFailed | None:
-        # Each attempt asks anew: a token may be of the past after a long backoff.
-        scope.waiting_for = "its call credentials"
-        ask = partial(authorize, self._settings.credentials, self._channel.authority, self.args.path)
-        found = await scope.run_with_deadline(ask)
-        if isinstance(found, Status):
-            return AttemptFailed(found)
-        self._authorization = found
+    def _pick(
+        self, picker: Picker, headers: md.Headers, scope: CallScope, on_headers: Callable[[], None]
+    ) -> AttemptFailed | None:
+        """Pick a host and open a stream there; no checkpoint between, so what the picker knew of it is still so."""
+        args, settings = self.args, self.settings
+        args.now = self.channel.now()
+        try:
+            result: PickResult | object = picker.pick(args)
+        except Exception:
+            result = self._foreign_exception()
+        if self.telemetry is not None:
+            self.telemetry.saw(result, args, settings.wait_for_ready)
+        match result:
+            case Complete():
+                host = cast(Subchannel, result.host)  # of which the tree knows less
+                if settings.credentials and (problem := requires_tls(settings.credentials, host)):
+                    return AttemptFailed(problem, final=True)
+                deadline = min(trio.current_effective_deadline(), self.deadline)
+                if deadline == -math.inf:
+                    return None  # the caller is cancelled: nothing is sent, and the next thing to wait for says so
+                message = None if isinstance(self.request, ReplayBuffer) else self.request
+                telemetry = self.telemetry
+                request = Request(
+                    args.path,
+                    self.channel.authority,
+                    headers if telemetry is None else headers + telemetry.headers,
+                    deadline,
+                    on_headers,
+                    settings.max_receive_size,
+                    message,
+                    None if telemetry is None else telemetry.observers,
+                    settings.one_reply,
+                )
+                self.stream, self._trackers = host.open_stream(request), result.trackers
+            case Fail(status):
+                if not settings.wait_for_ready:
+                    return AttemptFailed(made_here(status, "the load balancing policy"))
+                scope.waiting_for = f"a host of cluster {args.cluster}: {status.message}"
+            case Drop(status):
+                # A drop fails also what waits for ready, and is not retried (wait-for-ready.md, A6).
+                return AttemptFailed(made_here(status, "the load balancing policy"), final=True)
+            case Queue():
+                scope.waiting_for = f"a host of cluster {args.cluster} to connect"
+            case nonsense:
+                # A user's picker that forgot its `return`, say; to wait for another one may take for ever.
+                _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", nonsense, args.path)
+                status = Status(StatusCode.INTERNAL, "the load balancing policy gave no answer, see the log")
+                return AttemptFailed(status, final=True)
         return None
 
     def _foreign_exception(self) -> PickResult:
@@ -172,60 +174,18 @@ class Attempt:
         _log.exception("a picker raised; the RPC to %s fails", self.args.path)
         return Drop(Status(StatusCode.INTERNAL, "the load balancing policy raised an exception, see the log"))
 
-    def _nonsense(self, result: object) -> Status:
-        # A user's picker that forgot its `return`, say; to wait for another one may take for ever.
-        _log.error("a picker answered %r, which is no PickResult; the RPC to %s fails", result, self.args.path)
-        return Status(StatusCode.INTERNAL, "the load balancing policy gave no answer, see the log")
-
-    def _open_on(self, host: Any, on_headers: Callable[[], None]) -> ClientStream | None:
-        """`host` is a `Subchannel`, of which the tree knows less. None if it takes no stream.
-
-        Nor if the caller's scope is cancelled: nothing is sent, and the next thing to wait for says so.
-        """
-        deadline = trio.current_effective_deadline()
-        if deadline > self._deadline:
-            deadline = self._deadline
-        if deadline == -math.inf:
-            return None
-        settings, request = self._settings, self._request
-        telemetry = self.telemetry
-        opening = Request(
-            self.args.path,
-            self._channel.authority,
-            self._headers(),
-            deadline,
-            on_headers,
-            settings.max_receive_size,
-            None if isinstance(request, ReplayBuffer) else request,
-            telemetry.observers if telemetry is not None else None,
-            settings.one_reply,
-        )
-        stream: ClientStream | None = host.open_stream(opening)
-        return stream
-
     def _headers(self) -> md.Headers:
-        metadata = self.args.metadata
-        headers = md.encode(metadata) if metadata else []
-        if self._settings.encoding:
-            headers = [*headers, (b"grpc-encoding", self._settings.encoding.encode())]
-        if self._authorization:
-            headers = headers + self._authorization
+        headers = md.encode(self.args.metadata) if self.args.metadata else []
+        if self.settings.encoding:
+            headers = [*headers, (b"grpc-encoding", self.settings.encoding.encode())]
         if self.number:
             # A6: transparent retries are not counted here, for no server has seen them.
             headers = [*headers, (b"grpc-previous-rpc-attempts", b"%d" % self.number)]
-        if self.telemetry is not None:
-            headers = headers + self.telemetry.headers
         return headers
 
     async def _left_queue(self, stream: ClientStream, scope: CallScope) -> bool:
         scope.waiting_for = "one of the streams that the host allows"
         return await scope.wait_on_stream(stream.wait_open)
-
-    def _opened(self, stream: ClientStream, trackers: tuple[Tracker, ...]) -> None:
-        self._trackers = trackers
-        tell_began(trackers, self.args.path)
-        if isinstance(self._request, ReplayBuffer):
-            self._request.replay_on(stream)
 
     # -- what came of it
 
@@ -247,11 +207,11 @@ class Attempt:
         if self.telemetry is not None:
             telemetry, self.telemetry = self.telemetry, None
             telemetry.end(status, self.stream)
-        trackers, stream = self._trackers, self.stream
-        if trackers and stream is not None:
-            self._trackers = ()
-            now = self._channel.now()
-            tell_ended(trackers, self.args.path, stream.status or OK, stream.trailing_metadata, now)
+        stream = self.stream
+        if self._began and stream is not None:
+            self._began = False
+            status, now = stream.status or OK, self.channel.now()
+            tell_ended(self._trackers, self.args.path, status, stream.trailing_metadata, now)
 
     def cancel(self) -> None:
         """Another one was chosen, or the call is over. Plain and idempotent."""
@@ -263,7 +223,3 @@ class Attempt:
     def peer(self) -> str:
         """The address of the host; empty while there is none."""
         return self.stream.peer if self.stream is not None else ""
-
-
-def _subchannel(result: Complete) -> Subchannel:
-    return cast(Subchannel, result.host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -13,6 +13,7 @@ from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 from trxds.wire.stream import ClientStream
 
+from .call_protocol import Replies
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
@@ -26,7 +27,7 @@ _MAX_MESSAGES = 64
 _MAX_SECONDS = 0.001
 
 
-class Call(Generic[Req, Res]):
+class Call(Replies[Res], Generic[Req, Res]):
     """What `async with method.open(...)` gives. One task may send while another receives.
 
     Leaving the block resets the stream if it has not ended by then. Every method raises
@@ -37,6 +38,7 @@ class Call(Generic[Req, Res]):
         self,
         rpc: Rpc,
         replay: ReplayBuffer,
+        now: Callable[[], float],
         serialize: Callable[[Req], bytes],
         deserialize: Callable[[bytes], Res],
         one_reply: bool = False,
@@ -44,7 +46,7 @@ class Call(Generic[Req, Res]):
         self._rpc = rpc
         self._replay = replay
         self._one_reply = one_reply
-        self._now = rpc.clock
+        self._now = now
         self._before_step = 0  # messages that may be taken before the scheduler has its next step in `receive`
         self._step_due = 0.0  # when it is to have that at the latest
         if not one_reply and rpc.hedging is None:
@@ -63,7 +65,7 @@ class Call(Generic[Req, Res]):
         """
         if self._replay.ended:
             text = "nothing more can be sent: done_sending was called, or the method takes one request only"
-            raise trio.ClosedResourceError(f"{self._rpc.path}: {text}")
+            raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
         payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
         if isinstance(payload, Status):
             self._rpc.give_up(payload)
@@ -125,15 +127,6 @@ class Call(Generic[Req, Res]):
             return self._rpc.parse(payload, self._deserialize)
         await self._check(self._settle())
         return None
-
-    def __aiter__(self) -> AsyncIterator[Res]:
-        return self
-
-    async def __anext__(self) -> Res:
-        reply = await self.receive()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
 
     async def headers(self) -> Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else. Always a checkpoint."""

@@ -30,8 +30,6 @@ class Replies(Protocol[Res_co]):
 
     async def receive(self) -> Res_co | None: ...
     async def headers(self) -> Metadata: ...
-    def __aiter__(self) -> AsyncIterator[Res_co]: ...
-    async def __anext__(self) -> Res_co: ...
     @property
     def initial_metadata(self) -> Metadata | None: ...
     @property
@@ -40,6 +38,15 @@ class Replies(Protocol[Res_co]):
     def status(self) -> Status | None: ...
     @property
     def peer(self) -> str: ...
+
+    def __aiter__(self) -> AsyncIterator[Res_co]:
+        return self
+
+    async def __anext__(self) -> Res_co:
+        reply = await self.receive()
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
 
 
 class OpenCall(Replies[Res_co], Protocol[Req_contra, Res_co]):

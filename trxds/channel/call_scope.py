@@ -21,7 +21,7 @@ class CallScope:
     `error` makes of a status the exception that the caller is given.
     """
 
-    __slots__ = ("_cancelled", "_lifecycle", "_path", "_scopes", "deadline", "error", "started", "waiting_for")
+    __slots__ = ("_cancelled", "_lifecycle", "_scopes", "deadline", "error", "path", "started", "waiting_for")
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CallScope:
         self.waiting_for = waiting_for
         self.error = error
         self._lifecycle = lifecycle
-        self._path = path
+        self.path = path
         self._cancelled = False  # the channel closed before the call was over
         self._scopes: list[trio.CancelScope] = []  # a call has one or two at a time; most have none
         if timeout is not None:
@@ -82,7 +82,7 @@ class CallScope:
         """Return what the call raises when its time is over."""
         # The time that it had, and not the hair by which that has passed: alike failures have equal messages.
         after = max(self.deadline - self.started, 0.0)
-        message = f"{self._path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
+        message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
         return self.error(Status(StatusCode.DEADLINE_EXCEEDED, message))
 
     def cancel(self) -> None:

@@ -227,9 +227,8 @@ async def open_channel(
         origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
-    defaults, client = CallSettings(max_receive_size, most, encoding_named(compression), shown), origin.client
-    throttling, awaited = origin.throttling, origin.awaited
-    state = ChannelState(target, origin.authority, defaults, Random(), client, observers, throttling, awaited)
+    defaults = CallSettings(max_receive_size, most, encoding_named(compression), shown)
+    state = ChannelState(target, origin, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)

@@ -6,14 +6,13 @@ from random import Random
 
 import trio
 
-from trxds.ads.client import XdsClient
-from trxds.config.service_config import Throttling
 from trxds.ground.observers import Observers
 
 from .call_registry import CallRegistry
 from .call_settings import CallSettings
 from .dataplane import LiveDataPlane
 from .lifecycle import ChannelLifecycle
+from .origin import Origin
 from .session_registry import SessionRegistry
 from .throttle import Throttle
 
@@ -22,27 +21,19 @@ class ChannelState:
     """The parts of a channel, each of which is what its name says; `awaited` is what its first calls wait for."""
 
     def __init__(
-        self,
-        target: str,
-        authority: str,
-        defaults: CallSettings,
-        random: Random,
-        client: XdsClient | None,
-        observers: Observers,
-        throttling: Throttling | None = None,
-        awaited: object = "a configuration from the control plane",
+        self, target: str, origin: Origin, defaults: CallSettings, random: Random, observers: Observers
     ) -> None:
-        self.authority = authority
+        self.authority = origin.authority
         self.defaults = defaults
         self.random = random
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
-        self.throttle = None if throttling is None else Throttle(throttling)  # of retries and hedges
-        self.awaited = awaited
+        self.throttle = Throttle(origin.throttling) if origin.throttling else None  # of retries and hedges
+        self.awaited = origin.awaited
         self.lifecycle = ChannelLifecycle(target)
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
         self.sessions = SessionRegistry(observers)
-        self.client = client  # for who asks what it knows
+        self.client = origin.client  # for who asks what it knows
         self.observers = observers
         self.created_at = self.now()
 

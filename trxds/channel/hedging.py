@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -31,9 +32,6 @@ from .throttle import Throttle
 class HedgedCall(Protocol):
     """What hedging asks of its call."""
 
-    @property
-    def path(self) -> str: ...
-
     def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
         """Make an attempt with a pick of its own, or make a refused one again."""
 
@@ -44,15 +42,12 @@ class HedgedCall(Protocol):
         """The response of the attempt that was chosen has begun."""
 
 
+@dataclass(slots=True, eq=False)
 class HedgedAttempt:
     """One attempt and the task that runs it. `has_all`: everything that was said so far has been said on its stream."""
 
-    __slots__ = ("attempt", "has_all", "number")
-
-    def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
-        self.number = attempt.number
-        self.has_all = False
+    attempt: Attempt
+    has_all: bool = False
 
 
 class HedgingState:
@@ -61,6 +56,7 @@ class HedgingState:
     def __init__(
         self,
         call: HedgedCall,
+        path: str,
         policy: HedgingPolicy,
         replay: ReplayBuffer | None,
         throttle: Throttle | None,
@@ -70,6 +66,7 @@ class HedgingState:
         self.decided = trio.Event()
         self.problem: Status | None = None
         self._call = call
+        self._path = path
         self._policy = policy
         self._replay = replay
         self._throttle = throttle
@@ -82,7 +79,7 @@ class HedgingState:
         self._changed = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
-        return f"<HedgingState {self._call.path}: {self._made} made, {len(self._running)} running>"
+        return f"<HedgingState {self._path}: {self._made} made, {len(self._running)} running>"
 
     # -- making attempts
 
@@ -106,7 +103,7 @@ class HedgingState:
         self._running.append(hedge)
         more = self._made < self._policy.max_attempts
         self._next_at = trio.current_time() + self._policy.delay if more else math.inf
-        nursery.start_soon(self._run, hedge, name=f"hedge/{self._call.path}/{hedge.number}")
+        nursery.start_soon(self._run, hedge, name=f"hedge/{self._path}/{hedge.attempt.number}")
 
     async def _run(self, hedge: HedgedAttempt) -> None:
         """Run one attempt until it is chosen, or over; it is cancelled when another one is chosen."""
@@ -127,7 +124,7 @@ class HedgingState:
 
     async def _attempted(self, hedge: HedgedAttempt) -> AttemptOutcome:
         # The call's deadline is kept by whoever waits for the choice, so an attempt has none to keep.
-        scope = CallScope(self._lifecycle, self._call.path, trio.current_time(), None, "its first attempt")
+        scope = CallScope(self._lifecycle, self._path, trio.current_time(), None, "its first attempt")
         while True:
             attempt = hedge.attempt
             failed = await attempt.start(scope, partial(self._heard, hedge))
@@ -141,7 +138,7 @@ class HedgingState:
             if isinstance(outcome, AttemptCommitted) or not outcome.refused:
                 return outcome
             # A6: a transparent retry is not one hedge more.
-            hedge.attempt, hedge.has_all = self._call.new_hedge(hedge.number, attempt), False
+            hedge.attempt, hedge.has_all = self._call.new_hedge(hedge.attempt.number, attempt), False
 
     # -- what the caller says
 

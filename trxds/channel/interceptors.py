@@ -13,7 +13,7 @@ without interceptors makes its calls as if this file did not exist.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import OK, Status
 
 from .call_credentials import CallCredentials
-from .call_protocol import OpenCall, Pairs
+from .call_protocol import OpenCall, Pairs, Replies
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -51,7 +51,7 @@ Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[OpenCall[A
 Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[OpenCall[Any, Any]]]
 
 
-class Forwarded(Generic[Req, Res]):
+class Forwarded(Replies[Res], Generic[Req, Res]):
     """A call that is `call`, for interceptors that see or change messages: override what is to be different.
 
     Its coroutines are checkpoints where those of `call` are.
@@ -69,15 +69,6 @@ class Forwarded(Generic[Req, Res]):
     async def receive(self) -> Res | None:
         """Iteration comes here too."""
         return await self.call.receive()
-
-    def __aiter__(self) -> AsyncIterator[Res]:
-        return self
-
-    async def __anext__(self) -> Res:
-        reply = await self.receive()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
 
     async def headers(self) -> Metadata:
         return await self.call.headers()
@@ -102,7 +93,7 @@ class Forwarded(Generic[Req, Res]):
         return f"<{type(self).__name__} {self.call!r}>"
 
 
-class Answer(Generic[Res]):
+class Answer(Replies[Res]):
     """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`.
 
     Its coroutines are always checkpoints. Its status is there with the last reply.
@@ -113,7 +104,6 @@ class Answer(Generic[Res]):
         self._initial = md.check(initial_metadata)
         self._trailing = md.check(trailing_metadata)
         self._over = False
-        self.peer = ""
 
     async def send(self, request: Any, *, compress: bool = True) -> bool:
         """Nobody reads it, as with a server that has answered already."""
@@ -129,15 +119,6 @@ class Answer(Generic[Res]):
         self._over = not self._replies
         return reply
 
-    def __aiter__(self) -> AsyncIterator[Res]:
-        return self
-
-    async def __anext__(self) -> Res:
-        reply = await self.receive()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
-
     async def headers(self) -> Metadata:
         await trio.lowlevel.checkpoint()
         return self._initial
@@ -149,6 +130,10 @@ class Answer(Generic[Res]):
     @property
     def trailing_metadata(self) -> Metadata:
         return self._trailing if self._over else md.EMPTY
+
+    @property
+    def peer(self) -> str:
+        return ""
 
     @property
     def status(self) -> Status | None:

@@ -155,7 +155,8 @@ class Method(Generic[Req, Res]):
             problem = await rpc.open(replay)
             if problem is not None:
                 raise await rpc.failure(problem)
-            call = Call(rpc, replay, self._serialize, self._deserialize, not self.server_streaming)
+            now, one_reply = self._state.now, not self.server_streaming
+            call = Call(rpc, replay, now, self._serialize, self._deserialize, one_reply)
             async with nullcontext() if rpc.hedging is None else hedged(rpc.hedging, self.path, rpc.scope):
                 if begin is not None:
                     await begin(call)
@@ -208,19 +209,6 @@ class Method(Generic[Req, Res]):
             call.done_sending()
             return await only_reply(call)
         raise swallowed(self.path)
-
-    def _at(self, path: str) -> Method[Req, Res]:
-        """The same for another method of the same messages."""
-        return Method(
-            self._state,
-            self._session,
-            path,
-            self._serialize,
-            self._deserialize,
-            self.client_streaming,
-            self.server_streaming,
-            self.registered,
-        )
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"

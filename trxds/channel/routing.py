@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass
 from functools import partial
 
 from trxds.config.method_config import MethodConfig
@@ -22,27 +23,34 @@ from .call_scope import CallScope
 from .channel_state import ChannelState
 from .dataplane import LiveDataPlane
 from .filter import Filter, Respond, Wait
-from .watched import WatchedCall
 
 _log = logging.getLogger("trxds.channel")
 
 
+@dataclass(slots=True, eq=False)
 class CallRoute:
     """What routes and filters have decided for one call. `release` must be called at its commit or its end."""
 
-    __slots__ = ("_hold", "args", "config", "responders")
+    args: PickArgs
+    config: MethodConfig
+    responders: tuple[Respond, ...]
+    _cluster: Lifetime | None
 
-    def __init__(self, args: PickArgs, config: MethodConfig, hold: Lifetime, responders: tuple[Respond, ...]) -> None:
-        self.args = args
-        self.config = config
-        self.responders = responders
-        self._hold: Lifetime | None = hold
+    def respond(self, metadata: Metadata) -> Metadata:
+        """Return the response's metadata as the filters leave it; with it the call is committed."""
+        for respond in self.responders:
+            try:
+                metadata = respond(metadata)
+            except Exception:
+                _log.exception("a filter raised on the response of %s; its headers stay as they are", self.args.path)
+        self.release()
+        return metadata
 
     def release(self) -> None:
         """Let the cluster go: an attempt that is committed needs its stream only (A31, A60). Idempotent."""
-        if self._hold is not None:
-            hold, self._hold = self._hold, None
-            hold.let_go()
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
+            cluster.let_go()
 
 
 class NextConfiguration:
@@ -62,21 +70,16 @@ class NextConfiguration:
 
 
 async def find_route(
-    channel: ChannelState,
-    path: str,
-    metadata: Metadata,
-    wait_for_ready: bool | None,
-    scope: CallScope,
-    telemetry: WatchedCall | None,
+    channel: ChannelState, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
 ) -> CallRoute | Status:
-    """Return the call's route, or why it has none; waits for the first configuration, and for filters."""
-    selection = await _select(channel.data_plane, path, metadata, wait_for_ready, scope, telemetry)
+    """Return the call's route, or why it has none; waits for filters, and perhaps for the next configuration."""
+    selection = await _select(channel.data_plane, scope, metadata, wait_for_ready)
     if isinstance(selection, Status):
         return selection
     route = selection.route
     if route.limit < math.inf:
         scope.shorten(route.limit)
-    args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)
+    args = PickArgs(scope.path, metadata, route, selection.cluster.name, hash=selection.hash)
     responders: tuple[Respond, ...] = ()
     table: Lifetime | None = None
     try:
@@ -84,7 +87,7 @@ async def find_route(
             try:
                 answer = each.start(args)
             except Exception:
-                answer = _raised(each, path)
+                answer = _raised(each, scope.path)
             if isinstance(answer, Wait):
                 # A60: a filter that waits may still choose any cluster of the route, so all of them live on. Where none
                 # waits, nothing can come between the choice of a cluster and the hold on it.
@@ -99,27 +102,19 @@ async def find_route(
                 responders += (answer,)
         if channel.lifecycle.closed:
             raise channel.lifecycle.closed_error()
-        return CallRoute(args, route.config, selection.table.keep_cluster(args.cluster), responders)
+        return CallRoute(args, route.config, responders, selection.table.keep_cluster(args.cluster))
     finally:
         if table is not None:
             table.let_go()
 
 
 async def _select(
-    live: LiveDataPlane,
-    path: str,
-    metadata: Metadata,
-    wait_for_ready: bool | None,
-    scope: CallScope,
-    telemetry: WatchedCall | None,
+    live: LiveDataPlane, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
 ) -> Selection | Status:
     plane = live.current
-    if plane is None:
-        plane = await scope.wait_on_stream(partial(live.wait_for_change, None))
-        if telemetry is not None:
-            telemetry.configured()
     while True:
-        selection = plane.selector.choose(path, metadata)
+        assert plane is not None
+        selection = plane.selector.choose(scope.path, metadata)
         if isinstance(selection, Selection):
             return selection
         if not (selection.may_change and wait_for_ready):

@@ -56,7 +56,6 @@ class Rpc:
         "_telemetry",
         "attempt",
         "hedging",
-        "path",
         "scope",
     )
 
@@ -71,7 +70,6 @@ class Rpc:
     ) -> None:
         now = channel.now()
         self.scope = CallScope(channel.lifecycle, path, now, timeout, channel.awaited, self.error)
-        self.path = path
         self.attempt: Attempt | None = None  # with hedging, the one that was chosen
         self.hedging: HedgingState | None = None
         self._channel = channel
@@ -92,15 +90,10 @@ class Rpc:
     def attach_telemetry(self, registered: bool) -> None:
         """Tell whoever watches the channel of this call, from here on to its end. Plain."""
         session = self._session
-        call = CallBegun(self.path, registered, session.number if session is not None else None, self._metadata)
+        call = CallBegun(self.scope.path, registered, session.number if session is not None else None, self._metadata)
         observers = self._channel.observers.call(call)
         if observers is not None:
             self._telemetry = WatchedCall(observers, session)
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Trio's time, for who asks often."""
-        return self._channel.now
 
     # -- one unary call
 
@@ -135,8 +128,12 @@ class Rpc:
             raise self.scope.deadline_error()
         if self._session is not None:
             await self._join_session(self._session)
-        ready = self._settings.wait_for_ready
-        route = await find_route(self._channel, self.path, self._metadata, ready, self.scope, self._telemetry)
+        live = self._channel.data_plane
+        if live.current is None:
+            await self.scope.wait_on_stream(partial(live.wait_for_change, None))
+            if self._telemetry is not None:
+                self._telemetry.configured()
+        route = await find_route(self._channel, self.scope, self._metadata, self._settings.wait_for_ready)
         if isinstance(route, Status):
             return route
         self._route = route
@@ -172,7 +169,7 @@ class Rpc:
         if not self._is_first:
             self.scope.waiting_for = "the session's first call"
             await self.scope.run_with_deadline(session.wait)
-        self._metadata = session.fill(self._metadata, self.path)
+        self._metadata = session.fill(self._metadata, self.scope.path)
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route
@@ -187,7 +184,7 @@ class Rpc:
         encoding, most = self._settings.encoding, self._settings.max_send_size
         if len(payload) > most:
             limit = f"the limit of {most}; raise max_send_size, or the service config's"
-            text = f"{self.path}: message of {len(payload)} bytes is larger than {limit}"
+            text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
             return Status(StatusCode.RESOURCE_EXHAUSTED, text)
         return compress(payload, encoding) if encoding and compressed else payload
 
@@ -238,7 +235,8 @@ class Rpc:
     async def _hedge(self, policy: HedgingPolicy) -> Status | None:
         """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
         replay = self._request if isinstance(self._request, ReplayBuffer) else None
-        self.hedging = HedgingState(self, policy, replay, self._channel.throttle, self._channel.lifecycle)
+        throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
+        self.hedging = HedgingState(self, self.scope.path, policy, replay, throttle, lifecycle)
         if replay is not None:
             return None
         self.scope.waiting_for = "one of its attempts"
@@ -268,14 +266,9 @@ class Rpc:
         assert attempt is not None and attempt.stream is not None and route is not None
         attempt.committed = True
         attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
-        route.release()
 
     def _respond(self, metadata: Metadata, route: CallRoute) -> Metadata:
-        for respond in route.responders:
-            try:
-                metadata = respond(metadata)
-            except Exception:
-                _log.exception("a filter raised on the response of %s; its headers stay as they are", self.path)
+        metadata = route.respond(metadata)
         if self._telemetry is not None:
             self._telemetry.answered(route.args)
         if self._session is not None:
@@ -302,7 +295,7 @@ class Rpc:
         except Exception as error:
             assert self.attempt is not None and self.attempt.stream is not None
             stream = self.attempt.stream
-            message = f"{self.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
+            message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
             problem = Status(StatusCode.INTERNAL, message)
             stream.refuse(problem)  # also where the server has said OK: the call counts as failed
             stream.cancel()
@@ -354,7 +347,8 @@ class Rpc:
         if attempt is not None:
             stream = attempt.stream
             if stream is not None:
-                stream.cancel()
+                if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
+                    stream.cancel()
                 calls.succeeded += stream.status is not None and stream.status.ok
             attempt.end()
         if self._route is not None:
@@ -371,4 +365,4 @@ class Rpc:
 
     def __repr__(self) -> str:
         stream = self.attempt.stream if self.attempt is not None else None
-        return f"<Rpc {self.path}: {stream or self.scope.waiting_for}>"
+        return f"<Rpc {self.scope.path}: {stream or self.scope.waiting_for}>"

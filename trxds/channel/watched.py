@@ -6,6 +6,8 @@ only when it is let go: its exception may be the caller's own, or `Cancelled`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import trio
 
 from trxds.affinity.moves import reason_of
@@ -22,16 +24,14 @@ _UNSAID = SessionPick("")
 _LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
+@dataclass(slots=True, eq=False)
 class WatchedCall:
     """One call. `failure` is the error that its caller is given, if it is."""
 
-    __slots__ = ("_backing_off", "_observers", "_session", "failure")
-
-    def __init__(self, observers: CallObservers, session: SessionCookies | None) -> None:
-        self.failure: Status | None = None
-        self._backing_off = False  # one attempt is over and the next has not begun
-        self._observers = observers
-        self._session = session
+    _observers: CallObservers
+    _session: SessionCookies | None
+    failure: Status | None = None
+    _backing_off: bool = False  # one attempt is over and the next has not begun
 
     def attempt(self, previous: int, transparent: bool = False) -> WatchedAttempt | None:
         """One begins, after so many that a server may have seen."""
@@ -92,16 +92,14 @@ class WatchedCall:
         return self.failure or status
 
 
+@dataclass(slots=True, eq=False)
 class WatchedAttempt:
     """One attempt of it."""
 
-    __slots__ = ("_call", "_delayed", "_session", "observers")
-
-    def __init__(self, observers: AttemptObservers, call: WatchedCall) -> None:
-        self.observers = observers
-        self._call = call
-        self._delayed = False
-        self._session = _UNSAID  # the last that was said of the session
+    observers: AttemptObservers
+    _call: WatchedCall
+    _delayed: bool = False
+    _session: SessionPick = _UNSAID  # the last that was said of the session
 
     @property
     def headers(self) -> Headers:
