@@ -156,7 +156,7 @@ async def test_an_explanation_comes_out_as_the_page_on_routing_shows_it(autojump
         async with mesh.channel() as channel:
             await channel.method(method)(b"", metadata=metadata)
             await wait_all_tasks_blocked()
-            channel._state.plane.selector.random.seed(1)  # by which v1 is drawn, as on the page
+            channel._state.data_plane.current.selector.random.seed(1)  # by which v1 is drawn, as on the page
             told = await channel.explain(method, metadata)
     assert comparable(str(told)) == comparable(textwrap.dedent(shown))
 

@@ -11,11 +11,12 @@ import logging
 
 from trxds.channel.call import Call
 from trxds.channel.call_credentials import AuthContext, CallCredentials
+from trxds.channel.call_protocol import CallOptions, OpenCall, Replies
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.completed_call import CompletedCall
 from trxds.channel.credentials import insecure, tls, xds_credentials
-from trxds.channel.interceptors import Answer, CallDetails, Forwarded, Interceptor, Next, OpenCall
-from trxds.channel.kinds import CallOptions, Replies, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from trxds.channel.interceptors import Answer, CallDetails, Forwarded, Interceptor, Next
+from trxds.channel.kinds import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from trxds.channel.method import Method
 from trxds.channel.stub import Caller, Stub
 from trxds.channel.xds import Xds, open_xds_client

@@ -20,7 +20,7 @@ import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
-from trxds.channel.kinds import CallOptions, Pairs
+from trxds.channel.call_protocol import CallOptions, Pairs
 from trxds.channel.method import only_reply
 from trxds.channel.stub import FromBytes, ToBytes
 from trxds.hand_over import ContextBridge, HandOver

@@ -12,10 +12,11 @@ import trio
 from measure import METHOD, PAYLOAD, cookie_in, metered, orders
 
 import trxds
-from trxds.channel.dataplane import ChannelState
+from trxds.channel.channel_state import ChannelState
 from trxds.channel.rpc import Rpc
 from trxds.ground.metadata import EMPTY, Metadata, check
 from trxds.ground.status import OK
+from trxds.wire.subchannel import Subchannel
 
 ORDERS = orders()
 
@@ -34,9 +35,8 @@ class Over:
 OVER: Any = Over()
 
 
-class Choosing(Rpc):
-    def _open_on(self, host: Any) -> Any:
-        return OVER
+def open_nothing(host: Subchannel, request: object) -> Any:
+    return OVER
 
 
 async def main() -> None:
@@ -46,6 +46,7 @@ async def main() -> None:
             await call.receive()
             if ORDERS.cookie:
                 metadata = check(cookie_in(call.initial_metadata))
+        Subchannel.open_stream = open_nothing  # type: ignore[method-assign]
         await choose(channel._state, metadata, ORDERS.warmup)
         with metered(ORDERS.count):
             await choose(channel._state, metadata, ORDERS.count)
@@ -53,10 +54,10 @@ async def main() -> None:
 
 async def choose(state: ChannelState, metadata: Metadata, count: int) -> None:
     for _ in range(count):
-        rpc = Choosing(state, METHOD, metadata, None, None, None)
-        problem = await rpc.open()
+        rpc = Rpc(state, METHOD, metadata, state.defaults, None, None)
+        problem = await rpc.open(PAYLOAD)
         assert problem is None, problem
-        rpc.finish()
+        rpc.close()
 
 
 trio.run(main)

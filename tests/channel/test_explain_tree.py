@@ -218,7 +218,7 @@ async def test_while_news_goes_through_the_tree_an_explanation_says_what_a_pick_
             while told is None or told.host != host:
                 await trio.lowlevel.checkpoint()
                 told = await channel.explain(METHOD)
-                picked = channel._state.plane.picker.pick(PickArgs(METHOD, cluster="cart"))
+                picked = channel._state.data_plane.current.picker.pick(PickArgs(METHOD, cluster="cart"))
                 assert told.host == (picked.host.address if isinstance(picked, Complete) else ""), str(told)
 
 

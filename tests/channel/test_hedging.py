@@ -8,7 +8,7 @@ from support.method_config import configured, for_all
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
-from trxds.channel.hedging import Hedges
+from trxds.channel.hedging import HedgingState
 from trxds.ground.status import Status
 from trxds.lb.pick import QUEUEING, failing
 
@@ -241,7 +241,7 @@ async def test_of_a_stream_that_is_left_no_attempt_is_left(hedged, autojump_cloc
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(host.over) == [0, 1]
         assert not [name for name in task_names() if name.startswith("hedge")]
-        assert world.channel._state.rpcs == set()
+        assert world.channel._state.calls.open == set()
 
 
 async def test_the_callers_own_exception_leaves_a_hedged_stream_as_it_is(hedged, autojump_clock):
@@ -349,10 +349,10 @@ async def test_a_sessions_first_call_gets_the_cookie_of_the_host_that_was_chosen
 
 async def test_a_hedged_call_is_counted_once(hedged, autojump_clock):
     async with hedged() as world:
-        before = world.channel._state.calls
+        before = world.channel._state.calls.counts
         world.serve(Host(2.5))
         await world.ask()
-        after = world.channel._state.calls
+        after = world.channel._state.calls.counts
         assert (after.started - before.started, after.succeeded - before.succeeded, after.failed) == (1, 1, 0)
 
 
@@ -390,7 +390,7 @@ async def test_a_bug_in_an_attempt_ends_the_call_and_says_so(hedged, monkeypatch
         raise KeyError("bug")
 
     async with hedged() as world:
-        monkeypatch.setattr(Hedges, "opened", broken)
+        monkeypatch.setattr(HedgingState, "opened", broken)
         with pytest.raises(TrxdsInternalError, match="please report it"):
             async with bidi(world.channel, PATH).open() as call:
                 await call.receive()
@@ -416,14 +416,15 @@ async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends
         monkeypatch.setattr("trxds.channel.attempt.tell_began", lambda *told: begun.append(told))
         monkeypatch.setattr("trxds.channel.attempt.tell_ended", lambda *told: ended.append(told))
         host, state = world.serve(Host(3, 100)), world.channel._state
+        live = state.data_plane
         nursery.start_soon(call, world)
         await trio.sleep(0.5)
-        selector, picker = state.plane.selector, state.plane.picker
-        state.publish(selector, QUEUEING)
+        selector, picker = live.current.selector, live.current.picker
+        live.publish(selector, QUEUEING)
         await trio.sleep(1)  # the second attempt waits for a host
-        (rpc,) = state.rpcs
-        state.publish(selector, picker)
-        rpc.hedges._choose(rpc.hedges._running[0])
+        (rpc,) = state.calls.open
+        live.publish(selector, picker)
+        rpc.hedging._choose(rpc.hedging._running[0])
         await trio.sleep(5)
         assert answers == [b"0"]
         assert host.over == [0]
@@ -432,10 +433,10 @@ async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends
 
 async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, autojump_clock):
     async with hedged(policy={"maxAttempts": 2, "hedgingDelay": "10s"}) as world:
-        state = world.channel._state
+        live = world.channel._state.data_plane
 
         async def refuse(call):
-            state.publish(state.plane.selector, failing(Status(StatusCode.UNAVAILABLE, "no host is left")))
+            live.publish(live.current.selector, failing(Status(StatusCode.UNAVAILABLE, "no host is left")))
             call.reset(7)
 
         for server in world.mesh.servers.values():

@@ -121,6 +121,6 @@ async def test_a_message_seldom_costs_a_step_of_the_scheduler(autojump_clock):
 async def test_a_channel_that_closes_ends_a_call_that_has_messages(autojump_clock):
     async with buffered() as call:
         await call.receive()
-        call._rpc._state.close()
+        call._rpc._channel.close()
         with pytest.raises(RpcError, match="channel closed"):
             await call.receive()

@@ -241,7 +241,7 @@ async def test_no_error_of_before_shows_at_any_step_of_a_recovery(autojump_clock
         listens(mesh)
         seen = []
         for _ in range(200):
-            problem = channel._state.problem
+            problem = channel._state.data_plane.problem
             seen.append("" if problem is None else problem.message)
             await trio.lowlevel.checkpoint()
         since = next(at for at, text in enumerate(seen) if "deleted" not in text)

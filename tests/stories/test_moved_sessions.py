@@ -113,8 +113,8 @@ async def test_a_session_by_header_is_followed_too(autojump_clock):
 async def test_a_channel_knows_the_sessions_that_are_open(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel:
         async with channel.session(), channel.session():
-            assert sorted(each.number for each in channel._state.sessions) == [1, 2]
+            assert sorted(each.number for each in channel._state.sessions.open) == [1, 2]
         with pytest.raises(ValueError, match="the user's own"):
             async with channel.session():
                 raise ValueError("the user's own")
-        assert channel._state.sessions == set()
+        assert channel._state.sessions.open == set()

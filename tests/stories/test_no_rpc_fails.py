@@ -32,7 +32,7 @@ async def test_no_rpc_fails_while_routes_are_swapped(mock_clock):
 
             def in_force():
                 """The set that new RPCs are routed to; each one is noted once, in order."""
-                plane = channel._state.plane
+                plane = channel._state.data_plane.current
                 name = min(plane.selector.table.clusters) if plane else "c0a"
                 number = int(name[1:-1])
                 if not current or current[-1] != number:
@@ -54,7 +54,7 @@ async def test_no_rpc_fails_while_routes_are_swapped(mock_clock):
                             failures.append((host, current[began:]))
 
             async def settled(turn):
-                while int(min(channel._state.plane.selector.table.clusters)[1:-1]) != turn % SETS:
+                while int(min(channel._state.data_plane.current.selector.table.clusters)[1:-1]) != turn % SETS:
                     await trio.lowlevel.checkpoint()
                     in_force()
 

@@ -26,7 +26,7 @@ from trxds.testing import resources as xds
 
 PACKAGE = Path(trxds.__file__).parent
 METHOD = "/shop.Cart/Add"
-_PUBLISH = "channel/dataplane.py:ChannelState.publish"
+_PUBLISH = "channel/dataplane.py:LiveDataPlane.publish"
 _STEP = Node._step.__code__
 
 

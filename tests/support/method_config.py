@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from trxds.channel.throttle import Throttle
 from trxds.config.routes import BoundRoutes
 from trxds.config.service_config import parse_service_config
 
@@ -14,7 +15,8 @@ async def configured(monkeypatch, mesh, document, **more):
     """A channel whose routes say what `document` says of the method "/shop.Cart/Fail", and its retry throttle."""
     monkeypatch.setattr(BoundRoutes, "_bind", bind_with(document))
     async with mesh.channel(**more) as channel:
-        channel._state.throttle_by(parse_service_config(document).throttling)
+        throttling = parse_service_config(document).throttling
+        channel._state.throttle = Throttle(throttling) if throttling is not None else None
         yield channel
 
 

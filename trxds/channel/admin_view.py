@@ -14,7 +14,7 @@ from trxds.ground.status import Status
 from trxds.lb.node import Node
 from trxds.wire.pool import Pool
 
-from .dataplane import ChannelState
+from .channel_state import ChannelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class AdminView:
     @property
     def target(self) -> str:
         """What the channel was opened to."""
-        return self.state.target
+        return self.state.lifecycle.target
 
     @property
     def created_at(self) -> float:
@@ -37,27 +37,27 @@ class AdminView:
     @property
     def connectivity(self) -> Connectivity | None:
         """The state as a call would find it; None once the channel is closed."""
-        return self.state.connectivity
+        return self.state.data_plane.connectivity
 
     @property
     def problem(self) -> Status | None:
         """Why there is no configuration, if there is none."""
-        return self.state.problem
+        return self.state.data_plane.problem
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the configuration in force, though calls can be made by it."""
-        return self.state.warnings
+        return self.state.data_plane.warnings
 
     @property
     def calls(self) -> Calls:
         """How the channel's calls went."""
-        return self.state.calls
+        return self.state.calls.counts
 
     @property
     def tree(self) -> Node | None:
         """The root of the policy tree; None while the channel is IDLE."""
-        return self.state.tree
+        return self.state.data_plane.tree
 
     @property
     def client(self) -> XdsClient | None:
@@ -72,4 +72,4 @@ class AdminView:
     @property
     def sessions(self) -> Set[SessionCookies]:
         """The sessions that are open."""
-        return self.state.sessions
+        return self.state.sessions.open

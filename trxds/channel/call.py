@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from trxds.ground.metadata import Metadata
-from trxds.ground.status import RpcError, Status
+from trxds.ground.metadata import EMPTY, Metadata
+from trxds.ground.status import Status
 from trxds.wire.stream import ClientStream
 
+from .call_protocol import Replies
+from .hedging import HedgingState
+from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-
-# What is kept of an uncommitted call, to say it again in another attempt (A6).
-REPLAY_BYTES = 256 * 1024
 
 # A step of the scheduler costs more than a message that is there already, so `receive` takes one after so many messages
 # or so many seconds, and tests for cancellation with each.
@@ -27,7 +27,7 @@ _MAX_MESSAGES = 64
 _MAX_SECONDS = 0.001
 
 
-class Call(Generic[Req, Res]):
+class Call(Replies[Res], Generic[Req, Res]):
     """What `async with method.open(...)` gives. One task may send while another receives.
 
     Leaving the block resets the stream if it has not ended by then. Every method raises
@@ -37,23 +37,23 @@ class Call(Generic[Req, Res]):
     def __init__(
         self,
         rpc: Rpc,
+        replay: ReplayBuffer,
+        now: Callable[[], float],
         serialize: Callable[[Req], bytes],
         deserialize: Callable[[bytes], Res],
         one_reply: bool = False,
     ) -> None:
         self._rpc = rpc
+        self._replay = replay
         self._one_reply = one_reply
-        self._now = rpc.clock
+        self._now = now
         self._before_step = 0  # messages that may be taken before the scheduler has its next step in `receive`
         self._step_due = 0.0  # when it is to have that at the latest
-        if not one_reply:
+        if not one_reply and rpc.hedging is None:
             self._stepped()
         self._serialize = serialize
         self._deserialize = deserialize
-        self._said: list[bytes] | None = []  # None once the call cannot be said again
-        self._room = REPLAY_BYTES
-        self._repeating: trio.Event | None = None  # while another attempt begins
-        self._done = False
+        self._reopening: trio.Event | None = None  # while another attempt begins
         self._status: Status | None = None
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
@@ -63,16 +63,28 @@ class Call(Generic[Req, Res]):
         `compress=False` the message goes as it is, whatever the call's compression. After `done_sending`, or the
         one request of a method that takes no more, it is `trio.ClosedResourceError`.
         """
-        self._check_unfinished()
+        if self._replay.ended:
+            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
+            raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
         payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
         if isinstance(payload, Status):
-            raise await self._unsendable(payload)
-        if self._repeating is not None:
-            await self._rpc.within(self._repeating.wait)
+            self._rpc.give_up(payload)
+            raise await self._rpc.failure(payload)
+        if self._rpc.hedging is not None:
+            if not self._rpc.hedging.decided.is_set():
+                return await self._send_on_all(self._rpc.hedging, payload)
+            await self._wait_decided(self._rpc.hedging)
+        if self._reopening is not None:
+            await self._rpc.scope.run_with_deadline(self._reopening.wait)
         self._remember(payload)
         stream = self._stream
-        if await self._rpc.on_stream(partial(stream.send, payload)) or self._repeatable or stream is not self._stream:
-            return True  # it was sent, or whoever repeats the call comes to this message too
+        if stream is None:
+            await checkpoint()
+            return True  # no other attempt could begin, and `receive` says why
+        if await self._rpc.scope.wait_on_stream(partial(stream.send, payload)):
+            return True
+        if self._repeatable or stream is not self._stream:
+            return True  # whoever repeats the call comes to this message too
         assert stream.status is not None
         if not stream.status.ok:
             await self._check(self._settle())
@@ -80,9 +92,12 @@ class Call(Generic[Req, Res]):
 
     def done_sending(self) -> None:
         """There are no more messages from this side. Plain and idempotent."""
-        self._done = True
-        if self._repeating is None:
-            self._stream.end()
+        self._replay.ended = True
+        if self._rpc.hedging is not None:
+            self._rpc.hedging.end()
+        stream = self._stream
+        if stream is not None and self._reopening is None:
+            stream.end()
 
     async def receive(self) -> Res | None:
         """The next message; None when the server has ended the call with OK.
@@ -95,14 +110,16 @@ class Call(Generic[Req, Res]):
         if self._before_step and self._now() < self._step_due:
             self._before_step -= 1
             await checkpoint_if_cancelled()
-        elif self._one_reply:
-            return await self._receive_only()
         else:
-            await self._rpc.on_stream(checkpoint)
+            if self._rpc.hedging is not None:
+                await self._wait_decided(self._rpc.hedging)
+            if self._one_reply:
+                return await self._receive_only()
+            await self._rpc.scope.wait_on_stream(checkpoint)
             self._stepped()
-        stream = self._rpc.stream
-        assert stream is not None
-        payload = stream.receive_nowait()
+        attempt = self._rpc.attempt
+        assert attempt is not None
+        payload = attempt.stream.receive_nowait() if attempt.stream is not None else None
         if payload is None:
             payload = await self._receive()
             self._stepped()
@@ -111,17 +128,10 @@ class Call(Generic[Req, Res]):
         await self._check(self._settle())
         return None
 
-    def __aiter__(self) -> AsyncIterator[Res]:
-        return self
-
-    async def __anext__(self) -> Res:
-        reply = await self.receive()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
-
     async def headers(self) -> Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else. Always a checkpoint."""
+        if self._rpc.hedging is not None:
+            await self._wait_decided(self._rpc.hedging)
         if self.initial_metadata is None and self._status is None:
             await self._wait_for_headers()
         else:
@@ -131,12 +141,12 @@ class Call(Generic[Req, Res]):
     @property
     def initial_metadata(self) -> Metadata | None:
         """The server's initial metadata; None until it has come."""
-        return self._rpc.initial
+        return self._rpc.attempt.initial if self._rpc.attempt is not None else None
 
     @property
     def trailing_metadata(self) -> Metadata:
         """What came with the status; empty before the call's end."""
-        return self._rpc.trailing
+        return self._rpc.attempt.trailing if self._rpc.attempt is not None else EMPTY
 
     @property
     def status(self) -> Status | None:
@@ -145,24 +155,29 @@ class Call(Generic[Req, Res]):
 
     @property
     def peer(self) -> str:
-        """The address of the host that has the call."""
-        return self._stream.peer
+        """The address of the host that has the call; empty while there is none, or several have it."""
+        return self._rpc.attempt.peer if self._rpc.attempt is not None else ""
 
     # -- underneath
 
-    def _check_unfinished(self) -> None:
-        if self._done:
-            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
-            raise trio.ClosedResourceError(f"{self._rpc.path}: {text}")
-
     @property
-    def _stream(self) -> ClientStream:
-        assert self._rpc.stream is not None
-        return self._rpc.stream
+    def _stream(self) -> ClientStream | None:
+        return self._rpc.attempt.stream if self._rpc.attempt is not None else None
 
-    async def _unsendable(self, problem: Status) -> RpcError:
-        self._rpc.give_up(problem)
-        return await self._rpc.failure(problem)
+    async def _send_on_all(self, hedging: HedgingState, payload: bytes) -> bool:
+        hedging.send(payload)
+        if self._replay.full:
+            # A6: a call that has said more than can be kept is committed.
+            await self._rpc.scope.run_with_deadline(hedging.choose_any)
+        await checkpoint()
+        return True
+
+    async def _wait_decided(self, hedging: HedgingState) -> None:
+        if not hedging.decided.is_set():
+            await self._rpc.scope.run_with_deadline(hedging.decided.wait)
+        if hedging.problem is not None:
+            self._status = hedging.problem
+            raise await self._rpc.failure(hedging.problem)
 
     async def _receive_only(self) -> Res | None:
         payload = await self._receive()
@@ -178,7 +193,8 @@ class Call(Generic[Req, Res]):
             return None
         while True:
             stream = self._stream
-            payload = await self._rpc.on_stream(stream.receive_only if self._one_reply else stream.receive)
+            assert stream is not None
+            payload = await self._rpc.scope.wait_on_stream(stream.receive_only if self._one_reply else stream.receive)
             if payload is not None or not await self._repeated():
                 return payload
 
@@ -186,13 +202,14 @@ class Call(Generic[Req, Res]):
         self._before_step, self._step_due = _MAX_MESSAGES - 1, self._now() + _MAX_SECONDS
 
     async def _wait_for_headers(self) -> None:
-        await self._rpc.on_stream(self._stream.wait_headers)
-        while self.initial_metadata is None and await self._repeated():
-            await self._rpc.on_stream(self._stream.wait_headers)
+        while (stream := self._stream) is not None:
+            await self._rpc.scope.wait_on_stream(stream.wait_headers)
+            if self.initial_metadata is not None or not await self._repeated():
+                break
 
     def _settle(self) -> Status:
         if self._status is None:
-            self._status = self._rpc.settle()
+            self._status = self._rpc.final_status()
         return self._status
 
     async def _check(self, status: Status) -> None:
@@ -203,33 +220,30 @@ class Call(Generic[Req, Res]):
 
     @property
     def _repeatable(self) -> bool:
-        return self._said is not None and not self._rpc.committed
+        attempt = self._rpc.attempt
+        return not self._replay.dropped and attempt is not None and not attempt.committed
 
     def _remember(self, payload: bytes) -> None:
-        if self._said is None:
-            return
-        self._room -= len(payload)
-        if self._rpc.committed or (self._room < 0 and self._said):
-            self._said = None  # the response has begun, or it would be too much to keep
-        else:
-            self._said.append(payload)
+        replay = self._replay
+        if not replay.dropped:
+            replay.add(payload)
+            # The response has begun, or it would be too much to keep: but one message is kept, however large.
+            if not self._repeatable or (replay.full and replay.has_several):
+                replay.drop()
 
     async def _repeated(self) -> bool:
         """The stream has ended: True if there is another one, on which everything is being said again."""
-        if not self._repeatable or not await self._rpc.another_attempt() or self._said is None:
+        if not self._repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
             return False
-        self._repeating = trio.Event()
+        self._reopening = trio.Event()
         try:
-            problem = await self._rpc.open()
+            problem = await self._rpc.reopen()
             if problem is not None:
+                self._status = problem
                 raise await self._rpc.failure(problem)
-            # Not waited for: we are the task that reads, and the server may have to be read first.
-            self._stream.say(self._said)
         finally:
-            self._repeating.set()
-            self._repeating = None
-        if self._done:
-            self._stream.end()
+            self._reopening.set()
+            self._reopening = None
         return True
 
     def __repr__(self) -> str:

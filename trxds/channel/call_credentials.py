@@ -73,7 +73,7 @@ async def authorize(credentials: Iterable[CallCredentials], authority: str, path
     return headers
 
 
-def too_open(credentials: Iterable[CallCredentials], host: Subchannel) -> Status | None:
+def requires_tls(credentials: Iterable[CallCredentials], host: Subchannel) -> Status | None:
     """Why these credentials cannot be shown to that host."""
     if host.secure or all(each.allow_insecure for each in credentials):
         return None

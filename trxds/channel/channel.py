@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING
@@ -30,18 +30,18 @@ from .admin_endpoint import admin_endpoint, checked_admin
 from .admin_view import AdminView
 from .beside import beside
 from .call_credentials import CallCredentials
+from .call_protocol import Pairs
+from .call_scope import CallScope
+from .call_settings import CallSettings
+from .channel_state import ChannelState
 from .control import IDLE_TIMEOUT, Control, idle_after
 from .credentials import ChannelCredentials, checked_credentials
-from .dataplane import ChannelState
-from .defaults import CallDefaults
 from .explain import explain
 from .fork import tell_after_fork
 from .interceptors import Interceptor
-from .kinds import Pairs
 from .locations import Locations
 from .method import checked_path
 from .plain import ServiceConfigSource, plain_origin
-from .rpc import Rpc
 from .secured import make_pool
 from .states import States
 from .stub import Caller
@@ -58,14 +58,14 @@ class Session(Caller):
 class Channel(Caller):
     """A way to a service. Made by `open_channel`; usable from any task while that block is open."""
 
-    def __init__(self, state: ChannelState, pool: Pool) -> None:
-        super().__init__(state)
+    def __init__(self, state: ChannelState, pool: Pool, interceptors: Sequence[Interceptor] = ()) -> None:
+        super().__init__(state, interceptors)
         self._pool = pool
 
     @property
     def target(self) -> str:
         """What the channel was opened to."""
-        return self._state.target
+        return self._state.lifecycle.target
 
     # -- its state
 
@@ -76,16 +76,16 @@ class Channel(Caller):
         IDLE: nobody has called for long, or pick_first has lost its host, and the next call connects. CONNECTING:
         calls wait. READY: they go out. TRANSIENT_FAILURE: they fail, unless they wait for ready.
         """
-        self._state.check_process()
-        return self._state.connectivity
+        self._state.lifecycle.check_process()
+        return self._state.data_plane.connectivity
 
     async def wait_for_state_change(self, last: Connectivity | None) -> Connectivity | None:
         """The state, as soon as it is another one than `last`. It may have been others in between.
 
         Always a checkpoint.
         """
-        self._state.check_process()
-        return await self._state.other_state(last)
+        self._state.lifecycle.check_process()
+        return await self._state.data_plane.wait_for_state_change(last)
 
     def states(self) -> States:
         """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some.
@@ -96,11 +96,11 @@ class Channel(Caller):
 
     def try_to_connect(self) -> None:
         """If the channel is IDLE, have it connect without a call. Plain."""
-        if self._state.closed:
-            raise self._state.refusal()
-        self._state.wake()
-        if self._state.tree is not None:
-            self._state.tree.wake()
+        if self._state.lifecycle.closed:
+            raise self._state.lifecycle.not_open_error()
+        self._state.data_plane.exit_idle()
+        if self._state.data_plane.tree is not None:
+            self._state.data_plane.tree.wake()
 
     # -- its calls
 
@@ -111,9 +111,11 @@ class Channel(Caller):
         Calls begun while the session has no cookie yet wait for the first of them to bring one;
         `wait_for_first=False` switches that off. Entering is always a checkpoint, and leaving is none.
         """
-        with self._state.session(wait_for_first) as cookies:
+        if self._state.lifecycle.closed:
+            raise self._state.lifecycle.not_open_error()
+        with self._state.sessions.session(wait_for_first) as cookies:
             await trio.lowlevel.checkpoint()
-            yield Session(self._state, cookies)
+            yield Session(self._state, self._interceptors, cookies)
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.
@@ -123,15 +125,10 @@ class Channel(Caller):
         says what is missing) or the channel closes, and `ValueError` for a method that is not of the form
         /package.Service/Method. Always a checkpoint.
         """
-        pairs = md.check(metadata)
-        rpc = Rpc(self._state, checked_path(method), pairs, timeout, False, None)
-        self._state.explaining += 1
-        try:
-            selector, tree = await rpc.within(self._state.at_rest)
-            return explain(selector, tree, method, pairs, trio.current_time())
-        finally:
-            self._state.explaining -= 1
-            rpc.finish()
+        pairs, state = md.check(metadata), self._state
+        scope = CallScope(state.lifecycle, checked_path(method), state.now(), timeout, state.awaited)
+        selector, tree = await scope.run_with_deadline(state.data_plane.wait_settled)
+        return explain(selector, tree, method, pairs, trio.current_time())
 
     def admin_view(self) -> AdminView:
         """Return what the admin surface reads of the channel; not for programs, for it changes with the releases."""
@@ -139,14 +136,15 @@ class Channel(Caller):
 
     def closed_error(self) -> Exception:
         """Return what a call raises that was open when the channel closed."""
-        return self._state.ending()
+        return self._state.lifecycle.closed_error()
 
     def observed_by(self, observer: Observer) -> AbstractContextManager[None]:
         """Have `observer` told of all that the channel does, as long as the block lasts (`trxds.Observer`)."""
         return self._state.observers.watched_by(observer)
 
     def __repr__(self) -> str:
-        return f"<Channel {self.target} {'closed' if self._state.closed else 'open'}, {len(self._state.rpcs)} calls>"
+        standing = "closed" if self._state.lifecycle.closed else "open"
+        return f"<Channel {self.target} {standing}, {len(self._state.calls.open)} calls>"
 
 
 @asynccontextmanager
@@ -229,11 +227,9 @@ async def open_channel(
         origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
-    defaults = CallDefaults(max_receive_size, most, encoding_named(compression), shown, tuple(interceptors))
-    state = ChannelState(target, origin.authority, defaults, Random(), origin.client, observers)
-    state.throttle_by(origin.throttling)
-    state.first_awaited = origin.awaited
-    observe(observers, telemetry, canonical(target), Locations(state))
+    defaults = CallSettings(max_receive_size, most, encoding_named(compression), shown)
+    state = ChannelState(target, origin, defaults, Random(), observers)
+    observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     tell_after_fork(state)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, read_pause=read_pause)
@@ -242,11 +238,11 @@ async def open_channel(
     services = {"pool": pool.run, "control": control.run, **origin.services}
     with observers.to_the_end():
         async with beside(f"the channel to {target}", services, state.close):
-            channel = Channel(state, pool)
+            channel = Channel(state, pool, tuple(interceptors))
             async with admin_endpoint(served, channel):
                 yield channel
-    if state.crash is not None:
-        raise state.ending()
+    if state.lifecycle.crash is not None:
+        raise state.lifecycle.closed_error()
 
 
 def _check_unset(target: str, why: str, **options: object) -> None:

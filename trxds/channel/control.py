@@ -31,7 +31,7 @@ from trxds.lb.ring_hash.ring import size_cap
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.wire.pool import Pool
 
-from .dataplane import ChannelState
+from .channel_state import ChannelState
 from .filters import Shared, make_chain
 from .origin import Origin, Resolving
 
@@ -71,17 +71,17 @@ class Control:
             while True:
                 await self._awake(resolver)
                 resolver.mailbox.withdraw("root")
-                await self._state.woken()
+                await self._state.data_plane.wait_exit_idle()
                 self._letters = Mailbox()
                 resolver.begin_anew()
 
     async def _awake(self, resolver: Resolving) -> None:
         """Have a tree until there were no calls for long."""
-        root = self._state.tree = self._grown(resolver)
+        root = self._state.data_plane.tree = self._grown(resolver)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(root.run, name="lb/root")
             await self._until_idle()
-            self._state.sleep()
+            self._state.data_plane.enter_idle()
             nursery.cancel_scope.cancel(reason="the channel is idle")
 
     def _grown(self, resolver: Resolving) -> Node:
@@ -104,14 +104,14 @@ class Control:
         self._letters.put("config", Configure(update.config, generation, update.endpoints))
 
     def _publish(self, selector: Selector, picker: Picker) -> None:
-        if self._state.tree is not None:  # a picker of the last tree would lead nowhere
-            self._state.publish(selector, picker)
+        if self._state.data_plane.tree is not None:  # a picker of the last tree would lead nowhere
+            self._state.data_plane.publish(selector, picker)
 
     async def _until_idle(self) -> None:
         """Looks now and then whether there were calls, so that no call has to note when it ended."""
-        state, timeout = self._state, self._idle_timeout
-        begun, since = state.calls_begun, trio.current_time()
+        calls, timeout = self._state.calls, self._idle_timeout
+        begun, since = calls.started, trio.current_time()
         while (left := since + timeout - trio.current_time()) > 0:
             await trio.sleep(min(left, timeout / _LOOKS))
-            if state.rpcs or state.calls_begun != begun:
-                begun, since = state.calls_begun, trio.current_time()
+            if calls.open or calls.started != begun:
+                begun, since = calls.started, trio.current_time()

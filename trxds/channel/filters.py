@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeAlias
 
 from trxds.affinity.filter import StatefulSession
 from trxds.resources.fault import FaultConfig
@@ -26,23 +24,17 @@ class Shared:
     faults: ActiveFaults = field(default_factory=ActiveFaults)
 
 
-Factory: TypeAlias = Callable[[FilterConfig, Shared], Filter | None]
-
-
-def _stateful_session(config: FilterConfig, shared: Shared) -> Filter | None:
-    assert isinstance(config, StatefulSessionConfig)
-    return StatefulSession(config.state, config.strict) if config.state else None
-
-
-def _fault(config: FilterConfig, shared: Shared) -> Filter | None:
-    assert isinstance(config, FaultConfig)
-    return Fault(config, shared.faults, shared.random) if config.delay or config.abort else None
-
-
-FACTORIES: Mapping[type[FilterConfig], Factory] = {StatefulSessionConfig: _stateful_session, FaultConfig: _fault}
+def _filter(config: FilterConfig, shared: Shared) -> Filter | None:
+    """Return the filter that does what the configuration says; None where there is nothing to do."""
+    match config:
+        case StatefulSessionConfig():
+            return StatefulSession(config.state, config.strict) if config.state else None
+        case FaultConfig():
+            return Fault(config, shared.faults, shared.random) if config.delay or config.abort else None
+    raise NotImplementedError(config)
 
 
 def make_chain(shared: Shared, configs: tuple[FilterConfig, ...]) -> tuple[Filter, ...]:
     """The filters that have something to do, in order."""
-    made = (FACTORIES[type(config)](config, shared) for config in configs)
+    made = (_filter(config, shared) for config in configs)
     return tuple(one for one in made if one is not None)

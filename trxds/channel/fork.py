@@ -12,7 +12,7 @@ from weakref import ReferenceType, WeakSet, ref
 
 import trio
 
-from .dataplane import ChannelState
+from .channel_state import ChannelState
 
 _CHANNELS: trio.lowlevel.RunVar[WeakSet[ChannelState]] = trio.lowlevel.RunVar("trxds.channels")
 
@@ -32,4 +32,4 @@ def tell_after_fork(state: ChannelState) -> None:
 
 def _tell(channels: ReferenceType[WeakSet[ChannelState]]) -> None:
     for state in channels() or ():
-        state.orphan()
+        state.mark_forked()

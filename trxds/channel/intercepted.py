@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, Unpack, cast
 
 from trxds.ground import metadata as md
 
 from .call import Call
-from .call_credentials import CallCredentials
+from .call_protocol import CallOptions, OpenCall
 from .completed_call import CompletedCall
-from .interceptors import CallDetails, Interceptor, Next, OpenCall
-from .kinds import CallOptions, Pairs
+from .interceptors import CallDetails, Interceptor, Next
 from .method import Method, checked_path, only_reply, streams_replies, swallowed
 
 Req = TypeVar("Req")
@@ -23,23 +24,11 @@ Res = TypeVar("Res")
 class InterceptedMethod(Method[Req, Res]):
     """A method of a channel with interceptors: the first of them is the outermost."""
 
-    async def __call__(
-        self,
-        request: Req | Iterable[Req] | AsyncIterable[Req],
-        *,
-        timeout: float | None = None,
-        metadata: Pairs = (),
-        wait_for_ready: bool | None = None,
-        compression: str | None = None,
-        credentials: CallCredentials | None = None,
-    ) -> Res:
-        options = CallOptions(
-            timeout=timeout,
-            metadata=metadata,
-            wait_for_ready=wait_for_ready,
-            compression=compression,
-            credentials=credentials,
-        )
+    def __init__(self, interceptors: Sequence[Interceptor], *of_method: Any) -> None:
+        super().__init__(*of_method)
+        self._interceptors = interceptors
+
+    async def __call__(self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res:
         reply, _ = await self.with_call(request, **options)
         return reply
 
@@ -65,32 +54,21 @@ class InterceptedMethod(Method[Req, Res]):
                 await begin(call)
             yield call
 
-    def _intercepted(
-        self,
-        timeout: float | None = None,
-        metadata: Pairs = (),
-        wait_for_ready: bool | None = None,
-        compression: str | None = None,
-        credentials: CallCredentials | None = None,
-    ) -> AbstractAsyncContextManager[Call[Req, Res]]:
-        details = CallDetails(
-            self.path,
-            md.check(metadata),
-            timeout,
-            wait_for_ready,
-            compression,
-            credentials,
-            self.client_streaming,
-            self.server_streaming,
-        )
+    def _intercepted(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
+        streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
+        details = CallDetails(self.path, **streaming, **options)
+        details = replace(details, metadata=md.check(details.metadata))
         enter: Next = self._innermost
-        for interceptor in reversed(self._state.defaults.interceptors):
+        for interceptor in reversed(self._interceptors):
             enter = partial(_around, interceptor, enter)
         # An interceptor's own call does all that the user of a Call may ask of it.
         return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
 
     def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
-        method = self if details.method == self.path else self._at(checked_path(details.method))
+        method = self
+        if details.method != self.path:
+            method = copy(self)
+            method.path = checked_path(details.method)
         return Method._opened(
             method,
             None,

@@ -13,10 +13,10 @@ without interceptors makes its calls as if this file did not exist.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import trio
 
@@ -25,12 +25,10 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import OK, Status
 
 from .call_credentials import CallCredentials
-from .kinds import Pairs, Replies
+from .call_protocol import OpenCall, Pairs, Replies
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-Req_contra = TypeVar("Req_contra", contravariant=True)
-Res_co = TypeVar("Res_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +47,11 @@ class CallDetails:
     server_streaming: bool = False
 
 
-class OpenCall(Replies[Res_co], Protocol[Req_contra, Res_co]):
-    """An open call, as `Call` describes it: that one, or what an interceptor puts in its place."""
-
-    async def send(self, request: Req_contra, *, compress: bool = True) -> bool: ...
-    def done_sending(self) -> None: ...
-
-
 Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[OpenCall[Any, Any]]]
 Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[OpenCall[Any, Any]]]
 
 
-class Forwarded(Generic[Req, Res]):
+class Forwarded(Replies[Res], Generic[Req, Res]):
     """A call that is `call`, for interceptors that see or change messages: override what is to be different.
 
     Its coroutines are checkpoints where those of `call` are.
@@ -78,15 +69,6 @@ class Forwarded(Generic[Req, Res]):
     async def receive(self) -> Res | None:
         """Iteration comes here too."""
         return await self.call.receive()
-
-    def __aiter__(self) -> AsyncIterator[Res]:
-        return self
-
-    async def __anext__(self) -> Res:
-        reply = await self.receive()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
 
     async def headers(self) -> Metadata:
         return await self.call.headers()
@@ -111,7 +93,7 @@ class Forwarded(Generic[Req, Res]):
         return f"<{type(self).__name__} {self.call!r}>"
 
 
-class Answer(Generic[Res]):
+class Answer(Replies[Res]):
     """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`.
 
     Its coroutines are always checkpoints. Its status is there with the last reply.
@@ -122,7 +104,6 @@ class Answer(Generic[Res]):
         self._initial = md.check(initial_metadata)
         self._trailing = md.check(trailing_metadata)
         self._over = False
-        self.peer = ""
 
     async def send(self, request: Any, *, compress: bool = True) -> bool:
         """Nobody reads it, as with a server that has answered already."""
@@ -138,15 +119,6 @@ class Answer(Generic[Res]):
         self._over = not self._replies
         return reply
 
-    def __aiter__(self) -> AsyncIterator[Res]:
-        return self
-
-    async def __anext__(self) -> Res:
-        reply = await self.receive()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
-
     async def headers(self) -> Metadata:
         await trio.lowlevel.checkpoint()
         return self._initial
@@ -158,6 +130,10 @@ class Answer(Generic[Res]):
     @property
     def trailing_metadata(self) -> Metadata:
         return self._trailing if self._over else md.EMPTY
+
+    @property
+    def peer(self) -> str:
+        return ""
 
     @property
     def status(self) -> Status | None:

@@ -7,48 +7,16 @@ types, so the kinds are Protocols that a `Method` fulfils: `channel.unary_stream
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
-
-from trxds.ground.metadata import Metadata, Value
-from trxds.ground.status import Status
+from typing import Protocol, TypeVar, Unpack, overload
 
 from .call import Call
-from .call_credentials import CallCredentials
+from .call_protocol import CallOptions, Replies
 from .completed_call import CompletedCall
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-Res_co = TypeVar("Res_co", covariant=True)
-Pairs: TypeAlias = Iterable[tuple[str, Value]]
-
-
-class CallOptions(TypedDict, total=False):
-    """What any call may be given beside its request; see `Method`."""
-
-    timeout: float | None
-    metadata: Pairs
-    wait_for_ready: bool | None
-    compression: str | None
-    credentials: CallCredentials | None
-
-
-class Replies(Protocol[Res_co]):
-    """An open call whose request has been sent: what comes back. A `Call` that needs no `send`."""
-
-    async def receive(self) -> Res_co | None: ...
-    async def headers(self) -> Metadata: ...
-    def __aiter__(self) -> AsyncIterator[Res_co]: ...
-    async def __anext__(self) -> Res_co: ...
-    @property
-    def initial_metadata(self) -> Metadata | None: ...
-    @property
-    def trailing_metadata(self) -> Metadata: ...
-    @property
-    def status(self) -> Status | None: ...
-    @property
-    def peer(self) -> str: ...
 
 
 class _OneRequest(Protocol[Req, Res]):

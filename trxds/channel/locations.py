@@ -7,27 +7,26 @@ RPC finds a dict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntries
 from trxds.ground.observe import NOWHERE, Location
 from trxds.resources.endpoint import ClusterLoadAssignment, LocalityId
 
-if TYPE_CHECKING:
-    from .dataplane import ChannelState
+from .dataplane import LiveDataPlane
 
 
 class Locations:
     """Of the hosts of one channel, as its tree is configured now."""
 
-    def __init__(self, state: ChannelState) -> None:
-        self._state = state
+    def __init__(self, data_plane: LiveDataPlane) -> None:
+        self._data_plane = data_plane
         self._of: Mapping[str, tuple[ClusterLoadAssignment, dict[str, Location]]] = {}
         self._endpoints: object = None  # that `_of` is of
 
     def __call__(self, address: str, backend: str = "") -> Location:
         """Of that cluster's host, or of the first cluster's that lists the address."""
-        endpoints = self._state.tree.endpoints if self._state.tree is not None else None
+        tree = self._data_plane.tree
+        endpoints = tree.endpoints if tree is not None else None
         if endpoints is not self._endpoints:
             self._endpoints, self._of = endpoints, dict(self._renewed(endpoints))
         if backend:

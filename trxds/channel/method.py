@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 import trio
 
@@ -18,14 +19,12 @@ from trxds.wire.stream import NO_REPLY, SECOND_REPLY
 
 from .call import Call
 from .call_credentials import CallCredentials
+from .call_protocol import CallOptions, OpenCall, Pairs
+from .channel_state import ChannelState
 from .completed_call import CompletedCall
-from .dataplane import ChannelState
-from .hedged_call import hedged
-from .kinds import CallOptions, Pairs
+from .hedging import hedged
+from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
-
-if TYPE_CHECKING:
-    from .interceptors import OpenCall
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -65,6 +64,7 @@ class Method(Generic[Req, Res]):
         self._deserialize = deserialize
         self.client_streaming = client_streaming
         self.server_streaming = server_streaming
+        self._settings = replace(state.defaults, one_reply=not server_streaming)
         self._last_metadata = md.EMPTY
 
     async def __call__(
@@ -99,9 +99,9 @@ class Method(Generic[Req, Res]):
         payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
         rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
         try:
-            return await rpc.ask(payload, self._deserialize)
+            return await rpc.unary(payload, self._deserialize)
         finally:
-            rpc.finish()
+            rpc.close()
 
     async def with_call(
         self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
@@ -117,9 +117,9 @@ class Method(Generic[Req, Res]):
         payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
         rpc = self._rpc(**options)
         try:
-            return await rpc.ask(payload, self._deserialize), rpc.completed()
+            return await rpc.unary(payload, self._deserialize), rpc.completed()
         finally:
-            rpc.finish()
+            rpc.close()
 
     def open(
         self,
@@ -150,24 +150,19 @@ class Method(Generic[Req, Res]):
         self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
     ) -> AsyncIterator[Call[Req, Res]]:
         """Without `begin` entering may be no checkpoint: for those that send at once."""
-        rpc = self._rpc(**options)
-        one_reply = not self.server_streaming
+        rpc, replay = self._rpc(**options), ReplayBuffer()
         try:
-            problem = await rpc.open()
+            problem = await rpc.open(replay)
             if problem is not None:
                 raise await rpc.failure(problem)
-            if rpc.hedges is None:
-                call = Call(rpc, self._serialize, self._deserialize, one_reply)
+            now, one_reply = self._state.now, not self.server_streaming
+            call = Call(rpc, replay, now, self._serialize, self._deserialize, one_reply)
+            async with nullcontext() if rpc.hedging is None else hedged(rpc.hedging, self.path, rpc.scope):
                 if begin is not None:
                     await begin(call)
                 yield call
-            else:
-                async with hedged(rpc, rpc.hedges, self._serialize, self._deserialize, one_reply) as call:
-                    if begin is not None:
-                        await begin(call)
-                    yield call
         finally:
-            rpc.finish()
+            rpc.close()
 
     def _rpc(
         self,
@@ -178,20 +173,13 @@ class Method(Generic[Req, Res]):
         credentials: CallCredentials | None = None,
     ) -> Rpc:
         checked = self._checked(metadata) if metadata else md.EMPTY
-        encoding = encoding_named(compression) if compression is not None else None
-        rpc = Rpc(
-            self._state,
-            self.path,
-            checked,
-            timeout,
-            wait_for_ready,
-            self._session,
-            encoding,
-            credentials,
-            one_reply=not self.server_streaming,
-        )
+        settings = self._settings
+        if wait_for_ready is not None or compression is not None or credentials is not None:
+            encoding = encoding_named(compression) if compression is not None else None
+            settings = settings.for_call(wait_for_ready, encoding, credentials)
+        rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
         if self._state.observers.present:
-            rpc.watch(self.registered)
+            rpc.attach_telemetry(self.registered)
         return rpc
 
     def _checked(self, metadata: Pairs) -> md.Metadata:
@@ -221,19 +209,6 @@ class Method(Generic[Req, Res]):
             call.done_sending()
             return await only_reply(call)
         raise swallowed(self.path)
-
-    def _at(self, path: str) -> Method[Req, Res]:
-        """The same for another method of the same messages."""
-        return Method(
-            self._state,
-            self._session,
-            path,
-            self._serialize,
-            self._deserialize,
-            self.client_streaming,
-            self.server_streaming,
-            self.registered,
-        )
 
     def __repr__(self) -> str:
         return f"<Method {self.path}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from random import Random
 
 from trxds.ground.backoff import Backoff
@@ -16,16 +17,17 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 _LONGEST = 10  # digits of a 32-bit number, which it is
 
 
+@dataclass(slots=True, eq=False)
 class Retries:
     """The attempts of one call under its method's policy, from the first failure on."""
 
-    __slots__ = ("_backoff", "_made", "_policy", "_random", "_throttle")
+    _policy: RetryPolicy
+    _random: Random
+    _throttle: Throttle | None = None
+    _made: int = 0
+    _backoff: Backoff = field(init=False)
 
-    def __init__(self, policy: RetryPolicy, random: Random, throttle: Throttle | None = None) -> None:
-        self._made = 0
-        self._policy = policy
-        self._random = random
-        self._throttle = throttle
+    def __post_init__(self) -> None:
         self._backoff = self._fresh()
 
     def after(self, status: Status, trailing: Metadata) -> float | None:

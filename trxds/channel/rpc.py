@@ -1,7 +1,6 @@
-"""One RPC, from the caller's metadata to an open stream, and what it has to let go of at the end.
+"""One RPC, from the caller's metadata to its status, and what it has to let go of at the end.
 
-    choose a route -> hold the route table -> filters -> hold the cluster, let the table go
-    -> pick -> open a stream, with no checkpoint in between
+    route (`routing.py`) -> attempt (`attempt.py`) -> another attempt, if that failed and may be repeated
 
 An RPC costs no task and no nursery. It runs in its caller's task, and parks once on its stream.
 """
@@ -9,34 +8,30 @@ An RPC costs no task and no nursery. It runs in its caller's task, and parks onc
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import trio
 
-from trxds.config.method_config import NO_METHOD_CONFIG, HedgingPolicy, MethodConfig
-from trxds.config.select import Selection
-from trxds.ground.lifetime import Lifetime
+from trxds.affinity.session import SessionCookies
+from trxds.config.method_config import NO_METHOD_CONFIG, HedgingPolicy
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.observe import CallBegun
 from trxds.ground.status import RpcError, Status, StatusCode
-from trxds.lb.pick import PickArgs
 from trxds.wire.compression import compress
-from trxds.wire.stream import NO_REPLY
 
-from .attempt import Attempt
-from .call_credentials import CallCredentials
+from .attempt import Attempt, AttemptFailed
+from .call_scope import CallScope
+from .call_settings import CallSettings
+from .channel_state import ChannelState
 from .completed_call import CompletedCall
-from .dataplane import ChannelState, DataPlane, NextConfiguration
-from .filter import Filter, Respond, Wait
-from .hedging import Hedges
+from .hedging import HedgingState
+from .replay_buffer import ReplayBuffer
 from .retry import Retries
+from .routing import CallRoute, find_route
 from .watched import WatchedCall
-
-if TYPE_CHECKING:
-    from trxds.affinity.session import SessionCookies
 
 _log = logging.getLogger("trxds.channel")
 
@@ -46,358 +41,328 @@ T = TypeVar("T")
 _GRACE = 0.1
 
 
-class Rpc(Attempt):
-    """One RPC over all its attempts. `finish` must be called, whatever happens; it is plain."""
+class Rpc:
+    """One RPC over all its attempts. `close` must be called, whatever happens; it is plain."""
 
-    __slots__ = ("_committed", "_config", "_first", "_kept", "_responds", "_retries", "_session", "hedges")
+    __slots__ = (
+        "_channel",
+        "_is_first",
+        "_metadata",
+        "_request",
+        "_retry",
+        "_route",
+        "_session",
+        "_settings",
+        "_telemetry",
+        "attempt",
+        "hedging",
+        "scope",
+    )
 
     def __init__(
         self,
-        state: ChannelState,
+        channel: ChannelState,
         path: str,
         metadata: Metadata,
+        settings: CallSettings,
         timeout: float | None,
-        wait_for_ready: bool | None,
         session: SessionCookies | None,
-        encoding: str | None = None,
-        credentials: CallCredentials | None = None,
-        *,
-        one_reply: bool = False,
     ) -> None:
-        """`encoding`, if any, takes the place of the channel's; `credentials` are shown beside the channel's."""
-        super().__init__(state, path, metadata, wait_for_ready)
-        self._one_reply = one_reply
-        if encoding is not None:
-            self._encoding = encoding
-        if credentials is not None:
-            self._credentials = (*self._credentials, credentials)
-        if timeout is not None:
-            self._deadline = _deadline(self._started, timeout)
-        # After all that may raise: who claims to be the first has to finish, or the session waits for ever.
+        now = channel.now()
+        self.scope = CallScope(channel.lifecycle, path, now, timeout, channel.awaited, self.error)
+        self.attempt: Attempt | None = None  # with hedging, the one that was chosen
+        self.hedging: HedgingState | None = None
+        self._channel = channel
+        self._metadata = metadata
+        self._settings = settings
+        self._request: bytes | ReplayBuffer = b""
+        self._route: CallRoute | None = None
+        self._retry: Retries | None = None
+        self._telemetry: WatchedCall | None = None  # what is told of the call, if somebody watches
+        # After all that may raise: who claims to be the first has to close, or the session waits for ever.
         self._session = session
-        self._first = session is not None and session.claim()
-        if self._deadline <= self._started:
-            self._waiting_for = "nothing: its time was over when it began"
-        self._kept: Lifetime | None = None  # the route table's, then the cluster's, until commit
-        self._responds: tuple[Respond, ...] = ()
-        self._committed = False
-        self._config = NO_METHOD_CONFIG
-        self.hedges: Hedges | None = None
-        self._retries: Retries | None = None
-        state.rpcs.add(self)
+        self._is_first = session is not None and session.claim()
+        calls = channel.calls
+        calls.open.add(self)
+        calls.started += 1
+        calls.last_started = now
 
-    def _shorten(self, limit: float) -> None:
-        """The route allows that many seconds from the call's start; never longer than the caller does."""
-        if self._started + limit >= self._deadline:
-            return
-        self._deadline = self._started + limit
-        for scope in self._scopes:
-            scope.deadline = self._deadline
-
-    def watch(self, registered: bool) -> None:
+    def attach_telemetry(self, registered: bool) -> None:
         """Tell whoever watches the channel of this call, from here on to its end. Plain."""
         session = self._session
-        call = CallBegun(self.path, registered, session.number if session is not None else None, self.metadata)
-        observers = self._state.observers.call(call)
+        call = CallBegun(self.scope.path, registered, session.number if session is not None else None, self._metadata)
+        observers = self._channel.observers.call(call)
         if observers is not None:
-            self._watch = WatchedCall(observers, session)
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Trio's time, for who asks often."""
-        return self._state.now
+            self._telemetry = WatchedCall(observers, session)
 
     # -- one unary call
 
-    async def ask(self, request: bytes, deserialize: Callable[[bytes], T]) -> T:
+    async def unary(self, request: bytes, deserialize: Callable[[bytes], T]) -> T:
         """Send one message and get one back. Raises `RpcError`; always a checkpoint."""
-        while True:
-            problem = await self.open(request)
-            if problem is not None:
-                raise await self.failure(problem)
-            stream = self.stream
-            assert stream is not None
-            reply = await self.on_stream(stream.receive_only)
-            if reply is None and await self.another_attempt():
-                continue
-            status = self.settle()
-            if reply is None:
-                raise await self.failure(status)
-            return self.parse(reply, deserialize)
+        problem = await self.open(request)
+        while problem is None:
+            attempt = self.attempt
+            assert attempt is not None and attempt.stream is not None
+            reply = await self.scope.wait_on_stream(attempt.stream.receive_only)
+            if reply is not None:
+                self.final_status()
+                return self.parse(reply, deserialize)
+            problem = await self.reopen() if await self.has_another_attempt() else self.final_status()
+        raise await self.failure(problem)
 
     def completed(self) -> CompletedCall:
         """What there is to know of a call that has its one reply."""
-        stream = self.stream
-        assert stream is not None and stream.status is not None
-        return CompletedCall(stream.status, self.initial or EMPTY, self.trailing, stream.peer)
+        attempt = self.attempt
+        assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
+        return CompletedCall(attempt.stream.status, attempt.initial or EMPTY, attempt.trailing, attempt.peer)
 
     # -- from metadata to a stream
 
-    async def open(self, only: bytes | None = None) -> Status | None:
-        """Open a stream, or say why there cannot be one. Called again, it begins another attempt.
+    async def open(self, request: bytes | ReplayBuffer) -> Status | None:
+        """Open a stream, or say why there cannot be one.
 
-        If the call has but one message to say, that leaves with the headers.
+        A single message leaves with the headers; what a stream of them says is said on each attempt.
         """
-        if self._args is None:
-            self._state.calls_begun += 1
-            self._state.last_call = self._started
-            if self._deadline <= self._started:
-                await trio.lowlevel.checkpoint_if_cancelled()
-                raise self._error(self._too_late())
-            problem = await self._route()
-            if problem is not None:
-                return problem
-            if only is not None:
-                outgoing = self.outgoing(only) if self._encoding or len(only) > self._max_send_size else only
-                if isinstance(outgoing, Status):
-                    return outgoing
-                self._only = outgoing
-            if self._config.hedging is not None:
-                return await self._hedge(self._config.hedging)
-        problem = await self._pick()
-        if problem is not None and self._seen is not None:
-            self._end_attempt(problem)
-        return problem
+        if self.scope.deadline <= self.scope.started:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise self.scope.deadline_error()
+        if self._session is not None:
+            await self._join_session(self._session)
+        live = self._channel.data_plane
+        if live.current is None:
+            await self.scope.wait_on_stream(partial(live.wait_for_change, None))
+            if self._telemetry is not None:
+                self._telemetry.configured()
+        route = await find_route(self._channel, self.scope, self._metadata, self._settings.wait_for_ready)
+        if isinstance(route, Status):
+            return route
+        self._route = route
+        if route.config is not NO_METHOD_CONFIG:
+            self._settings = self._settings.limited_by(route.config)
+        if self._telemetry is not None:
+            self._telemetry.routed(route.args.cluster, route.config.hedging is not None)
+        self._request = request
+        settings = self._settings
+        if isinstance(request, bytes) and (settings.encoding or len(request) > settings.max_send_size):
+            outgoing = self.outgoing(request)
+            if isinstance(outgoing, Status):
+                return outgoing
+            self._request = outgoing
+        if route.config.hedging is not None:
+            return await self._hedge(route.config.hedging)
+        self.attempt = self._new_attempt()
+        return await self.reopen()
 
-    async def _hedge(self, policy: HedgingPolicy) -> Status | None:
-        """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
-        self.hedges = Hedges(self, policy, self._only)
-        if self._only is None:
-            return None
-        self._waiting_for = "one of its attempts"
-        await self.within(self.hedges.run)
-        return self.hedges.problem
+    async def reopen(self) -> Status | None:
+        """Open a stream for the present attempt or, should it fail and may be repeated, for a later one."""
+        while True:
+            attempt = self.attempt
+            assert attempt is not None
+            failed = await attempt.start(self.scope, self.on_headers)
+            if failed is None:
+                return None
+            if failed.final or not await self._repeated(attempt, failed):
+                attempt.end(failed.status)
+                return failed.status
 
-    def adopt(self, attempt: Attempt) -> None:
-        """That attempt was chosen: it is the call from here on."""
-        self._take_over(attempt)
-        self._committed = True
-        self._release()
+    async def _join_session(self, session: SessionCookies) -> None:
+        if not self._is_first:
+            self.scope.waiting_for = "the session's first call"
+            await self.scope.run_with_deadline(session.wait)
+        self._metadata = session.fill(self._metadata, self.scope.path)
 
-    def abandon(self) -> None:
-        super().abandon()
-        if self.hedges is not None:
-            self.hedges.stop()
-
-    def give_up(self, problem: Status) -> None:
-        """The caller has said what cannot be sent: the call is over."""
-        if self.stream is not None:
-            self.stream.cancel()
-        if self.hedges is not None:
-            self.hedges.give_up(problem)
+    def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
+        route = self._route
+        assert route is not None
+        # A66: an attempt begins after name resolution and filters and before its pick.
+        telemetry = self._telemetry.attempt(number, transparent) if self._telemetry is not None else None
+        deadline = self.scope.deadline
+        return Attempt(self._channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
 
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
         """A message as it is sent; a status if it is too long, by what it is before it is compressed."""
-        if len(payload) > self._max_send_size:
-            limit = f"the limit of {self._max_send_size}; raise max_send_size, or the service config's"
-            text = f"{self.path}: message of {len(payload)} bytes is larger than {limit}"
+        encoding, most = self._settings.encoding, self._settings.max_send_size
+        if len(payload) > most:
+            limit = f"the limit of {most}; raise max_send_size, or the service config's"
+            text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
             return Status(StatusCode.RESOURCE_EXHAUSTED, text)
-        return compress(payload, self._encoding) if self._encoding and compressed else payload
+        return compress(payload, encoding) if encoding and compressed else payload
 
-    async def _route(self) -> Status | None:
-        if self._session is not None:
-            if not self._first:
-                self._waiting_for = "the session's first call"
-                await self.within(self._session.wait)
-            self.metadata = self._session.fill(self.metadata, self.path)
-        plane = self._state.plane or await self._first_plane()
-        while True:
-            selection = plane.selector.choose(self.path, self.metadata)
-            if isinstance(selection, Selection):
-                args = self._select(selection)
-                problem = await self._filter(selection, args) if selection.cluster.chain else None
-                if problem is None:
-                    self._keep(selection, args)
-                return problem
-            if not (selection.may_change and self._wait_for_ready):
-                return selection.status
-            self._waiting_for = NextConfiguration(self._state)
-            plane = await self._other_plane(plane)
+    # -- another attempt
 
-    async def _first_plane(self) -> DataPlane:
-        plane = await self._other_plane(None)
-        if self._watch is not None:
-            self._watch.configured()
-        return plane
-
-    def _configure(self, config: MethodConfig) -> None:
-        """Not less strict than the caller, and of two wishes the caller's (A6, doc/service_config.md)."""
-        self._config = config
-        if self._wait_for_ready is None:
-            self._wait_for_ready = config.wait_for_ready
-        if config.max_response_size is not None:
-            self._max_receive_size = min(self._max_receive_size, config.max_response_size)
-        if config.max_request_size is not None:
-            self._max_send_size = min(self._max_send_size, config.max_request_size)
-
-    def _select(self, selection: Selection) -> PickArgs:
-        if selection.route.limit < math.inf:
-            self._shorten(selection.route.limit)
-        if selection.route.config is not NO_METHOD_CONFIG:
-            self._configure(selection.route.config)
-        return PickArgs(self.path, self.metadata, selection.route, selection.cluster.name, hash=selection.hash)
-
-    async def _filter(self, selection: Selection, args: PickArgs) -> Status | None:
-        for one in selection.cluster.chain:
-            try:
-                respond = one.start(args)
-            except Exception:
-                _log.exception("filter %r raised; the RPC to %s fails", one, self.path)
-                return Status(StatusCode.INTERNAL, f"the filter {type(one).__name__} raised an exception, see the log")
-            if isinstance(respond, Wait):
-                respond = await self._waited(respond, one, selection)
-            if isinstance(respond, Status):
-                return selection.route.of_filter(respond)
-            if respond is not None:
-                self._responds += (respond,)
-        if self._state.closed:
-            raise self._state.ending()
-        return None
-
-    def _keep(self, selection: Selection, args: PickArgs) -> None:
-        """The cluster's name is final: hold it and let the table go."""
-        table, self._kept = self._kept, selection.table.keep_cluster(args.cluster)
-        if table is not None:
-            table.let_go()
-        self._args = args
-        if self._watch is not None:
-            self._watch.routed(args.cluster, self._config.hedging is not None)
-
-    async def _waited(self, wait: Wait, one: Filter, selection: Selection) -> Respond | Status | None:
-        """What that filter has to say in the end.
-
-        The table keeps every cluster of the route alive while a filter may still choose (A60). Where none waits,
-        nothing can come between the choice of a cluster and the hold on it, and the table need not be held.
-        """
-        if self._kept is None:
-            selection.table.lifetime.keep()
-            self._kept = selection.table.lifetime
-        self._waiting_for = f"the filter {type(one).__name__}"
-        return await self.within(wait.step)
-
-    # -- the response
-
-    def _on_headers(self) -> None:
-        """Whoever reads the connection: the response has begun, so no other attempt will be made."""
-        assert self.stream is not None
-        self._committed = True
-        if self._kept is not None:
-            self._release()
-        self.initial = self._respond(self.stream.initial_metadata or EMPTY)
-
-    def _respond(self, metadata: Metadata) -> Metadata:
-        for respond in self._responds:
-            try:
-                metadata = respond(metadata)
-            except Exception:
-                _log.exception("a filter raised on the response of %s; its headers stay as they are", self.path)
-        if self._watch is not None and self._args is not None:
-            self._watch.answered(self._args)
-        if self._session is not None:
-            self._session.heard(metadata, self._args)
-        return metadata
-
-    @property
-    def committed(self) -> bool:
-        """The response has begun: this attempt is the call."""
-        return self._committed
-
-    async def another_attempt(self) -> bool:
-        """The stream has failed: whether there is to be another one, once it is time for it.
+    async def has_another_attempt(self) -> bool:
+        """The stream has failed: whether there is to be another attempt, once it is time for it; `reopen` begins it.
 
         The cluster is held meanwhile, so an update cannot take it away (A60).
         """
-        stream = self.stream
-        assert stream is not None and stream.status is not None
-        # A server that says OK has answered, though without the one reply (A6).
-        if self._committed or stream.status is NO_REPLY:
-            return False
-        if self._unseen():
-            return True
-        return await self._backed_off(stream.status, stream.trailing_metadata)
+        attempt = self.attempt
+        assert attempt is not None
+        outcome = attempt.outcome()
+        return isinstance(outcome, AttemptFailed) and await self._repeated(attempt, outcome)
 
-    async def _backed_off(self, status: Status, trailing: Metadata) -> bool:
-        policy = self._config.retry
+    def _transparent(self, refused: Attempt) -> Attempt:
+        """Make the same attempt again: at once, without a policy, and as none of the attempts that it allows (A6)."""
+        assert refused.stream is not None
+        refused.end()
+        return self._new_attempt(refused.number, refused.refusals + refused.stream.left, transparent=True)
+
+    async def _repeated(self, attempt: Attempt, failed: AttemptFailed) -> bool:
+        """Put another attempt in the place of one that failed, after its backoff, if it may be made again."""
+        if failed.refused:
+            self.attempt = self._transparent(attempt)
+            return True
+        assert self._route is not None
+        policy = self._route.config.retry
         if policy is None:
             return False
-        if self._retries is None:
-            self._retries = Retries(policy, self._state.random, self._state.throttle)
-        delay = self._retries.after(status, trailing)
+        if self._retry is None:
+            self._retry = Retries(policy, self._channel.random, self._channel.throttle)
+        delay = self._retry.after(failed.status, failed.trailing)
         if delay is None:
             return False
-        self._end_attempt(status)
-        self._previous += 1
-        if self._watch is not None:
-            self._watch.backing_off(delay, self.stream)
-        self._waiting_for = f"the next attempt, after {status}"
-        await self.within(partial(trio.sleep, delay))
+        attempt.end(failed.status)
+        if self._telemetry is not None:
+            self._telemetry.backing_off(delay)
+        self.scope.waiting_for = f"the next attempt, after {failed.status}"
+        await self.scope.run_with_deadline(partial(trio.sleep, delay))
+        if isinstance(self._request, ReplayBuffer) and self._request.dropped:
+            return False  # more was said meanwhile than can be kept
+        self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
         return True
 
-    def settle(self) -> Status:
+    # -- several attempts at a time
+
+    async def _hedge(self, policy: HedgingPolicy) -> Status | None:
+        """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
+        replay = self._request if isinstance(self._request, ReplayBuffer) else None
+        throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
+        self.hedging = HedgingState(self, self.scope.path, policy, replay, throttle, lifecycle)
+        if replay is not None:
+            return None
+        self.scope.waiting_for = "one of its attempts"
+        await self.scope.run_with_deadline(self.hedging.run)
+        return self.hedging.problem
+
+    def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
+        """Make one more attempt of a hedged call, with a pick of its own; it may take the place of a refused one."""
+        attempt = self._new_attempt(number) if refused is None else self._transparent(refused)
+        args = attempt.args
+        attempt.args = replace(args, override=args.override and replace(args.override))
+        return attempt
+
+    def commit(self, attempt: Attempt) -> None:
+        """That attempt was chosen: it is the call from here on."""
+        assert self._route is not None
+        self.attempt = attempt
+        attempt.committed = True
+        self._route.args.override = attempt.args.override  # whose host is the session's now
+        self._route.release()
+
+    # -- the response
+
+    def on_headers(self) -> None:
+        """Whoever reads the connection: the response has begun, so no other attempt will be made."""
+        attempt, route = self.attempt, self._route
+        assert attempt is not None and attempt.stream is not None and route is not None
+        attempt.committed = True
+        attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
+
+    def _respond(self, metadata: Metadata, route: CallRoute) -> Metadata:
+        metadata = route.respond(metadata)
+        if self._telemetry is not None:
+            self._telemetry.answered(route.args)
+        if self._session is not None:
+            self._session.heard(metadata, route.args)
+        return metadata
+
+    def final_status(self) -> Status:
         """The stream is over: its status, with the trailing metadata as the filters leave it."""
-        stream = self.stream
-        assert stream is not None and stream.status is not None
-        trailing = stream.trailing_metadata
-        self.trailing = self._respond(trailing) if stream.trailers_only else trailing
-        self._end_attempt()
-        if self._state.throttle is not None and stream.status.ok:
-            self._state.throttle.succeeded()
-        return stream.status
+        attempt = self.attempt
+        assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
+        stream, status = attempt.stream, attempt.stream.status
+        attempt.trailing = stream.trailing_metadata
+        if stream.trailers_only and self._route is not None:
+            attempt.trailing = self._respond(attempt.trailing, self._route)
+        attempt.end()
+        if self._channel.throttle is not None and status.ok:
+            self._channel.throttle.succeeded()
+        return status
 
     def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
         """A message from its bytes; bytes that are none end the call."""
-        stream = self.stream
-        assert stream is not None
         try:
             return deserialize(payload)
         except Exception as error:
-            message = f"{self.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
+            assert self.attempt is not None and self.attempt.stream is not None
+            stream = self.attempt.stream
+            message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
             problem = Status(StatusCode.INTERNAL, message)
             stream.refuse(problem)  # also where the server has said OK: the call counts as failed
             stream.cancel()
-            raise self._error(problem) from error
+            raise self.error(problem) from error
+
+    def error(self, status: Status) -> RpcError:
+        """Make the exception for that status, with what the caller may see of the response."""
+        if self._telemetry is not None:
+            self._telemetry.failure = status
+        attempt = self.attempt
+        if attempt is None:
+            return RpcError(status)
+        return RpcError(status, attempt.initial, attempt.trailing, attempt.peer)
 
     async def failure(self, status: Status) -> RpcError:
         """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
         await trio.lowlevel.checkpoint()
-        scope = trio.current_effective_deadline()
-        if status.code is StatusCode.DEADLINE_EXCEEDED and scope < min(self._deadline, trio.current_time() + _GRACE):
+        deadline = trio.current_effective_deadline()
+        soon = min(self.scope.deadline, trio.current_time() + _GRACE)
+        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < soon:
             # The caller's own scope is about to end the call; that is what its code expects.
-            await trio.sleep_until(scope + _GRACE)
-        return self._error(status)
+            await trio.sleep_until(deadline + _GRACE)
+        return self.error(status)
 
     # -- the end
 
-    def _release(self) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.let_go()
+    def cancel(self) -> None:
+        """The channel has closed."""
+        self.scope.cancel()
+        if self.attempt is not None and self.attempt.stream is not None:
+            self.attempt.stream.cancel()
+        if self.hedging is not None:
+            self.hedging.stop()
 
-    def finish(self) -> None:
+    def mark_forked(self) -> None:
+        """This process is a fork of the call's: each further step of it raises."""
+        self.scope.mark_forked()
+
+    def give_up(self, problem: Status) -> None:
+        """The caller has said what cannot be sent: the call is over."""
+        if self.attempt is not None and self.attempt.stream is not None:
+            self.attempt.stream.cancel()
+        if self.hedging is not None:
+            self.hedging.give_up(problem)
+
+    def close(self) -> None:
         """Let go of everything: stream, cluster, trackers, and the session's gate."""
-        stream = self.stream
-        if stream is not None:
-            stream.cancel()
-            if stream.status is not None and stream.status.ok:
-                self._state.calls_succeeded += 1
-        if self._trackers or self._seen is not None:
-            self._end_attempt()
-        if self._kept is not None:
-            self._release()
-        if self.hedges is not None:
-            self.hedges.stop()
-        self._state.rpcs.discard(self)
-        if self._first and self._session is not None:
+        attempt, calls = self.attempt, self._channel.calls
+        if attempt is not None:
+            stream = attempt.stream
+            if stream is not None:
+                if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
+                    stream.cancel()
+                calls.succeeded += stream.status is not None and stream.status.ok
+            attempt.end()
+        if self._route is not None:
+            self._route.release()
+        if self.hedging is not None:
+            self.hedging.stop()
+        calls.open.discard(self)
+        self.scope.error = RpcError  # no longer ours: no cycle is left to the collector
+        if self._is_first and self._session is not None:
             self._session.over()
-        if self._watch is not None:
-            watch, self._watch = self._watch, None
-            watch.end(self.stream)
+        if self._telemetry is not None:
+            telemetry, self._telemetry = self._telemetry, None
+            telemetry.end(attempt.stream if attempt is not None else None)
 
     def __repr__(self) -> str:
-        return f"<Rpc {self.path}: {self.stream or self._waiting_for}>"
-
-
-def _deadline(now: float, timeout: object) -> float:
-    if not isinstance(timeout, int | float) or timeout != timeout:
-        raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
-    return now + timeout
+        stream = self.attempt.stream if self.attempt is not None else None
+        return f"<Rpc {self.scope.path}: {stream or self.scope.waiting_for}>"

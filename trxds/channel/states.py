@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trxds.ground.connectivity import Connectivity
 
-from .dataplane import ChannelState
+from .channel_state import ChannelState
 
 
 class States:
@@ -18,8 +18,8 @@ class States:
         return self
 
     async def __anext__(self) -> Connectivity:
-        self._channel.check_process()
-        self._last = await self._channel.other_state(self._last)
+        self._channel.lifecycle.check_process()
+        self._last = await self._channel.data_plane.wait_for_state_change(self._last)
         if self._last is None:
             raise StopAsyncIteration
         return self._last

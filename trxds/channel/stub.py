@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -11,8 +12,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.affinity.session import SessionCookies
 
-from .dataplane import ChannelState
+from .channel_state import ChannelState
 from .intercepted import InterceptedMethod
+from .interceptors import Interceptor
 from .kinds import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .messages import deserializer, is_message, serializer
 from .method import Method, checked_path
@@ -52,8 +54,14 @@ def _method_of(method: MethodDescriptor, caller: Caller) -> Method[Any, Any]:
 class Caller:
     """What can make calls: a channel, or a session of it."""
 
-    def __init__(self, state: ChannelState, session: SessionCookies | None = None) -> None:
+    def __init__(
+        self,
+        state: ChannelState,
+        interceptors: Sequence[Interceptor] = (),
+        session: SessionCookies | None = None,
+    ) -> None:
         self._state = state
+        self._interceptors = interceptors
         self._session = session
 
     def stub(self, service: ServiceDescriptor) -> Any:
@@ -110,7 +118,7 @@ class Caller:
         client_streaming: bool = False,
         server_streaming: bool = False,
     ) -> Method[Any, Any]:
-        kind = InterceptedMethod if self._state.defaults.interceptors else Method
+        kind = partial(InterceptedMethod, self._interceptors) if self._interceptors else Method
         return kind(
             self._state,
             self._session,

@@ -6,44 +6,38 @@ only when it is let go: its exception may be the caller's own, or `Cancelled`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import trio
 
 from trxds.affinity.moves import reason_of
+from trxds.affinity.session import SessionCookies
 from trxds.ground.metadata import Headers, Metadata, encode
 from trxds.ground.observe import Pick, SessionPick, Settled
 from trxds.ground.observers import AttemptObservers, CallObservers
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.limits import InFlight
 from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
-
-if TYPE_CHECKING:
-    from trxds.affinity.session import SessionCookies
-    from trxds.wire.stream import ClientStream
+from trxds.wire.stream import ClientStream
 
 _UNSAID = SessionPick("")
 _LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
+@dataclass(slots=True, eq=False)
 class WatchedCall:
     """One call. `failure` is the error that its caller is given, if it is."""
 
-    __slots__ = ("_before", "_observers", "_session", "failure")
+    _observers: CallObservers
+    _session: SessionCookies | None
+    failure: Status | None = None
+    _backing_off: bool = False  # one attempt is over and the next has not begun
 
-    def __init__(self, observers: CallObservers, session: SessionCookies | None) -> None:
-        self.failure: Status | None = None
-        self._before: ClientStream | None = None  # of the attempt before
-        self._observers = observers
-        self._session = session
-
-    def attempt(
-        self, previous: int, stream: ClientStream | None, *, transparent: bool = False
-    ) -> WatchedAttempt | None:
-        """One begins; `stream` is what the call has of the attempt before."""
-        self._before = stream
+    def attempt(self, previous: int, transparent: bool = False) -> WatchedAttempt | None:
+        """One begins, after so many that a server may have seen."""
+        self._backing_off = False
         observers = self._observers.attempt(previous, transparent)
-        return WatchedAttempt(observers, self, stream) if observers is not None else None
+        return WatchedAttempt(observers, self) if observers is not None else None
 
     def configured(self) -> None:
         """It had to wait for a configuration, and has one."""
@@ -52,9 +46,9 @@ class WatchedCall:
     def routed(self, cluster: str, hedged: bool) -> None:
         self._observers.routed(cluster, hedged)
 
-    def backing_off(self, delay: float, stream: ClientStream | None) -> None:
-        """The attempt is over, and with it what `stream` has to say of the call."""
-        self._before = stream
+    def backing_off(self, delay: float) -> None:
+        """The attempt is over, and with it what its stream has to say of the call."""
+        self._backing_off = True
         self._observers.backing_off(delay)
 
     def answered(self, call: PickArgs) -> None:
@@ -84,8 +78,7 @@ class WatchedCall:
 
     def end(self, stream: ClientStream | None) -> None:
         """Everything of it has been let go."""
-        mine = stream if stream is not self._before else None
-        self._observers.ended(self.failure or self.outcome(mine))
+        self._observers.ended(self.failure or self.outcome(None if self._backing_off else stream))
 
     def outcome(self, stream: ClientStream | None) -> Status:
         """How the stream ended, or what has ended it: it is cancelled for whoever leaves before its end."""
@@ -99,17 +92,14 @@ class WatchedCall:
         return self.failure or status
 
 
+@dataclass(slots=True, eq=False)
 class WatchedAttempt:
     """One attempt of it."""
 
-    __slots__ = ("_before", "_call", "_delayed", "_session", "observers")
-
-    def __init__(self, observers: AttemptObservers, call: WatchedCall, before: ClientStream | None) -> None:
-        self.observers = observers
-        self._call = call
-        self._before = before
-        self._delayed = False
-        self._session = _UNSAID  # the last that was said of the session
+    observers: AttemptObservers
+    _call: WatchedCall
+    _delayed: bool = False
+    _session: SessionPick = _UNSAID  # the last that was said of the session
 
     @property
     def headers(self) -> Headers:
@@ -150,5 +140,4 @@ class WatchedAttempt:
 
     def end(self, status: Status | None, stream: ClientStream | None) -> None:
         """It is over: with that status, or as its stream, if it had one, has ended."""
-        mine = stream if stream is not self._before else None
-        self.observers.ended(status or self._call.outcome(mine))
+        self.observers.ended(status or self._call.outcome(stream))

@@ -16,8 +16,9 @@ import click
 import trio
 
 import trxds
+from trxds.channel.call_protocol import OpenCall
 from trxds.channel.channel import Channel
-from trxds.channel.interceptors import CallDetails, Interceptor, Next, OpenCall
+from trxds.channel.interceptors import CallDetails, Interceptor, Next
 from trxds.config.service_config import parse_service_config
 from trxds.ground.metadata import Metadata, check
 from trxds.ground.status import RpcError

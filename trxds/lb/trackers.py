@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
-from trxds.lb.pick import Tracker
 
-_log = logging.getLogger("trxds.channel")
+from .pick import Tracker
+
+_log = logging.getLogger("trxds.lb")
 
 
 def tell_began(trackers: Iterable[Tracker], path: str) -> None:

@@ -1,0 +1,42 @@
+"""The calls of a channel: those that are open, and how many there were (A14)."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from trxds.ground.calls import Calls
+
+
+class RegisteredCall(Protocol):
+    """A call, as far as the end of its channel is concerned."""
+
+    def cancel(self) -> None:
+        """The channel has closed. Plain."""
+
+    def mark_forked(self) -> None:
+        """This process is a fork of the call's. Plain; nothing is sent or woken."""
+
+
+class CallRegistry:
+    """Each call is counted once, with all its attempts. One that goes well costs two additions."""
+
+    def __init__(self) -> None:
+        self.open: set[RegisteredCall] = set()
+        self.started = self.succeeded = 0
+        self.last_started = -math.inf  # on Trio's clock
+
+    @property
+    def counts(self) -> Calls:
+        """What came of all calls; a call that is not open any more and did not succeed has failed."""
+        return Calls(self.started, self.succeeded, self.started - self.succeeded - len(self.open), self.last_started)
+
+    def cancel_all(self) -> None:
+        """End every call, in whatever nursery it runs. Plain."""
+        for call in tuple(self.open):
+            call.cancel()
+
+    def mark_forked(self) -> None:
+        """This process is a fork of the calls'."""
+        for call in self.open:
+            call.mark_forked()
