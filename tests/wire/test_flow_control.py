@@ -183,14 +183,14 @@ async def test_no_more_is_buffered_than_the_bound_though_windows_are_open(reques
     for _ in range(10):
         connection.open_stream(request_()).send_nowait(bytes(10**6))
     await wait_all_tasks_blocked()
-    assert connection.engine.unsent <= connection.options.unsent_bound + 1000
+    assert connection.engine.outgoing.unsent <= connection.options.unsent_bound + 1000
 
 
 async def test_headers_wait_for_room_in_the_buffer_too(request_, wire, autojump_clock) -> None:
     connection, server = await wire(options=SMALL, capacity=1000)
     streams = [connection.open_stream(request_(metadata=[(b"x", b"%d" % n * 500)])) for n in range(100, 200)]
     await wait_all_tasks_blocked()
-    assert connection.engine.unsent < 2 * SMALL.unsent_bound
+    assert connection.engine.outgoing.unsent < 2 * SMALL.unsent_bound
     assert streams[0].opened and not streams[-1].opened
     for _ in streams:
         await server.request()

@@ -25,8 +25,8 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.ground.status import StatusCode, unavailable
 from trxds.wire.engine import Engine
 from trxds.wire.events import Broken, ErrorCode
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
 from trxds.wire.link import ENDS
 from trxds.wire.options import WireOptions
 from trxds.wire.send_queue import TURNS
@@ -44,14 +44,14 @@ def window(stream_id: int, size: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream_id, size.to_bytes(4))
 
 
-@pytest.fixture(params=[LeanEngine, lambda options: H2Engine(client=True, options=options)], ids=["lean", "h2"])
+@pytest.fixture(params=[FastHttp2Engine, lambda options: H2Engine(client=True, options=options)], ids=["lean", "h2"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """With two streams, and the server's first SETTINGS."""
     made: Engine = request.param(WireOptions())
     made.receive(frame(SETTINGS, 0, 0))
     for _ in range(2):
         made.open_stream(REQUEST, [], [])
-    made.take_outgoing()
+    made.outgoing.take()
     return made
 
 
@@ -60,7 +60,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 def test_an_engine_reads_some_hundred_frames_and_leaves_the_rest(engine: Engine) -> None:
     engine.receive(A_PING * 1000)
-    answered = engine.unsent // len(A_PING)
+    answered = engine.outgoing.unsent // len(A_PING)
     assert 50 < answered < 500
     assert engine.unread == A_PING * (1000 - answered)
 
@@ -70,7 +70,7 @@ def test_what_is_left_is_read_before_what_comes(engine: Engine) -> None:
     while engine.unread:
         engine.receive(b"")
     engine.receive(A_PING[5:])
-    assert engine.unsent == 1001 * len(A_PING)
+    assert engine.outgoing.unsent == 1001 * len(A_PING)
 
 
 def test_bulk_data_is_read_at_once(engine: Engine) -> None:

@@ -142,7 +142,7 @@ async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Asyn
 async def test_a_lone_calls_bytes_leave_in_its_own_step_and_in_one_write(counted) -> None:
     connection, transport = counted
     stream = connection.open_stream(Request("/s/Repeat", "s", message=b"hello"))
-    assert transport.at_once_writes == 1 and connection.engine.unsent == 0
+    assert transport.at_once_writes == 1 and connection.engine.outgoing.unsent == 0
     assert await stream.receive_only() == b"hello" and stream.status == OK
 
 

@@ -125,7 +125,7 @@ async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, 
         server.h2.ping(b"12345678")
         await server.flush()
         await wait_all_tasks_blocked()
-    assert 1000 < connection.engine.control_unsent < 1100  # of 5,100 that all of them would have provoked
+    assert 1000 < connection.engine.outgoing.control_unsent < 1100  # of 5,100 that all of them would have provoked
     nursery.cancel_scope.cancel()
 
 
@@ -144,7 +144,7 @@ async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery,
     for _ in range(100):
         connection.open_stream(request_(message=b"x")).cancel()
         await trio.sleep(0.001)
-    assert 1000 < connection.engine.control_unsent < 1000 + READ_SIZE  # the first read's
+    assert 1000 < connection.engine.outgoing.control_unsent < 1000 + READ_SIZE  # the first read's
     nursery.cancel_scope.cancel()
 
 

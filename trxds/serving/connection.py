@@ -192,7 +192,7 @@ class ServerConnection(Link[ServerStream]):
         await self._reader.wait(self._has_room)
 
     def _has_room(self) -> bool:
-        return self.engine.unsent <= self._most_unsent or self.over is not None
+        return self.engine.outgoing.unsent <= self._most_unsent or self.over is not None
 
     # -- the end
 

@@ -17,10 +17,10 @@ from trxds.ground.status import Status, StatusCode, unavailable
 from .disconnects import UNKNOWN
 from .engine import Engine
 from .events import Answered, DataReceived, GoAwayReceived, HeadersReceived, code_name
+from .fast_http2 import FastHttp2Engine
 from .header_blocks import list_size
 from .http2 import H2Engine
 from .keepalive import Keepalive
-from .lean import LeanEngine
 from .link import Link
 from .moderation import MANY, ReadModeration
 from .observed import ObservedStream
@@ -193,7 +193,9 @@ class Connection(Link[ClientStream]):
             self.disconnect = UNKNOWN
             self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
             return False
-        return len(self.streams) < self.engine.peer_max_streams and self.engine.unsent < self.options.unsent_bound
+        return (
+            len(self.streams) < self.engine.peer_max_streams and self.engine.outgoing.unsent < self.options.unsent_bound
+        )
 
     def forget(self, stream: ClientStream) -> None:
         """The stream is over: its place goes to the next in the queue."""
@@ -348,4 +350,4 @@ class Connection(Link[ClientStream]):
 
 
 def _engine(options: WireOptions) -> Engine:
-    return LeanEngine(options) if options.lean else H2Engine(client=True, options=options)
+    return FastHttp2Engine(options) if options.lean else H2Engine(client=True, options=options)

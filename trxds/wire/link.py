@@ -132,7 +132,7 @@ class Link(ABC, Generic[S]):
         """Start what runs beside reader and writer; it ends with them."""
 
     async def _write(self) -> None:
-        while self.engine.unsent or self._unwritten or self.over is None:
+        while self.engine.outgoing.unsent or self._unwritten or self.over is None:
             if self._behind:
                 self._use_room()
             self._flush_much()
@@ -150,19 +150,19 @@ class Link(ABC, Generic[S]):
         """Offer what is pending, and what then has room; not for ever, as others want to run."""
         for _ in range(_BURST):
             self._flush()
-            if self._unwritten or self._behind or not self.engine.unsent:
+            if self._unwritten or self._behind or not self.engine.outgoing.unsent:
                 return
 
     def _flush(self) -> None:
         """Offer what is pending to the transport; what that does not take at once is the writer's."""
-        if self._unwritten or not self.engine.unsent:
+        if self._unwritten or not self.engine.outgoing.unsent:
             return
-        data = self._unwritten = self.engine.take_outgoing()
+        data = self._unwritten = self.engine.outgoing.take()
         self._taken()  # which may call us again: for nothing, as long as there is something unwritten
         self._reader.look()
         sent = self._transport.send_nowait(data)
         self._unwritten = memoryview(data)[sent:] if sent < len(data) else b""
-        if self._unwritten or self.engine.unsent:
+        if self._unwritten or self.engine.outgoing.unsent:
             self._write_soon()
 
     def _wrote(self) -> None:
@@ -208,7 +208,7 @@ class Link(ABC, Generic[S]):
                 self.take(data)
             if not self.engine.unread and (meanwhile := self._meanwhile()) is not None:
                 await meanwhile()
-            if self.engine.control_unsent > self.options.control_bound:
+            if self.engine.outgoing.control_unsent > self.options.control_bound:
                 await self._reader.wait(self._control_taken)
 
     def take(self, data: bytes) -> None:
@@ -221,7 +221,7 @@ class Link(ABC, Generic[S]):
         self._handle(engine.receive(data))
         if engine.overhead > _LITTLE_OVERHEAD:
             self._check_overhead()
-        if engine.unsent:
+        if engine.outgoing.unsent:
             self._wrote()
         if self._afterwards is not None:
             afterwards, self._afterwards = self._afterwards, None
@@ -230,7 +230,7 @@ class Link(ABC, Generic[S]):
     def _check_overhead(self) -> None:
         engine = self.engine
         overhead, engine.overhead = engine.overhead, 0
-        if not self._flood_guard.admits(overhead, engine.frames_sent, self.last_read) and self.over is None:
+        if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and self.over is None:
             self._flooded()
 
     def _meanwhile(self) -> Callable[[], Awaitable[None]] | None:
@@ -238,13 +238,13 @@ class Link(ABC, Generic[S]):
         return None
 
     def _something_to_write(self) -> bool:
-        return self.engine.unsent > 0 or len(self._unwritten) > 0 or self._behind
+        return self.engine.outgoing.unsent > 0 or len(self._unwritten) > 0 or self._behind
 
     def _writer_is_due(self) -> bool:
-        return self.engine.unsent > 0 or self._behind or self.over is not None
+        return self.engine.outgoing.unsent > 0 or self._behind or self.over is not None
 
     def _control_taken(self) -> bool:
-        return self.engine.control_unsent <= self.options.control_bound or self.over is not None
+        return self.engine.outgoing.control_unsent <= self.options.control_bound or self.over is not None
 
     # -- what was read
 

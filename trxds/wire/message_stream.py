@@ -21,9 +21,9 @@ import trio
 from trxds.ground.status import Status
 
 from .compression import Compressed, decompress
-from .engine import Octets
 from .events import DataReceived
 from .framing import LARGE, NOTHING_ARRIVED, Deframer, frame, frame_large
+from .outgoing_frames import Octets
 from .seat import Seat
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ class SendQueue(Generic[S]):
 
     def send(self, stream: S) -> None:
         """The stream has something to send: at once, if nobody else stands in line and there is room."""
-        if self.line or self._engine.unsent >= self._unsent_bound:
+        if self.line or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
             self.serve()
         else:
@@ -63,7 +63,7 @@ class SendQueue(Generic[S]):
         if self._to_look_at:
             self._look()
         engine, turns = self._engine, TURNS
-        while self.line and engine.unsent < self._unsent_bound and engine.connection_window > 0:
+        while self.line and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
             if not turns:
                 return self._left_behind()
             turns -= 1
@@ -86,7 +86,7 @@ class SendQueue(Generic[S]):
             self._left_behind()
 
     def _serve_one(self, stream: S) -> None:
-        room = self._unsent_bound - self._engine.unsent
+        room = self._unsent_bound - self._engine.outgoing.unsent
         stream.push(min(_TURN, room) if self.line else room)
         if not stream.waits_for_room:
             if self.blocked:

@@ -9,10 +9,10 @@ import trio
 from trxds.ground.metadata import EMPTY, Headers, Metadata
 from trxds.ground.status import Status, StatusCode
 
-from .engine import Octets
 from .events import Answered, DataReceived, ErrorCode, HeadersReceived
 from .framing import LARGE, PREFIX_SIZE, frame, frame_large, only_message
 from .message_stream import MessageStream
+from .outgoing_frames import Octets
 from .request import Request
 from .response import reset_status
 from .seat import Seat

@@ -139,5 +139,5 @@ class Turns:
         except Exception as fault:  # ours: the reader raises it, and the channel ends as by any other
             self._fault = fault
             self.call_reader()
-        if connection.engine.unread or connection.engine.control_unsent > connection.options.control_bound:
+        if connection.engine.unread or connection.engine.outgoing.control_unsent > connection.options.control_bound:
             self.call_reader()  # which goes on with the rest, or stops reading until the server does its part
