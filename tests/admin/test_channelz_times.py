@@ -89,8 +89,8 @@ async def test_a_socket_has_the_windows_of_both_ends(either_engine, autojump_clo
         await ask(channel)
         host, ours = await told()
         [server] = mesh.servers[mesh.hosts[0]].connections
-        assert host == server.engine.receive_window
-        assert 0 < ours == server.engine.connection_window <= WireOptions().connection_window
+        assert host == server.http2.engine.receive_window
+        assert 0 < ours == server.http2.engine.connection_window <= WireOptions().connection_window
         async with bidi(channel).open() as call:
             await call.send(bytes(1000))
             await call.receive()

@@ -18,11 +18,11 @@ from trxds.wire import frames
 from trxds.wire.compression import Compressed, compress, decompress
 from trxds.wire.engine import Engine
 from trxds.wire.events import Answered, Broken, DataReceived, Event, HeadersReceived
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.frames import Violation
 from trxds.wire.framing import Deframer, frame
 from trxds.wire.header_blocks import BlockDecoder, list_size
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.response import headers_problem, reset_status, trailers_status
 
@@ -60,7 +60,7 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
     """What an engine with three streams makes of it, until it is broken; what it must keep is bounded."""
     for _ in range(3):
         engine.open_stream(REQUEST, [], [])
-    engine.take_outgoing()
+    engine.outgoing.take()
     events: list[Event] = []
     size = 0
     for piece in pieces:
@@ -69,7 +69,7 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
             events += event.parts if isinstance(event, Answered) else (event,)
         if events and isinstance(events[-1], Broken):
             break
-    assert engine.unsent <= 300 + 4 * size, "more to say than was asked"
+    assert engine.outgoing.unsent <= 300 + 4 * size, "more to say than was asked"
     for event in events:
         assert not isinstance(event, HeadersReceived) or list_size(event.headers) <= OPTIONS.max_header_list
     return events
@@ -200,7 +200,7 @@ def _a_report() -> bytes:
 _SOME_GZIP = [bytes(compress(bytes(500), "gzip")), bytes(compress(bytes(2000), "deflate"))]
 
 TARGETS = [
-    Target("engine_lean", _client(lambda: LeanEngine(OPTIONS)), [_answer(), _dialogue(), _in_pieces()]),
+    Target("engine_lean", _client(lambda: FastHttp2Engine(OPTIONS)), [_answer(), _dialogue(), _in_pieces()]),
     Target(
         "engine_h2", _client(lambda: H2Engine(client=True, options=OPTIONS)), [_answer(), _dialogue(), _in_pieces()]
     ),

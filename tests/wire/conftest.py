@@ -140,7 +140,7 @@ def lent(wire, request_, nursery):
         connection, server = await wire(settings, options=options, sockets=True)
         for _ in range(20):
             await asked(connection, server, request_(message=b"x"))
-        assert connection.turns.lent
+        assert connection.inline_reads.is_delegated
         nursery.start_soon(fail_in_the_end)
         return connection, server
 

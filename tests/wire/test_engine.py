@@ -24,8 +24,8 @@ from trxds.wire.events import (
     StreamReset,
     WindowOpened,
 )
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
 
 FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
@@ -38,7 +38,7 @@ def h2_engine(options: WireOptions) -> H2Engine:
     return H2Engine(client=True, options=options)
 
 
-both = pytest.mark.parametrize("make_client", [LeanEngine, h2_engine])
+both = pytest.mark.parametrize("make_client", [FastHttp2Engine, h2_engine])
 """The client's engine; the server's is always h2."""
 
 MakeClient: TypeAlias = Callable[[WireOptions], Engine]
@@ -56,18 +56,18 @@ class Pair:
         return self.client.open_stream(FIXED, [], [])
 
     def to_server(self) -> list[Event]:
-        return receive_all(self.server, self.client.take_outgoing())
+        return receive_all(self.server, self.client.outgoing.take())
 
     def to_client(self) -> Sequence[Event]:
-        return receive_all(self.client, self.server.take_outgoing())
+        return receive_all(self.client, self.server.outgoing.take())
 
     def exchange(self) -> None:
-        while self.client.unsent or self.server.unsent:
+        while self.client.outgoing.unsent or self.server.outgoing.unsent:
             self.to_server()
             self.to_client()
 
 
-@pytest.fixture(params=[LeanEngine, h2_engine])
+@pytest.fixture(params=[FastHttp2Engine, h2_engine])
 def make_client(request: pytest.FixtureRequest) -> MakeClient:
     make: MakeClient = request.param
     return make
@@ -86,7 +86,7 @@ def frame(kind: int, stream_id: int = 0, payload: bytes = b"", flags: int = 0, l
 def test_each_side_hears_of_the_others_settings(make_client) -> None:
     client = make_client(OPTIONS)
     server = H2Engine(client=False, options=WireOptions(max_concurrent_streams=7))
-    assert SettingsReceived() in client.receive(server.take_outgoing())
+    assert SettingsReceived() in client.receive(server.outgoing.take())
     assert client.peer_max_streams == 7
 
 
@@ -122,7 +122,7 @@ def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None
     sizes = set()
     for timeout in (b"1001m", b"1002m", b"1003m"):
         pair.client.open_stream(FIXED, [], [(b"grpc-timeout", timeout)])
-        sizes.add(pair.client.unsent)
+        sizes.add(pair.client.outgoing.unsent)
         events = pair.to_server()
         assert isinstance(events[0], HeadersReceived) and (b"grpc-timeout", timeout) in events[0].headers
     table = pair.server._h2.decoder.header_table.dynamic_entries
@@ -183,11 +183,11 @@ def test_the_end_alone_needs_no_window_even_if_that_is_negative(make_client) -> 
     stream_id = client.open_stream(FIXED, [], [])
     client.write(stream_id, memoryview(bytes(1000)), end=False, limit=10**6)
     server = H2Engine(client=False, options=WireOptions(stream_window=100))
-    client.receive(server.take_outgoing())
+    client.receive(server.outgoing.take())
     assert client.stream_window(stream_id) < 0
-    client.take_outgoing()
+    client.outgoing.take()
     client.write(stream_id, memoryview(b""), end=True, limit=10**6)
-    assert client.take_outgoing() == frame(0, stream_id, flags=1)
+    assert client.outgoing.take() == frame(0, stream_id, flags=1)
 
 
 def test_windows_given_back_are_heard_of(pair: Pair) -> None:
@@ -221,11 +221,11 @@ def test_headers_above_the_limit_cost_their_stream_and_leave_the_compression_tab
 
 def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:
     pair.client.receive(frame(6, payload=b"12345678") * 10)
-    assert pair.client.control_unsent == pair.client.unsent == 170
+    assert pair.client.outgoing.control_unsent == pair.client.outgoing.unsent == 170
     pair.open_stream()
-    assert pair.client.control_unsent == 170 < pair.client.unsent
-    pair.client.take_outgoing()
-    assert pair.client.control_unsent == pair.client.unsent == 0
+    assert pair.client.outgoing.control_unsent == 170 < pair.client.outgoing.unsent
+    pair.client.outgoing.take()
+    assert pair.client.outgoing.control_unsent == pair.client.outgoing.unsent == 0
 
 
 def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
@@ -235,7 +235,7 @@ def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
         pair.to_server()
         pair.server.send_headers(stream_id, RESPONSE, end=True)
         pair.to_client()
-    streams = pair.client._streams if isinstance(pair.client, LeanEngine) else pair.client._h2.streams
+    streams = pair.client._streams.open if isinstance(pair.client, FastHttp2Engine) else pair.client._h2.streams
     assert len(streams) < 100
 
 
@@ -280,7 +280,7 @@ def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[in
 @settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_no_bytes_whatever_raise(data: bytes) -> None:
-    for engine in (LeanEngine(OPTIONS), h2_engine(OPTIONS), H2Engine(client=False, options=OPTIONS)):
+    for engine in (FastHttp2Engine(OPTIONS), h2_engine(OPTIONS), H2Engine(client=False, options=OPTIONS)):
         engine.receive(data)
 
 
@@ -304,14 +304,14 @@ def ended_in_the_same_read(pair: Pair, how: str) -> int:
 def test_window_of_a_stream_that_ended_in_the_same_read_is_not_given_back(pair: Pair, how: str) -> None:
     stream_id = ended_in_the_same_read(pair, how)
     pair.client.credit(stream_id, 9)
-    assert pair.client.take_outgoing() == b""
+    assert pair.client.outgoing.take() == b""
 
 
 def test_nothing_is_written_to_a_stream_that_was_reset_in_the_same_read(pair: Pair) -> None:
     stream_id = ended_in_the_same_read(pair, "reset")
     assert pair.client.write(stream_id, memoryview(b"more"), end=True, limit=100) == 0
     assert pair.client.write(stream_id, memoryview(b""), end=True, limit=100) == 0
-    assert pair.client.take_outgoing() == b""
+    assert pair.client.outgoing.take() == b""
 
 
 def test_a_stream_of_which_nothing_is_known_any_more_has_no_window(pair: Pair) -> None:

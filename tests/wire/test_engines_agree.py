@@ -16,8 +16,8 @@ from support.engines import receive_all
 from trxds.wire import frames
 from trxds.wire.engine import Engine
 from trxds.wire.events import Answered, Broken, ErrorCode, Event, WindowOpened
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
 
 FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
@@ -77,7 +77,7 @@ class Both:
     """The two engines, and a server's compressor for what they are sent."""
 
     def __init__(self) -> None:
-        self.lean: Engine = LeanEngine(OPTIONS)
+        self.lean: Engine = FastHttp2Engine(OPTIONS)
         self.h2: Engine = H2Engine(client=True, options=OPTIONS)
         self.encoder = hpack.Encoder()
         self.opened = 0

@@ -183,14 +183,14 @@ async def test_no_more_is_buffered_than_the_bound_though_windows_are_open(reques
     for _ in range(10):
         connection.open_stream(request_()).send_nowait(bytes(10**6))
     await wait_all_tasks_blocked()
-    assert connection.engine.unsent <= connection.options.unsent_bound + 1000
+    assert connection.http2.engine.outgoing.unsent <= connection.http2.options.unsent_bound + 1000
 
 
 async def test_headers_wait_for_room_in_the_buffer_too(request_, wire, autojump_clock) -> None:
     connection, server = await wire(options=SMALL, capacity=1000)
     streams = [connection.open_stream(request_(metadata=[(b"x", b"%d" % n * 500)])) for n in range(100, 200)]
     await wait_all_tasks_blocked()
-    assert connection.engine.unsent < 2 * SMALL.unsent_bound
+    assert connection.http2.engine.outgoing.unsent < 2 * SMALL.unsent_bound
     assert streams[0].opened and not streams[-1].opened
     for _ in streams:
         await server.request()
@@ -220,7 +220,7 @@ async def test_a_window_that_shrinks_below_zero_is_respected(wire, request_, aut
     server.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1000})
     await server.flush()
     await wait_all_tasks_blocked()
-    assert connection.engine.stream_window(stream_id) < 0
+    assert connection.http2.engine.stream_window(stream_id) < 0
     server.h2.increment_flow_control_window(200_000)
     server.h2.increment_flow_control_window(200_000, stream_id)
     await server.flush()
@@ -349,7 +349,7 @@ async def test_one_slow_stream_of_a_thousand_holds_up_none_and_loses_nothing(lea
             for _ in range(999):
                 readers.start_soon(read_all, connection.open_stream(Request("/s/Count", "s", message=b"3")))
         assert received == [3] * 999
-        assert slow.status is None and slow._arrived.buffered <= 65_535
+        assert slow.status is None and slow._incoming.deframer.buffered <= 65_535
         await read_all(slow)
         assert received[-1] == slow_count
         connection.retire()

@@ -21,10 +21,10 @@ from trxds.wire.events import (
     StreamBroken,
     WindowOpened,
 )
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.frames import Violation
 from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
 
 FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"), (b"te", b"trailers"))
@@ -37,12 +37,12 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 
 @pytest.fixture
-def engine() -> LeanEngine:
+def engine() -> FastHttp2Engine:
     """With one stream, 1, and the greetings said."""
-    made = LeanEngine(OPTIONS)
+    made = FastHttp2Engine(OPTIONS)
     assert made.receive(frames.settings({})) == [SettingsReceived()]
     assert made.open_stream(FIXED, [], []) == 1
-    made.take_outgoing()
+    made.outgoing.take()
     return made
 
 
@@ -95,20 +95,20 @@ def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 
         (headers(RESPONSE) + frame(0, 0, 1, bytes(1001)), ErrorCode.FLOW_CONTROL_ERROR),
     ],
 )
-def test_a_violation_ends_the_connection(engine: LeanEngine, data: bytes, code: ErrorCode) -> None:
+def test_a_violation_ends_the_connection(engine: FastHttp2Engine, data: bytes, code: ErrorCode) -> None:
     broken = engine.receive(data)[-1]
     assert isinstance(broken, Broken) and broken.code == code
-    goaway = engine.take_outgoing()
+    goaway = engine.outgoing.take()
     assert goaway.endswith(broken.message.encode()) and code.to_bytes(4) in goaway
 
 
-def test_what_came_before_a_violation_is_still_told(engine: LeanEngine) -> None:
+def test_what_came_before_a_violation_is_still_told(engine: FastHttp2Engine) -> None:
     first, second = engine.receive(headers(RESPONSE) + frame(9, 4, 1))
     assert isinstance(first, HeadersReceived) and isinstance(second, Broken)
 
 
 def test_more_data_than_the_connections_window_is_a_violation() -> None:
-    engine = LeanEngine(WireOptions(stream_window=10**6, connection_window=70_000, max_frame=16_384))
+    engine = FastHttp2Engine(WireOptions(stream_window=10**6, connection_window=70_000, max_frame=16_384))
     engine.receive(frames.settings({}))
     engine.open_stream(FIXED, [], [])
     events = engine.receive(headers(RESPONSE) + frame(0, 0, 1, bytes(14_001)) * 5)
@@ -118,36 +118,36 @@ def test_more_data_than_the_connections_window_is_a_violation() -> None:
 # -- what ends a stream only, or nothing
 
 
-def test_a_window_that_is_opened_too_far_costs_the_stream(engine: LeanEngine) -> None:
+def test_a_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engine) -> None:
     broken = StreamBroken(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
     assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [broken]
-    assert engine.take_outgoing() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
+    assert engine.outgoing.take() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
 
 
 @pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
-def test_more_after_the_end_costs_the_stream(engine: LeanEngine, more: bytes) -> None:
+def test_more_after_the_end_costs_the_stream(engine: FastHttp2Engine, more: bytes) -> None:
     events = engine.receive(headers(RESPONSE, flags=5) + more)
     assert events[1:] == [StreamBroken(1, ErrorCode.STREAM_CLOSED, "more after the end")]
 
 
-def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: LeanEngine) -> None:
+def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: FastHttp2Engine) -> None:
     engine.reset(1, ErrorCode.CANCEL)
-    engine.take_outgoing()
+    engine.outgoing.take()
     data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.long_frame(8, 1, 5) + frames.long_frame(3, 1, 0)
     assert engine.receive(data * 2) == []
-    assert engine.take_outgoing() == frames.long_frame(8, 0, 18_000)
+    assert engine.outgoing.take() == frames.long_frame(8, 0, 18_000)
 
 
 @pytest.mark.parametrize("kind", [2, 10, 12, 200])
-def test_priorities_and_unknown_frames_are_ignored(engine: LeanEngine, kind: int) -> None:
+def test_priorities_and_unknown_frames_are_ignored(engine: FastHttp2Engine, kind: int) -> None:
     assert engine.receive(frame(kind, 0xFF, 1, bytes(5))) == []
 
 
-def test_an_informational_response_is_not_the_response(engine: LeanEngine) -> None:
+def test_an_informational_response_is_not_the_response(engine: FastHttp2Engine) -> None:
     assert engine.receive(headers([(b":status", b"103")]) + headers(RESPONSE)) == [HeadersReceived(1, RESPONSE, False)]
 
 
-def test_reserved_bits_say_nothing(engine: LeanEngine) -> None:
+def test_reserved_bits_say_nothing(engine: FastHttp2Engine) -> None:
     assert engine.receive(frame(7, 0, 0, b"\x80\0\0\1" + bytes(4))) == [GoAwayReceived(1, 0, b"")]
     engine.receive(frame(8, 0, 1, b"\x80\0\0\1"))
     assert engine.stream_window(1) == 65_536
@@ -156,17 +156,17 @@ def test_reserved_bits_say_nothing(engine: LeanEngine) -> None:
 # -- bounds
 
 
-def test_a_flood_of_continuations_ends_even_if_they_are_empty(engine: LeanEngine) -> None:
+def test_a_flood_of_continuations_ends_even_if_they_are_empty(engine: FastHttp2Engine) -> None:
     (event,) = engine.receive(frame(1, 0, 1) + frame(9, 0, 1) * 100)
     assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
-def test_a_header_block_may_not_outgrow_the_largest_list_we_read(engine: LeanEngine) -> None:
+def test_a_header_block_may_not_outgrow_the_largest_list_we_read(engine: FastHttp2Engine) -> None:
     (event,) = engine.receive(frame(1, 0, 1, bytes(4000)) + frame(9, 0, 1, bytes(4001)))
     assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
-def test_a_small_block_that_is_a_large_list_is_refused(engine: LeanEngine) -> None:
+def test_a_small_block_that_is_a_large_list_is_refused(engine: FastHttp2Engine) -> None:
     bomb = b"\x40\x01x\x7f\x81\x01" + b"y" * 256 + b"\xbe" * 30
     (event,) = engine.receive(frame(1, 4, 1, bomb))
     assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
@@ -177,7 +177,7 @@ def test_bytes_mean_the_same_however_they_are_cut() -> None:
     data += frame(0, 8, 1, b"\x02ab\0\0") + headers([(b"grpc-status", b"0")], flags=5)
 
     def events(size: int) -> list[Event]:
-        engine = LeanEngine(OPTIONS)
+        engine = FastHttp2Engine(OPTIONS)
         engine.open_stream(FIXED, [], [])
         return [event for at in range(0, len(data), size) for event in engine.receive(data[at : at + size])]
 
@@ -259,11 +259,11 @@ def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) 
             return
 
 
-def test_of_a_window_that_was_open_nothing_is_said_when_it_opens_further(engine: LeanEngine) -> None:
+def test_of_a_window_that_was_open_nothing_is_said_when_it_opens_further(engine: FastHttp2Engine) -> None:
     assert engine.receive(frames.long_frame(8, 0, 10) + frames.long_frame(8, 1, 10)) == []
 
 
-def test_it_is_said_when_the_connections_window_was_shut(engine: LeanEngine) -> None:
+def test_it_is_said_when_the_connections_window_was_shut(engine: FastHttp2Engine) -> None:
     engine.write(1, memoryview(bytes(65_535)), end=False, limit=10**6)
     assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowOpened(0)]
 
@@ -285,7 +285,7 @@ def answer(stream_id: int, data: bytes = b"data") -> bytes:
 
 
 @pytest.fixture
-def usual(engine: LeanEngine) -> LeanEngine:
+def usual(engine: FastHttp2Engine) -> FastHttp2Engine:
     """What an answer says is known; streams 5 and 7 are open, and have said what they had to say."""
     for stream_id in (3, 5, 7):
         assert engine.open_stream(FIXED, [], [], b"all") == stream_id
@@ -293,7 +293,7 @@ def usual(engine: LeanEngine) -> LeanEngine:
     return engine
 
 
-def test_a_usual_answer_is_one_event_that_stands_for_three(usual: LeanEngine) -> None:
+def test_a_usual_answer_is_one_event_that_stands_for_three(usual: FastHttp2Engine) -> None:
     (event,) = usual.receive(answer(5))
     assert isinstance(event, Answered)
     assert list(event.parts) == [
@@ -303,12 +303,12 @@ def test_a_usual_answer_is_one_event_that_stands_for_three(usual: LeanEngine) ->
     ]
 
 
-def test_after_it_the_stream_is_closed(usual: LeanEngine) -> None:
+def test_after_it_the_stream_is_closed(usual: FastHttp2Engine) -> None:
     usual.receive(answer(5))
     assert usual.receive(answer(5)) == []
 
 
-def test_so_are_several_in_one_read(usual: LeanEngine) -> None:
+def test_so_are_several_in_one_read(usual: FastHttp2Engine) -> None:
     assert [type(event) for event in usual.receive(answer(5) + answer(7))] == [Answered, Answered]
 
 
@@ -325,24 +325,24 @@ def test_so_are_several_in_one_read(usual: LeanEngine) -> None:
         answer(1),  # which has been answered in part below
     ],
 )
-def test_anything_else_is_read_frame_by_frame(usual: LeanEngine, data: bytes) -> None:
+def test_anything_else_is_read_frame_by_frame(usual: FastHttp2Engine, data: bytes) -> None:
     usual.receive(plain(RESPONSE, 4, 1))
     assert not any(isinstance(event, Answered) for event in usual.receive(data))
 
 
-def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual: LeanEngine) -> None:
+def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual: FastHttp2Engine) -> None:
     events = usual.receive(answer(5, bytes(OPTIONS.stream_window + 1)))
     assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
 
 
-def test_a_usual_answer_of_more_than_the_connections_window_ends_it(usual: LeanEngine) -> None:
-    usual._receive_window = 3
+def test_a_usual_answer_of_more_than_the_connections_window_ends_it(usual: FastHttp2Engine) -> None:
+    usual._streams.receive_window = 3
     events = usual.receive(answer(5))
     assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
 
 
 def test_a_usual_answer_with_a_frame_that_is_too_long_ends_the_connection() -> None:
-    engine = LeanEngine(WireOptions(stream_window=100_000, connection_window=100_000))
+    engine = FastHttp2Engine(WireOptions(stream_window=100_000, connection_window=100_000))
     engine.receive(frames.settings({}))
     for _ in range(2):
         engine.open_stream(FIXED, [], [], b"all")
@@ -352,30 +352,30 @@ def test_a_usual_answer_with_a_frame_that_is_too_long_ends_the_connection() -> N
 
 
 @pytest.mark.parametrize("position", [5, 5 + len(plain(RESPONSE, 4, 5)), -4 - len(plain(TRAILERS, 5, 5)) + 9])
-def test_a_reserved_bit_changes_nothing_about_an_answer(usual: LeanEngine, position: int) -> None:
+def test_a_reserved_bit_changes_nothing_about_an_answer(usual: FastHttp2Engine, position: int) -> None:
     data = bytearray(answer(5))
     data[position] |= 0x80
     parts = [part for event in usual.receive(bytes(data)) for part in getattr(event, "parts", (event,))]
     assert parts == list(Answered(5, RESPONSE, b"data", TRAILERS).parts)
 
 
-def test_a_usual_answer_is_charged_to_the_connections_window(usual: LeanEngine) -> None:
-    before = usual._receive_window
+def test_a_usual_answer_is_charged_to_the_connections_window(usual: FastHttp2Engine) -> None:
+    before = usual._streams.receive_window
     usual.receive(answer(5))
-    assert before - usual._receive_window == len(b"data")
+    assert before - usual._streams.receive_window == len(b"data")
 
 
 # -- what is sent
 
 
 def test_large_headers_are_cut_into_what_the_peer_takes() -> None:
-    engine, server = LeanEngine(WireOptions()), H2Engine(client=False, options=WireOptions())
+    engine, server = FastHttp2Engine(WireOptions()), H2Engine(client=False, options=WireOptions())
     metadata = [(b"x", b"y" * 50_000)]
     engine.open_stream(FIXED, metadata, [])
-    assert receive_all(server, engine.take_outgoing())[-1] == HeadersReceived(1, [*FIXED, *metadata], False)
+    assert receive_all(server, engine.outgoing.take())[-1] == HeadersReceived(1, [*FIXED, *metadata], False)
 
 
-def test_large_headers_of_a_small_request_are_cut_as_well(engine: LeanEngine) -> None:
+def test_large_headers_of_a_small_request_are_cut_as_well(engine: FastHttp2Engine) -> None:
     engine.open_stream(FIXED, [(b"x", b"y" * 20_000)], [], b"all")
     kinds: list[int] = []
     reader = frames.FrameReader(16_384)  # which takes no more
@@ -385,9 +385,9 @@ def test_large_headers_of_a_small_request_are_cut_as_well(engine: LeanEngine) ->
     assert kinds[1:] == [frames.HEADERS, frames.CONTINUATION, frames.DATA]
 
 
-def test_data_is_cut_into_what_the_peer_takes(engine: LeanEngine) -> None:
+def test_data_is_cut_into_what_the_peer_takes(engine: FastHttp2Engine) -> None:
     engine.receive(frames.settings({5: 20_000}))
-    engine.take_outgoing()
+    engine.outgoing.take()
     assert engine.write(1, memoryview(bytes(40_001)), end=True, limit=10**6) == 40_001
     sizes: list[tuple[int, int]] = []
     frames.FrameReader(2**20).read(
@@ -396,5 +396,5 @@ def test_data_is_cut_into_what_the_peer_takes(engine: LeanEngine) -> None:
     assert sizes[1:] == [(20_000, 0), (20_000, 0), (1, frames.END_STREAM)]
 
 
-def _greeted(engine: LeanEngine) -> bytes:
-    return frames.settings({}) + engine.take_outgoing()
+def _greeted(engine: FastHttp2Engine) -> bytes:
+    return frames.settings({}) + engine.outgoing.take()

@@ -11,6 +11,7 @@ from h2.settings import SettingCodes
 from trxds.ground.status import OK
 from trxds.testing.network import memory_stream_pair
 from trxds.wire.connection import Connection
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.options import WireOptions
 
 
@@ -69,7 +70,11 @@ async def test_leaving_a_long_queue_does_not_search_it(wire, request_, autojump_
 
 async def test_a_connection_whose_identifiers_are_used_up_refuses_and_drains(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
-    connection.engine._next_id = 2**31 - 1
+    engine = connection.http2.engine
+    if isinstance(engine, FastHttp2Engine):
+        engine._streams.next_id = 2**31 - 1
+    else:
+        engine._next_id = 2**31 - 1
     last, queued = connection.open_stream(request_()), connection.open_stream(request_())
     await server.answer(await server.request(), b"the last")
     assert await last.receive_only() == b"the last"
@@ -93,4 +98,4 @@ async def test_a_peer_that_provokes_answers_and_reads_none_is_not_read(autojump_
             await theirs.send_all(b"\0\0\x08\6\0\0\0\0\0" + bytes(8))
             sent += 17
     assert sent < 10_000 and connection.over is None
-    assert connection.engine.control_unsent < 3000
+    assert connection.http2.engine.outgoing.control_unsent < 3000

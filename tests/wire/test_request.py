@@ -4,7 +4,7 @@ import math
 import tomllib
 from pathlib import Path
 
-from trxds.wire.request import USER_AGENT, FixedFields, Request
+from trxds.wire.request import USER_AGENT, Request, RequestHeaders
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -15,14 +15,14 @@ def test_the_user_agent_has_the_projects_version() -> None:
 
 
 def test_pseudo_headers_come_first() -> None:
-    fields = FixedFields(b"http")("/s/M", "shop")
+    fields = RequestHeaders("host:1", b"http").fields("/s/M", "shop")
     assert [key for key, _ in fields[:4]] == [b":method", b":scheme", b":path", b":authority"]
 
 
 def test_the_fields_of_a_method_are_made_once() -> None:
-    fixed = FixedFields(b"http")
-    assert fixed("/s/M", "shop") is fixed("/s/M", "shop")
-    assert fixed("/s/M", "shop") != fixed("/s/N", "shop")
+    headers = RequestHeaders("host:1", b"http")
+    assert headers.fields("/s/M", "shop") is headers.fields("/s/M", "shop")
+    assert headers.fields("/s/M", "shop") != headers.fields("/s/N", "shop")
 
 
 def test_the_timeout_is_what_is_left() -> None:

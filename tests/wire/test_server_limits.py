@@ -335,7 +335,7 @@ async def test_who_does_not_read_the_answers_is_not_read_either(nursery: trio.Nu
         nursery.start_soon(ask)
         await trio.sleep(60)
         (connection,) = stage.server.connections
-        assert not asked.is_set() and connection.engine.unsent < 400_000
+        assert not asked.is_set() and connection.http2.engine.outgoing.unsent < 400_000
         assert await stage.good_call() < 1
         nursery.start_soon(client.read)
         with trio.fail_after(1):  # it goes on as soon as the client reads

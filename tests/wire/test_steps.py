@@ -23,11 +23,11 @@ from support.hostile.peer import (
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.status import StatusCode, unavailable
+from trxds.wire.connection_tasks import ENDS
 from trxds.wire.engine import Engine
 from trxds.wire.events import Broken, ErrorCode
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
-from trxds.wire.link import ENDS
 from trxds.wire.options import WireOptions
 from trxds.wire.send_queue import TURNS
 
@@ -44,14 +44,14 @@ def window(stream_id: int, size: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream_id, size.to_bytes(4))
 
 
-@pytest.fixture(params=[LeanEngine, lambda options: H2Engine(client=True, options=options)], ids=["lean", "h2"])
+@pytest.fixture(params=[FastHttp2Engine, lambda options: H2Engine(client=True, options=options)], ids=["lean", "h2"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """With two streams, and the server's first SETTINGS."""
     made: Engine = request.param(WireOptions())
     made.receive(frame(SETTINGS, 0, 0))
     for _ in range(2):
         made.open_stream(REQUEST, [], [])
-    made.take_outgoing()
+    made.outgoing.take()
     return made
 
 
@@ -60,7 +60,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 def test_an_engine_reads_some_hundred_frames_and_leaves_the_rest(engine: Engine) -> None:
     engine.receive(A_PING * 1000)
-    answered = engine.unsent // len(A_PING)
+    answered = engine.outgoing.unsent // len(A_PING)
     assert 50 < answered < 500
     assert engine.unread == A_PING * (1000 - answered)
 
@@ -70,7 +70,7 @@ def test_what_is_left_is_read_before_what_comes(engine: Engine) -> None:
     while engine.unread:
         engine.receive(b"")
     engine.receive(A_PING[5:])
-    assert engine.unsent == 1001 * len(A_PING)
+    assert engine.outgoing.unsent == 1001 * len(A_PING)
 
 
 def test_bulk_data_is_read_at_once(engine: Engine) -> None:
@@ -91,7 +91,7 @@ async def test_other_tasks_run_in_the_middle_of_a_read(wire: Any, nursery: trio.
 
     async def look() -> None:
         while connection.over is None:
-            left.add(len(connection.engine.unread))
+            left.add(len(connection.http2.engine.unread))
             await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as looking:
@@ -113,7 +113,7 @@ async def test_a_lone_caller_that_reads_leaves_the_rest_to_the_reader(
     pings = server.h2.data_to_send() + A_PING * 900
     await server.transport.send_all(pings)
     await wait_all_tasks_blocked()
-    assert not connection.engine.unread and not connection.turns.lent
+    assert not connection.http2.engine.unread and not connection.inline_reads.is_delegated
     await server.answer(stream.id, b"y")
     await wait_all_tasks_blocked()
     assert stream.status.ok
@@ -165,11 +165,11 @@ async def test_settings_that_open_all_windows_let_all_streams_send(
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
     for _ in streams:
         await server.request()
-    assert len(connection.send_queue.blocked) == MANY
+    assert len(connection.http2.send_queue.blocked) == MANY
     server.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 100})
     await server.flush()
     await wait_all_tasks_blocked()
-    assert not any(stream.waits_for_room for stream in streams) and not connection.send_queue.blocked
+    assert not any(stream.outgoing.waits_for_room for stream in streams) and not connection.http2.send_queue.blocked
 
 
 async def test_windows_that_open_and_close_again_leave_the_streams_waiting(
@@ -179,11 +179,11 @@ async def test_windows_that_open_and_close_again_leave_the_streams_waiting(
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
     await server.transport.send_all((setting(INITIAL_WINDOW_SIZE, 100) + setting(INITIAL_WINDOW_SIZE, 0)) * 20)
     await wait_all_tasks_blocked()
-    assert len(connection.send_queue.blocked) == MANY
+    assert len(connection.http2.send_queue.blocked) == MANY
     await server.transport.send_all(window(streams[7].id, 100))
     await wait_all_tasks_blocked()
-    assert [stream.waits_for_room for stream in streams].index(False) == 7
-    assert len(connection.send_queue.blocked) == MANY - 1
+    assert [stream.outgoing.waits_for_room for stream in streams].index(False) == 7
+    assert len(connection.http2.send_queue.blocked) == MANY - 1
 
 
 async def test_a_stream_that_ends_while_its_window_is_closed_is_forgotten(
@@ -192,9 +192,9 @@ async def test_a_stream_that_ends_while_its_window_is_closed_is_forgotten(
     connection, _ = await wire({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
     stream = connection.open_stream(request_(message=b"x"))
     await wait_all_tasks_blocked()
-    assert list(connection.send_queue.blocked) == [stream]
+    assert list(connection.http2.send_queue.blocked) == [stream.outgoing]
     stream.cancel()
-    assert not connection.send_queue.blocked
+    assert not connection.http2.send_queue.blocked
 
 
 async def test_a_limit_that_rises_opens_all_that_wait(wire: Any, request_: Open, autojump_clock: Any) -> None:

@@ -206,7 +206,7 @@ async def test_a_limit_of_streams_is_told_to_clients(network, autojump_clock, nu
         connection = Connection(await network.connect("s:2"), peer="s:2")
         nursery.start_soon(connection.run)
         await connection.wait_ready()
-        assert connection.engine.peer_max_streams == 3
+        assert connection.http2.engine.peer_max_streams == 3
 
 
 async def test_a_stopped_server_refuses_until_it_is_restarted(network, server, connection, autojump_clock) -> None:

@@ -130,7 +130,8 @@ async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Asyn
         connection = Connection(
             await trio.open_tcp_stream(host, int(port)), peer="s", options=WireOptions(lean=request.param == "lean")
         )
-        counted = connection._transport = Counted(connection._transport)
+        http2 = connection.http2
+        counted = http2.reader.transport = http2.writer._transport = Counted(http2.reader.transport)
         nursery.start_soon(connection.run)
         stream = connection.open_stream(Request("/s/Repeat", "s", message=b""))
         await stream.receive_only()
@@ -142,7 +143,7 @@ async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Asyn
 async def test_a_lone_calls_bytes_leave_in_its_own_step_and_in_one_write(counted) -> None:
     connection, transport = counted
     stream = connection.open_stream(Request("/s/Repeat", "s", message=b"hello"))
-    assert transport.at_once_writes == 1 and connection.engine.unsent == 0
+    assert transport.at_once_writes == 1 and connection.http2.engine.outgoing.unsent == 0
     assert await stream.receive_only() == b"hello" and stream.status == OK
 
 

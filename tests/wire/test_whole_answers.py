@@ -31,7 +31,7 @@ async def test_a_second_message_is_a_mistake_also_in_an_answer_that_comes_whole(
     stream = connection.open_stream(request_(message=b"x"))
     assert await stream.receive_only() is None
     assert stream.status == SECOND_REPLY
-    assert connection.calls.failed == 1 and connection.streams_broken == 1
+    assert connection.calls.failed == 1 and connection.streams.broken == 1
 
 
 async def test_data_of_calls_that_are_answered_leaves_no_trace(wire, request_, nursery, autojump_clock) -> None:
@@ -44,4 +44,4 @@ async def test_data_of_calls_that_are_answered_leaves_no_trace(wire, request_, n
         await server.answer(stream_id, b"a", [("grpc-status", "0"), ("number", str(number))])
         await streams[number].receive_only()
         streams.append(connection.open_stream(request_(message=b"x")))
-    assert len(connection._spoken_to) == 1
+    assert len(connection._moderation._streaming) == 1

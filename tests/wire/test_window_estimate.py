@@ -9,8 +9,8 @@ from support.hostile.stage import perform
 from trxds.ground.status import StatusCode
 from trxds.wire.engine import Engine
 from trxds.wire.events import DataReceived
+from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.http2 import H2Engine
-from trxds.wire.lean import LeanEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.window_estimate import WindowEstimate
 
@@ -87,15 +87,15 @@ def test_it_asks_less_and_less_often_in_vain() -> None:
 @pytest.mark.parametrize("lean", [True, False])
 def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> None:
     options = WireOptions(stream_window=1000, connection_window=200_000)
-    client: Engine = LeanEngine(options) if lean else H2Engine(client=True, options=options)
+    client: Engine = FastHttp2Engine(options) if lean else H2Engine(client=True, options=options)
     server = H2Engine(client=False, options=options)
     fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 
     def exchange() -> int:
         """How much data the client was sent."""
-        server.receive(client.take_outgoing())
-        events = client.receive(server.take_outgoing())
-        server.receive(client.take_outgoing())
+        server.receive(client.outgoing.take())
+        events = client.receive(server.outgoing.take())
+        server.receive(client.outgoing.take())
         return sum(len(event.data) for event in events if isinstance(event, DataReceived))
 
     def answer(stream_id: int) -> None:

@@ -172,7 +172,7 @@ class Line:
 
 def _has_room(connection: Connection) -> bool:
     """For one stream more; who is alone may wait for it."""
-    return connection.stream_count < max(connection.engine.peer_max_streams, 1)
+    return connection.stream_count < max(connection.streams.max_streams, 1)
 
 
 def refused(error: OSError) -> str:

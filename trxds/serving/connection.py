@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 import trio
@@ -12,9 +12,18 @@ import trio
 from trxds.ground.metadata import Headers
 from trxds.ground.status import Status, unavailable
 from trxds.wire.disconnects import UNKNOWN
-from trxds.wire.events import ErrorCode, GoAwayReceived, HeadersReceived, HeadersTooLarge, StreamBroken
+from trxds.wire.events import (
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    HeadersTooLarge,
+    SettingsReceived,
+    StreamBroken,
+)
 from trxds.wire.http2 import H2Engine
-from trxds.wire.link import Link
+from trxds.wire.http2_connection import Http2Connection
 from trxds.wire.options import WireOptions
 
 from .call import Call
@@ -29,11 +38,47 @@ _log = logging.getLogger("trxds.serving")
 _MOST_UNSENT = 4  # times the bound for senders: trailers and refusals do not wait for room
 
 
-class ServerConnection(Link[ServerStream]):
-    """One client. `start` begins a call's handler, and says `handler_ended` when that has returned.
+class HandlerSlots:
+    """As many handlers run as streams may be open; calls beyond that wait.
 
-    No more handlers run than streams may be open. A stream that is reset is open no longer, but its handler may still
-    be busy: until that has returned, the next call waits (as in grpc-go).
+    A stream that is reset is open no longer, but its handler may still be busy: until that has returned, the next call
+    waits (as in grpc-go).
+    """
+
+    __slots__ = ("_limit", "_running", "_start", "_waiting")
+
+    def __init__(self, limit: int | None, start: Callable[[Call], None]) -> None:
+        self._limit = limit
+        self._start = start
+        self._running = 0
+        self._waiting: OrderedDict[Call, None] = OrderedDict()
+
+    def begin(self, call: Call) -> None:
+        """Start its handler, or have it wait."""
+        if self._limit is not None and self._running >= self._limit:
+            self._waiting[call] = None
+        else:
+            self._running += 1
+            self._start(call)
+
+    def ended(self) -> None:
+        """A handler has returned, so the next call may begin."""
+        self._running -= 1
+        if self._waiting:
+            self.begin(self._waiting.popitem(last=False)[0])
+
+    def forget(self, stream: ServerStream) -> None:
+        """It is over; if it waits, it needs no handler."""
+        if self._waiting and isinstance(stream, Call):
+            self._waiting.pop(stream, None)
+
+    def clear(self) -> None:
+        """Start none of those that wait."""
+        self._waiting.clear()
+
+
+class ServerConnection:
+    """One client. `start` begins a call's handler, and says `handler_ended` when that has returned.
 
     `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and its first request.
     """
@@ -48,64 +93,70 @@ class ServerConnection(Link[ServerStream]):
         max_receive_size: int,
         start: Callable[[Call], None],
     ) -> None:
-        self._h2 = H2Engine(client=False, options=options)
-        super().__init__(transport, self._h2, peer=peer, options=options)
+        self._engine = H2Engine(client=False, options=options)
+        self.streams: dict[int, ServerStream] = {}
+        self.http2 = Http2Connection(transport, self._engine, self, self.streams, peer=peer, options=options)
         self.max_receive_size = max_receive_size
         self.draining = False
         self.on_preface: Callable[[], None] | None = None
         self.on_request: Callable[[], None] | None = None
+        self._handlers = HandlerSlots(options.max_concurrent_streams, start)
         self._max_streams = options.max_concurrent_streams
-        self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.now())
-        self._run_handler = start
-        self._handlers = 0
-        self._unstarted: OrderedDict[Call, None] = OrderedDict()
+        self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
         self._most_unsent = _MOST_UNSENT * options.unsent_bound
 
     def __repr__(self) -> str:
         return f"<ServerConnection {self.peer}{' draining' if self.draining else ''}, {len(self.streams)} calls>"
 
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self.http2.peer
+
+    @property
+    def over(self) -> Status | None:
+        """Why nothing is sent or read any more."""
+        return self.http2.over
+
+    async def run(self) -> None:
+        """Serve the client until the connection is over."""
+        await self.http2.run()
+
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
         """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""
         self.draining = True
-        self.engine.goaway(code, debug, last_stream_id)
-        self._write_soon()
+        self._engine.goaway(code, debug, last_stream_id)
+        self.http2.writer.write_soon()
         self._close_when_drained()
 
     def drop(self) -> None:
         """Close the connection without a word."""
-        self._end(unavailable("the server dropped the connection"))
+        self.http2.end(unavailable("the server dropped the connection"))
+
+    def handler_ended(self) -> None:
+        """A handler has returned, so the next call may begin."""
+        self._handlers.ended()
+
+    # -- what streams ask for
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
         """Send headers or trailers, behind what the stream has sent."""
-        self._h2.send_headers(stream_id, headers, end=end)
-        self._write_soon()
+        self._engine.send_headers(stream_id, headers, end=end)
+        self.http2.writer.write_soon()
+
+    def push(self, stream: ServerStream) -> None:
+        """The stream has something to send."""
+        self.http2.push(stream)
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream at once."""
+        self.http2.reset(stream_id, code)
 
     def forget(self, stream: ServerStream) -> None:
         """The stream is over."""
         self.streams.pop(stream.id, None)
-        if self._unstarted and isinstance(stream, Call):
-            self._unstarted.pop(stream, None)
+        self._handlers.forget(stream)
         self._close_when_drained()
-
-    # -- handlers
-
-    def handler_ended(self) -> None:
-        """A handler has returned, so the next call may begin."""
-        self._handlers -= 1
-        if self._unstarted:
-            self._start_handler(self._unstarted.popitem(last=False)[0])
-
-    def _start_or_wait(self, call: Call) -> None:
-        if self._max_streams is not None and self._handlers >= self._max_streams:
-            self._unstarted[call] = None
-        else:
-            self._start_handler(call)
-
-    def _start_handler(self, call: Call) -> None:
-        self._handlers += 1
-        self._run_handler(call)
-
-    # -- resets
 
     def call_served(self) -> None:
         """A call has ended with a status."""
@@ -113,26 +164,36 @@ class ServerConnection(Link[ServerStream]):
 
     def count_reset(self) -> None:
         """The client has reset a call before it was answered, or made us reset or refuse one."""
-        if self.over is None and not self._resets.spend(self.now()):
-            self._too_many_resets()
-
-    def _too_many_resets(self) -> None:
-        _log.info("%s: the connection ends, as too many of its calls were reset", self.peer)
-        self.disconnect = UNKNOWN
-        self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many calls were reset")
-        self._end(unavailable(f"{self.peer}: too many of its calls were reset"), flush=True)
-
-    def _refuse_stream(self, stream_id: int) -> None:
-        self.reset(stream_id, ErrorCode.REFUSED_STREAM)
-        self.count_reset()
+        if self.over is None and not self._resets.spend(self.http2.counts.now()):
+            _log.info("%s: the connection ends, as too many of its calls were reset", self.peer)
+            self._engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many calls were reset")
+            status = unavailable(f"{self.peer}: too many of its calls were reset")
+            self.http2.end(status, disconnect=UNKNOWN, flush=True)
 
     # -- what was read
 
-    def _settings(self) -> None:
-        if self.on_preface is not None:
-            on_preface, self.on_preface = self.on_preface, None
-            on_preface()
-        super()._settings()
+    def handle(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case HeadersReceived():
+                    self._headers(event)
+                case DataReceived():
+                    self.http2.flow.received(event.flow_length)
+                    stream = self.streams.get(event.stream_id)
+                    if stream is not None:
+                        stream.accept(event)
+                case StreamBroken() | HeadersTooLarge():
+                    self.http2.handle(event)
+                    self.count_reset()
+                case SettingsReceived():
+                    if self.on_preface is not None:
+                        on_preface, self.on_preface = self.on_preface, None
+                        on_preface()
+                    self.http2.handle(event)
+                case GoAwayReceived():
+                    pass  # the client pushes nothing and is pushed nothing, so this changes nothing
+                case _:
+                    self.http2.handle(event)
 
     def _headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
@@ -141,12 +202,18 @@ class ServerConnection(Link[ServerStream]):
         check = malformed_request if stream is None else malformed_trailers
         problem = check(event.headers)
         if problem is not None:
-            self._malformed(event.stream_id, problem)
+            # RFC 9113 §8.1.1: a malformed request costs its stream.
+            self.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
+            text = f"malformed request: {problem}"
+            self.http2.handle(StreamBroken(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
+            self.count_reset()
         elif stream is not None:
             if event.end:
                 stream.peer_ended()
         elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
-            self._refuse_stream(event.stream_id)
+            # RFC 9113 §5.1.2: one stream too many costs that stream.
+            self.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
+            self.count_reset()
         else:
             self._request(event)
 
@@ -165,41 +232,32 @@ class ServerConnection(Link[ServerStream]):
         if problem is not None:
             call.receiving = not event.end
             return call.refuse(problem)
-        self._start_or_wait(call)
+        self._handlers.begin(call)
         if event.end:
             call.peer_ended()
 
-    def _malformed(self, stream_id: int, problem: str) -> None:
-        self.reset(stream_id, ErrorCode.PROTOCOL_ERROR)
-        self._stream_broken(StreamBroken(stream_id, ErrorCode.PROTOCOL_ERROR, f"malformed request: {problem}"))
-
-    def _headers_too_large(self, event: HeadersTooLarge) -> None:
-        super()._headers_too_large(event)
-        self.count_reset()
-
-    def _stream_broken(self, event: StreamBroken) -> None:
-        super()._stream_broken(event)
-        self.count_reset()
-
-    def _goaway(self, event: GoAwayReceived) -> None:
-        """The client pushes nothing and is pushed nothing, so this changes nothing."""
-
-    def _meanwhile(self) -> Callable[[], Awaitable[None]] | None:
+    def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Who does not read the answers is not read either: trailers and refusals wait for no window."""
         return None if self._has_room() else self._wait_for_room
 
     async def _wait_for_room(self) -> None:
-        await self._reader.wait(self._has_room)
+        await self.http2.writer.taken.wait(self._has_room)
 
     def _has_room(self) -> bool:
-        return self.engine.unsent <= self._most_unsent or self.over is not None
+        return self._engine.outgoing.unsent <= self._most_unsent or self.over is not None
+
+    def output_taken(self) -> None:
+        self.http2.send_queue.serve()
+
+    def use_room(self) -> None:
+        self.http2.send_queue.serve()
 
     # -- the end
 
-    def _ended(self, status: Status) -> None:
-        super()._ended(status)
-        self._unstarted.clear()
+    def ended(self, status: Status) -> None:
+        self.http2.tasks.end_each(tuple(self.streams.values()), lambda stream: stream.fail(status))
+        self._handlers.clear()
 
     def _close_when_drained(self) -> None:
         if self.draining and not self.streams and self.over is None:
-            self._end(unavailable("the server has drained"), flush=True)
+            self.http2.end(unavailable("the server has drained"), flush=True)

@@ -1,42 +1,41 @@
-"""A client's connection: which streams it opens, and when it takes no more of them."""
+"""A client's connection: when it takes new streams, and when it takes no more of them."""
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from itertools import takewhile
 
 import trio
 
 from trxds.ground.calls import Calls
-from trxds.ground.metadata import Headers
-from trxds.ground.status import Status, StatusCode, unavailable
+from trxds.ground.status import Status, unavailable
 
 from .disconnects import UNKNOWN
 from .engine import Engine
-from .events import Answered, DataReceived, GoAwayReceived, HeadersReceived, code_name
-from .header_blocks import list_size
+from .events import (
+    Answered,
+    DataReceived,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    SettingsReceived,
+    WindowOpened,
+    code_name,
+)
+from .fast_http2 import FastHttp2Engine
 from .http2 import H2Engine
+from .http2_connection import Http2Connection
+from .inline_read import READ_FRESHNESS, InlineReads
 from .keepalive import Keepalive
-from .lean import LeanEngine
-from .link import Link
 from .moderation import MANY, ReadModeration
-from .observed import ObservedStream
 from .options import WireOptions
-from .request import FixedFields, Request
+from .request import Request, RequestHeaders
 from .response import Answers
-from .send_queue import TURNS
 from .stream import ClientStream
-from .turns import MOMENT, Turns
-
-# What headers have beside the metadata is not more, unless path or authority are very long.
-_FIXED_AND_MORE = 4096
-_NOTHING: Headers = []
+from .stream_table import StreamTable
 
 
-class Connection(Link[ClientStream]):
+class Connection:
     """One connection to `peer`, over a transport that stands. It owns the transport.
 
     It takes new streams until the server says GOAWAY, `retire()` or `close()` is called, or the
@@ -54,66 +53,76 @@ class Connection(Link[ClientStream]):
         keepalive: Keepalive | None = None,
     ) -> None:
         options = options or WireOptions()
-        super().__init__(transport, _engine(options), peer=peer, options=options)
+        is_secure = isinstance(transport, trio.SSLStream)
+        open_streams: dict[int, ClientStream] = {}
+        self.http2 = Http2Connection(transport, _engine(options), self, open_streams, peer=peer, options=options)
+        # Who hangs up before the first word often means our credentials, and does not say so.
+        doubt = "want a certificate from us" if is_secure else "speak TLS"
+        self.http2.doubt = f" before HTTP/2 began; does it {doubt}?"
+        self._headers = RequestHeaders(peer, b"https" if is_secure else b"http")
+        self.streams = StreamTable(self.http2, open_streams, self._headers, self._exhausted)
+        self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
         self.answers = Answers(peer)
         self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
         self.since = trio.current_time()
         self.error: Status | None = None
         """Why it takes no new streams; None while it does."""
-        self._scheme = b"https" if isinstance(transport, trio.SSLStream) else b"http"
-        self._keepalive = keepalive
-        self._fixed = FixedFields(self._scheme)
-        self._fits = _NOTHING  # metadata that was last found to be no more than the server takes
-        # In order, and any of them may leave at any time: a list would have to be searched for it.
-        self._waiting: OrderedDict[ClientStream, None] = OrderedDict()
-        self.turns = Turns(self, self._transport)
-        self._moderation = ReadModeration(options.read_pause)
-        self._spoken_to: set[int] = set()  # streams with data in one read, where many are open
-        self._spoken_at = -math.inf
-        self._last_opened = 0
-        self._opened_at = -math.inf
-        self._calls_failed = 0
-        self.streams_broken = 0
-        """Those that ended otherwise than by the server's last word."""
         self.goaway: int | None = None
         """The code with which the server said GOAWAY."""
-        self.last_taken = 0  # the last stream whose headers were handed to the transport
+        self._keepalive = keepalive
+        self._moderation = ReadModeration(options.read_pause)
         self._settled: trio.Event | None = None  # made for the first who waits
-        self._ready = False
+        self._is_settled = False  # the server's SETTINGS have come
 
     def __repr__(self) -> str:
         state = "over" if self.over else "draining" if self.error else "open"
         return f"<Connection {self.peer} {state}, {self.stream_count} streams>"
 
     @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        return self.http2.peer
+
+    @property
+    def over(self) -> Status | None:
+        """Why nothing is sent or read any more."""
+        return self.http2.over
+
+    @property
     def ready(self) -> bool:
         """The server's SETTINGS have come, and it takes new streams."""
-        return self._ready and self.error is None
+        return self._is_settled and self.error is None
 
     @property
     def stream_count(self) -> int:
         """Streams that are not over, those in the queue included."""
-        return len(self.streams) + len(self._waiting)
+        return len(self.streams)
+
+    @property
+    def last_taken(self) -> int:
+        """The last stream whose headers were handed to the transport."""
+        return self.streams.last_taken
 
     @property
     def calls(self) -> Calls:
         """Those that left the queue."""
-        opened = (self._last_opened + 1) // 2
-        succeeded = opened - len(self.streams) - self._calls_failed
-        return Calls(opened, succeeded, self._calls_failed, self._opened_at)
+        return self.streams.calls
 
     async def wait_ready(self) -> bool:
         """Wait for the server's SETTINGS; False if the connection was over first."""
         if self._settled is None:
             self._settled = trio.Event()
-            self._settle()
+            self._tell_settled()
         await self._settled.wait()
-        return self._ready and self.over is None
+        return self._is_settled and self.over is None
 
-    def _begin(self, nursery: trio.Nursery) -> None:
+    async def run(self) -> None:
+        """Read and write until the connection is over, for whichever reason; `over` tells."""
+        http2, start = self.http2, None
         if self._keepalive is not None:
-            nursery.start_soon(self._keepalive.watch, self, name=f"wire/keepalive/{self.peer}")
+            start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
+        await http2.run(start)
 
     # -- streams
 
@@ -124,203 +133,147 @@ class Connection(Link[ClientStream]):
         queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
         the headers are more than the server takes, the stream is over at once and nobody has seen it.
         """
-        now = self.now()
-        if self.turns.lent and self.error is None:
-            if now > self.last_read + MOMENT:
-                self.turns.catch_up()
+        http2, streams = self.http2, self.streams
+        now = http2.counts.now()
+        if self.inline_reads.is_delegated and self.error is None:
+            if now > http2.reader.last_read + READ_FRESHNESS:
+                self.inline_reads.catch_up()
             if request.message is None:
-                self.turns.call_reader()  # a stream's caller does not read
+                self.inline_reads.reclaim()  # a stream's caller does not read
         if self.error is not None:
             return None
-        stream = ClientStream(self, request) if request.observer is None else ObservedStream(self, request)
-        if (
-            request.metadata is not self._fits
-            and request.metadata
-            and (problem := self._oversized(request)) is not None
-        ):
+        stream = ClientStream(self, request)
+        if request.metadata and (problem := self._headers.problem(request, now)) is not None:
             stream.fail(problem)
-            return stream
-        if self._waiting or not self._may_open():
-            self._waiting[stream] = None
-            self._open_waiting()
-            self.turns.call_reader()
+        elif streams.waiting or not streams.has_room():
+            streams.waiting[stream] = None
+            streams.begin_waiting()
+            self.inline_reads.reclaim()
+            http2.writer.write_soon()
+        elif streams.begin(stream, now):
+            http2.writer.wrote()
         else:
-            self._open(stream, now)
-        if stream.sending:
-            self._write_soon()  # the next thing that the caller says goes along
-        else:
-            self._wrote()
+            http2.writer.write_soon()  # the next thing that the caller says goes along
         return stream
 
-    def _oversized(self, request: Request) -> Status | None:
-        size, limit = list_size(request.metadata), self.engine.peer_max_header_list
-        if size <= limit - _FIXED_AND_MORE:
-            if size <= _FIXED_AND_MORE:  # what is large need not live longer for that
-                self._fits = request.metadata
-            return None
-        size += list_size([*self._fixed(request.path, request.authority), *request.timeout(trio.current_time())])
-        if size <= limit:
-            return None
-        text = f"{self.peer}: headers of {size} bytes are more than the {limit} that it takes; send less metadata"
-        return Status(StatusCode.RESOURCE_EXHAUSTED, text)
-
-    def _open_waiting(self) -> None:
-        turns = TURNS
-        while self._waiting and self._may_open():
-            if not turns:
-                return self._left_behind()
-            turns -= 1
-            stream = self._waiting.popitem(last=False)[0]
-            self._open(stream, self.now())
-            stream.left_queue()
-
-    def _open(self, stream: ClientStream, now: float) -> None:
-        request = stream.request
-        fixed = self._fixed(request.path, request.authority)
-        # With a message that is the whole request the stream begins and ends in one go: most calls are so.
-        whole = stream.whole
-        if len(whole) > self.engine.opening_room():
-            whole = b""
-        passing = request.timeout(now) if request.deadline < math.inf else _NOTHING
-        stream_id = self.engine.open_stream(fixed, request.metadata, passing, whole)
-        self._last_opened = stream_id
-        self.streams[stream_id] = stream
-        stream.opened_at = self._opened_at = now
-        stream.begin(stream_id, said=bool(whole))
-
-    def _may_open(self) -> bool:
-        if self.engine.exhausted:
-            self.disconnect = UNKNOWN
-            self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
-            return False
-        return len(self.streams) < self.engine.peer_max_streams and self.engine.unsent < self.options.unsent_bound
-
-    def forget(self, stream: ClientStream) -> None:
-        """The stream is over: its place goes to the next in the queue."""
-        if stream is self.turns.guest:
-            self.turns.interrupt()
-        if stream.id:
-            self.streams.pop(stream.id, None)
-            if stream.status is not None and not stream.status.ok:
-                self._calls_failed += 1
-        else:
-            self._waiting.pop(stream, None)
+    def forget(self, stream: ClientStream, *, broken: bool) -> None:
+        """A stream is over: its place goes to the next in the queue."""
+        streams = self.streams
+        streams.forget(stream)
+        streams.broken += broken
+        self.inline_reads.ended(stream)
         if self.over is not None:
             return
-        if self._waiting:
-            self._open_waiting()
-            self._write_soon()
+        if streams.waiting:
+            streams.begin_waiting()
+            self.http2.writer.write_soon()
         if self.error is not None:
             self._close_when_drained()
 
-    def _taken(self) -> None:
-        self.last_taken = self._last_opened
-        if self.send_queue.line or self._waiting:
-            self._use_room()
+    def output_taken(self) -> None:
+        streams = self.streams
+        streams.last_taken = streams.last_opened
+        if self.http2.send_queue.line or streams.waiting:
+            self.use_room()
 
-    def _use_room(self) -> None:
-        super()._use_room()
-        if self._waiting:
-            self._open_waiting()
+    def use_room(self) -> None:
+        self.http2.send_queue.serve()
+        if self.streams.waiting:
+            self.streams.begin_waiting()
 
     # -- what was read
 
-    def _headers(self, event: HeadersReceived) -> None:
-        stream = self.streams.get(event.stream_id)
-        if stream is not None:
-            if event.end and len(self.streams) >= MANY:
-                self._moderation.answered(self.last_read - stream.opened_at, self.last_read)
-            stream.accept_headers(event)
+    def handle(self, events: Iterable[Event]) -> None:
+        http2, streams, read_at = self.http2, self.streams.open, self.http2.reader.last_read
+        was_settled = self._is_settled
+        for event in events:
+            match event:
+                case Answered():
+                    http2.flow.received(len(event.data))
+                    stream = streams.get(event.stream_id)
+                    if stream is not None:
+                        if len(streams) >= MANY:
+                            self._moderation.answered(read_at - stream.opened_at, read_at)
+                        stream.accept_answer(event)
+                case HeadersReceived():
+                    stream = streams.get(event.stream_id)
+                    if stream is not None:
+                        if event.end and len(streams) >= MANY:
+                            self._moderation.answered(read_at - stream.opened_at, read_at)
+                        stream.accept_headers(event)
+                case DataReceived():
+                    http2.flow.received(event.flow_length)
+                    stream = streams.get(event.stream_id)
+                    if stream is not None:
+                        stream.accept(event)
+                    if len(streams) >= MANY:
+                        self._moderation.data(event.stream_id, read_at)
+                case SettingsReceived():
+                    self._settings(event)
+                case GoAwayReceived():
+                    self._goaway(event)
+                case WindowOpened():
+                    http2.handle(event)
+                    self._moderation.disturbed(read_at)
+                case _:
+                    http2.handle(event)
+        if self._is_settled and not was_settled and self.on_ready is not None and self.error is None:
+            self.on_ready()
 
-    def _answered(self, event: Answered) -> None:
-        self._owed += len(event.data)
-        if self._owed >= self._connection_credit:
-            self._give_back()
-        stream = self.streams.get(event.stream_id)
-        if stream is not None:
-            if len(self.streams) >= MANY:
-                self._moderation.answered(self.last_read - stream.opened_at, self.last_read)
-            stream.accept_answer(event)
-
-    def _data(self, event: DataReceived) -> None:
-        super()._data(event)
-        if len(self.streams) >= MANY:
-            if self._spoken_at != self.last_read:  # nobody asked after that read, for then they were fewer
-                self._spoken_to.clear()
-                self._spoken_at = self.last_read
-            self._spoken_to.add(event.stream_id)
-
-    def _window_opened(self, stream_id: int) -> None:
-        super()._window_opened(stream_id)
-        self._moderation.disturbed(self.last_read)
-
-    def _meanwhile(self) -> Callable[[], Awaitable[None]] | None:
+    def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Let answers gather, or lone callers read."""
-        if len(self.streams) >= MANY:
-            pause = self._pause()
+        streams, moderation, read_at = self.streams, self._moderation, self.http2.reader.last_read
+        if len(streams.open) >= MANY:
+            moderation.settle(streams.open.keys(), read_at)
+            pause = moderation.pause(len(streams.open), read_at)
             return partial(trio.sleep, pause) if pause else None
-        if not self.streams and self.turns.may_lend(self._last_opened, self.last_read):
-            return self.turns.stand_aside
+        if not streams.open and self.inline_reads.may_delegate(streams.last_opened):
+            return self.inline_reads.stand_aside
         return None
 
-    def _pause(self) -> float:
-        if self._spoken_at == self.last_read and not self._spoken_to.isdisjoint(self.streams):
-            self._moderation.disturbed(self.last_read)
-        return self._moderation.pause(len(self.streams), self.last_read)
+    def _settings(self, event: SettingsReceived) -> None:
+        engine = self.http2.engine
+        self.streams.max_streams = engine.peer_max_streams
+        self._headers.set_limit(engine.peer_max_header_list)
+        self._is_settled = True
+        self.http2.doubt = ""
+        self._tell_settled()
+        self.http2.handle(event)
+        if self.streams.waiting:
+            self.http2.writer.left_behind()
 
-    def credit(self, stream_id: int, size: int) -> None:
-        super().credit(stream_id, size)
-        self.turns.call_reader()  # this takes longer, and the answer to a PING may be waited for
-
-    def _settings(self) -> None:
-        if not self._ready:
-            self._ready = True
-            self._settle()
-            self._afterwards = self._tell_ready
-        self._fits = _NOTHING
-        super()._settings()
-        if self._waiting:
-            self._left_behind()
-
-    def _settle(self) -> None:
-        if self._settled is not None and (self._ready or self.over is not None):
+    def _tell_settled(self) -> None:
+        if self._settled is not None and (self._is_settled or self.over is not None):
             self._settled.set()
-
-    def _tell_ready(self) -> None:
-        if self.on_ready is not None and self.error is None:
-            self.on_ready()
 
     def _goaway(self, event: GoAwayReceived) -> None:
         if self._keepalive is not None and self._keepalive.heed(event, self.peer):
             self._keepalive = None  # one complaint of a connection is enough, however often it is made
         self.goaway = event.code
-        self.disconnect = f"GOAWAY {code_name(event.code)}"
+        self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
         self._leave(status)
-        self._end_streams(self._above(event.last_stream_id), partial(ClientStream.fail, status=status, refused=True))
+        # RFC 9113 §6.8: streams up to the last identifier go on to their end; the others were not processed.
+        above = self.streams.above(event.last_stream_id)
+        self.http2.tasks.end_each(above, partial(ClientStream.fail, status=status, refused=True))
         self._close_when_drained()
 
-    def _above(self, last_stream_id: int) -> list[ClientStream]:
-        """The streams that the server has not processed. They are the last in order: the others are not looked at."""
-        later = takewhile(lambda stream_id: stream_id > last_stream_id, reversed(self.streams))
-        return [self.streams[stream_id] for stream_id in later][::-1]
+    def _exhausted(self) -> None:
+        self.http2.disconnect = UNKNOWN
+        self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
 
     def _leave(self, status: Status) -> None:
         """Nothing more can be opened here, not even what is in the queue."""
         self._drain(status)
-        waiting, self._waiting = self._waiting, OrderedDict()
-        self._end_streams(tuple(waiting), partial(ClientStream.fail, status=status, refused=True))
-
-    def _loss(self, error: BaseException | None) -> str:
-        """Who hangs up before the first word often means our credentials, and does not say so."""
-        text = super()._loss(error)
-        if self._ready:
-            return text
-        doubt = "want a certificate from us" if self._scheme == b"https" else "speak TLS"
-        return f"{text} before HTTP/2 began; does it {doubt}?"
+        waiting = self.streams.take_waiting()
+        self.http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
 
     # -- the end
+
+    def close(self, status: Status) -> None:
+        """Fail every stream with `status`, say goodbye, and let `run()` return."""
+        self.http2.close(status)
 
     def retire(self) -> None:
         """Take no new streams, and close when the last has ended."""
@@ -337,15 +290,15 @@ class Connection(Link[ClientStream]):
         if self.error is not None and self.over is None and not self.stream_count:
             self.close(self.error)
 
-    def _ended(self, status: Status) -> None:
-        self._settle()
+    def ended(self, status: Status) -> None:
+        self._tell_settled()
         self._leave(status)
         last_taken = self.last_taken  # what is in the buffer still leaves, but nobody reads an answer
-        self._end_streams(
-            tuple(self.streams.values()),
+        self.http2.tasks.end_each(
+            tuple(self.streams.open.values()),
             lambda stream: stream.fail(status, refused=stream.id > last_taken),
         )
 
 
 def _engine(options: WireOptions) -> Engine:
-    return LeanEngine(options) if options.lean else H2Engine(client=True, options=options)
+    return FastHttp2Engine(options) if options.lean else H2Engine(client=True, options=options)

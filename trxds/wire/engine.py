@@ -1,6 +1,6 @@
 """The seam between a connection and HTTP/2: bytes in and events out, without any I/O.
 
-Two engines stand behind it. `lean.LeanEngine` carries the data plane: it knows the client's half of the
+Two engines stand behind it. `fast_http2.FastHttp2Engine` carries the data plane: it knows the client's half of the
 protocol only, and does for each RPC as little as that asks for. `http2.H2Engine` is h2, at either
 end: what the rules are checked against. Both run the same tests, and a test feeds both the same bytes.
 """
@@ -13,8 +13,7 @@ from typing import Protocol, TypeAlias
 from trxds.ground.metadata import Headers
 
 from .events import ErrorCode, Event
-
-Octets: TypeAlias = bytes | memoryview
+from .outgoing_frames import Octets, OutgoingFrames
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields that are the same for every call of a method."""
@@ -23,11 +22,8 @@ Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 class Engine(Protocol):
     """One end of a connection, without the connection: feed it what was read, write what it has."""
 
-    unsent: int
-    """Bytes that wait to be taken."""
-
-    control_unsent: int
-    """How many of them are neither headers nor data: what a peer can provoke."""
+    outgoing: OutgoingFrames
+    """What waits to be written."""
 
     unread: bytes
     """What the last `receive` left for the next one, because nobody else should have to wait for so long."""
@@ -35,18 +31,11 @@ class Engine(Protocol):
     overhead: int
     """Frames received that carry nothing of a call, until whoever counts them sets it back: see `FloodGuard`."""
 
-    frames_sent: int
-    """Headers and data; an honest peer's overhead answers those."""
-
     def receive(self, data: bytes) -> Sequence[Event]:
         """What those bytes mean, behind `unread`; the last event is `Broken` if they mean nothing.
 
         It takes a few milliseconds at most. Go on by `receive(b"")` while something is `unread`.
         """
-        ...
-
-    def take_outgoing(self) -> bytes:
-        """Everything that waits to be written."""
         ...
 
     # -- streams

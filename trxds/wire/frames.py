@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from .engine import Octets
 from .events import ErrorCode
+from .outgoing_frames import Octets
 from .pieces import Pieces
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

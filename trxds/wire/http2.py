@@ -30,7 +30,7 @@ from hpack.struct import NeverIndexedHeaderTuple
 
 from trxds.ground.metadata import Headers
 
-from .engine import Fields, Octets
+from .engine import Fields
 from .events import (
     Broken,
     DataReceived,
@@ -50,6 +50,7 @@ from .frames import Violation
 from .h2_connection import make_h2
 from .header_blocks import complaint, list_size
 from .options import WireOptions
+from .outgoing_frames import Octets, OutgoingFrames
 
 _INITIAL_WINDOW = 65_535
 _LAST_STREAM_ID = 2**31 - 1
@@ -62,13 +63,10 @@ class H2Engine:
         self._h2 = make_h2(client, options)
         self._frames = FrameHeads(client, options)
         self._max_header_list = options.max_header_list
-        self._outgoing: list[bytes] = []
         self._next_id = 1
-        self.unsent = 0
-        self.control_unsent = 0
+        self.outgoing = OutgoingFrames()
         self.unread = b""
         self.overhead = 0
-        self.frames_sent = 0
         self._h2.initiate_connection()
         if options.connection_window > _INITIAL_WINDOW:
             self._h2.increment_flow_control_window(options.connection_window - _INITIAL_WINDOW)
@@ -108,19 +106,12 @@ class H2Engine:
 
     # -- out
 
-    def take_outgoing(self) -> bytes:
-        data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
-        self._outgoing.clear()
-        self.unsent = self.control_unsent = 0
-        return data
-
     def _collect(self, *, control: bool) -> None:
         data = self._h2.data_to_send()
-        if data:
-            self._outgoing.append(data)
-            self.unsent += len(data)
-            if control:
-                self.control_unsent += len(data)
+        if data and control:
+            self.outgoing.add_control(data)
+        elif data:
+            self.outgoing.add(data)
 
     # -- streams
 
@@ -147,7 +138,6 @@ class H2Engine:
         self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
         if whole:
             self._h2.send_data(stream_id, whole, end_stream=True)
-        self.frames_sent += 1
         self._collect(control=False)
         return stream_id
 
@@ -155,7 +145,6 @@ class H2Engine:
         """Headers or trailers of a stream that is open."""
         if self._is_open(stream_id):
             self._h2.send_headers(stream_id, headers, end)
-            self.frames_sent += 1
             self._collect(control=False)
 
     def _is_open(self, stream_id: int) -> bool:
@@ -174,14 +163,14 @@ class H2Engine:
         room = min(size, limit, self._h2.local_flow_control_window(stream_id))
         if not size and end:
             self._h2.end_stream(stream_id)
+            self._collect(control=False)
         elif room <= 0:
             return 0
         largest = self._h2.max_outbound_frame_size
         for start in range(0, room, largest):
             stop = min(start + largest, room)
             self._h2.send_data(stream_id, data[start:stop], end_stream=end and stop == size)
-            self.frames_sent += 1
-        self._collect(control=False)
+            self._collect(control=False)
         return max(room, 0)
 
     def stream_window(self, stream_id: int) -> int:

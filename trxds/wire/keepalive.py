@@ -4,14 +4,14 @@ A peer that vanished without a word (a host that lost power, a NAT that forgot) 
 has nothing to say, unless it is asked. Whoever asks too often is taken for abusive, though: a server
 then says GOAWAY with "too_many_pings", and from then on we ask half as often.
 
-Nothing is done per frame: the connection notes when it last read, and that is looked at when a time is over.
+Nothing is done per frame: the reader notes when it last read, and that is looked at when a time is over.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sized
 
 import trio
 
@@ -19,9 +19,7 @@ from trxds.ground.status import unavailable
 
 from .disconnects import TIMED_OUT
 from .events import ErrorCode, GoAwayReceived
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .http2_connection import Http2Connection
 
 FLOOR = 10.0
 """Seconds: nobody asks more often (A8)."""
@@ -46,27 +44,26 @@ class Keepalive:
         self._timeout = timeout
         self._without_calls = without_calls
 
-    async def watch(self, connection: Connection) -> None:
+    async def watch(self, http2: Http2Connection, calls: Sized) -> None:
         """Ask whenever the connection is quiet; return when it was closed because nothing came."""
         heard = trio.current_time()
         while True:
             await trio.sleep_until(heard + self.time)
-            if connection.last_read > heard:
-                heard = connection.last_read
-            elif not self._without_calls and not connection.stream_count:
+            if http2.reader.last_read > heard:
+                heard = http2.reader.last_read
+            elif not self._without_calls and not calls:
                 heard = trio.current_time()  # a call that begins meanwhile is looked after from then on
-            elif not await self._answers(connection):
-                text = f"{connection.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
-                connection.disconnect = TIMED_OUT
-                return connection.close(unavailable(text))
+            elif not await self._answers(http2):
+                text = f"{http2.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
+                return http2.close(unavailable(text), disconnect=TIMED_OUT)
 
-    async def _answers(self, connection: Connection) -> bool:
+    async def _answers(self, http2: Http2Connection) -> bool:
         asked = trio.current_time()
-        connection.ping()
+        http2.ping()
         await trio.sleep(min(self.time, self._timeout))  # the next question does not wait for a longer time-out
-        if connection.last_read < asked:
+        if http2.reader.last_read < asked:
             await trio.sleep_until(asked + self._timeout)
-        return connection.last_read >= asked
+        return http2.reader.last_read >= asked
 
     def heed(self, event: GoAwayReceived, peer: str) -> bool:
         """Ask half as often from now on, if that is what the peer complains of; whether it is."""

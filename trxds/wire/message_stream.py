@@ -14,22 +14,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Protocol, cast
 
 import trio
 
 from trxds.ground.status import Status
 
 from .compression import Compressed, decompress
-from .engine import Octets
 from .events import DataReceived
 from .framing import LARGE, NOTHING_ARRIVED, Deframer, frame, frame_large
-from .seat import Seat
-
-if TYPE_CHECKING:
-    from .link import Link
+from .http2_connection import Http2Connection
+from .outgoing_frames import Octets
+from .waiter import Waiter
 
 _NOTHING = b""
+
+
+class Link(Protocol):
+    """The connection of a stream."""
+
+    @property
+    def http2(self) -> Http2Connection: ...
 
 
 class MessageStream(ABC):
@@ -48,22 +53,22 @@ class MessageStream(ABC):
         "_rest",
         "_sender",
         "id",
-        "in_line",
+        "is_queued",
         "receiving",
         "sending",
     )
 
-    def __init__(self, link: Link[Any], max_receive_size: int) -> None:
+    def __init__(self, link: Link, max_receive_size: int) -> None:
         self._link = link
         self.id = 0  # until it is opened
         self.sending = True  # our half has not ended
         self.receiving = True  # the peer's half has not ended
-        self.in_line = False  # the connection comes for the rest when there is room
+        self.is_queued = False  # the connection comes for the rest when there is room
         self._rest: Octets = _NOTHING  # of the message being sent
         self._later: Octets = _NOTHING  # what of a large one comes after that
         self._ending = False  # our half ends after the rest, or has so ended
-        self._sender: Seat | None = None  # made for the first that waits; most calls say at once all they have to say
-        self._receiver: Seat | None = None
+        self._sender: Waiter | None = None  # made for the first that waits; most calls say at once all they have to say
+        self._receiver: Waiter | None = None
         self._max_receive_size = max_receive_size
         self._arrived = NOTHING_ARRIVED
         self._held = 0  # bytes of window to give back when messages are taken
@@ -73,7 +78,7 @@ class MessageStream(ABC):
     @property
     def peer(self) -> str:
         """The address at the other end."""
-        return self._link.peer
+        return self._link.http2.peer
 
     # -- sending
 
@@ -92,10 +97,8 @@ class MessageStream(ABC):
             self._rest, self._later = frame_large(message)
         self._ending = end
         if self.id:  # otherwise it counts when the stream opens
-            link = self._link
-            link.messages_sent += 1
-            link.last_sent = link.now()
-        self._link.push(self)
+            self._link.http2.counts.sent(1)
+        self._link.http2.push(self)
         return True
 
     def say(self, messages: Sequence[bytes]) -> None:
@@ -103,9 +106,8 @@ class MessageStream(ABC):
         if self.sending and not self._ending and messages:
             self._rest = b"".join((self._rest, self._later, *map(frame, messages)))
             self._later = _NOTHING
-            self._link.messages_sent += len(messages)
-            self._link.last_sent = self._link.now()
-            self._link.push(self)
+            self._link.http2.counts.sent(len(messages))
+            self._link.http2.push(self)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
         """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
@@ -124,21 +126,26 @@ class MessageStream(ABC):
         """End our half, after what was sent. Idempotent."""
         if self.sending and not self._ending:
             self._ending = True
-            self._link.push(self)
+            self._link.http2.push(self)
 
     def _rest_taken(self) -> bool:
         return not self._rest
 
     async def _wait_to_send(self, until: Callable[[], bool]) -> None:
         if self._sender is None:
-            self._sender = Seat()
+            self._sender = Waiter()
         await self._sender.wait(until)
 
     def _look_to_send(self) -> None:
         if self._sender is not None:
-            self._sender.look()
+            self._sender.wake_if()
 
     # -- the connection's side of sending
+
+    @property
+    def outgoing(self) -> MessageStream:
+        """Itself: it is both halves."""
+        return self
 
     @property
     def waits_for_room(self) -> bool:
@@ -146,7 +153,7 @@ class MessageStream(ABC):
 
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes of the rest to the connection's buffer."""
-        written = self._link.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
+        written = self._link.http2.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
         # What is not large may be bytes: cut off seldom enough to be copied then.
         self._rest = self._rest[written:] if written < len(self._rest) else _NOTHING
         if not self._rest and self._later:
@@ -161,9 +168,9 @@ class MessageStream(ABC):
         """The next message if it has come whole. Never a checkpoint."""
         message = self._arrived.take()
         if message is not None:
-            link = self._link
-            link.messages_received += 1
-            link.last_received = link.last_read  # no clock is asked for it
+            http2 = self._link.http2
+            http2.counts.messages_received += 1
+            http2.counts.last_received = http2.reader.last_read  # no clock is asked for it
             if self.receiving:
                 self._give_back()
             if message.__class__ is Compressed:
@@ -189,7 +196,7 @@ class MessageStream(ABC):
         if self._held:
             self._give_back()
         if self._receiver is None:
-            self._receiver = Seat()
+            self._receiver = Waiter()
         try:
             await self._receiver.wait(until)
         finally:
@@ -216,13 +223,13 @@ class MessageStream(ABC):
             size = len(event.data)
             self._held += size
             self._owed += event.flow_length - size  # padding
-            if self._held + self._owed >= self._link.stream_credit:  # otherwise nothing would come of it
+            if self._held + self._owed >= self._link.http2.flow.stream_threshold:  # otherwise nothing would come of it
                 self._give_back()
         self._look_to_receive()
 
     def _look_to_receive(self) -> None:
         if self._receiver is not None:
-            self._receiver.look()
+            self._receiver.wake_if()
 
     def _arriving(self) -> Deframer:
         """Takes in what arrives; made for the first bytes."""
@@ -235,20 +242,20 @@ class MessageStream(ABC):
         if self._held > kept:
             self._owed += self._held - kept
             self._held = kept
-        if self.receiving and self._owed >= self._link.stream_credit:
-            self._link.credit(self.id, self._owed)
+        if self.receiving and self._owed >= self._link.http2.flow.stream_threshold:
+            self._link.http2.open_stream_window(self.id, self._owed)
             self._owed = 0
 
     def stop(self) -> None:
         """Both halves end now, and what waits to be sent is dropped; messages that came stay."""
         self.sending = self.receiving = self._ending = False
         if self._rest:
-            self._link.send_queue.forget(self)
+            self._link.http2.send_queue.forget(self)
             self._rest = self._later = _NOTHING
         if self._sender is not None:
-            self._sender.look()
+            self._sender.wake_if()
         if self._receiver is not None:
-            self._receiver.look()
+            self._receiver.wake_if()
 
     @abstractmethod
     def peer_ended(self) -> None:

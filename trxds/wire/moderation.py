@@ -10,6 +10,9 @@ that took much less than the others, and for a second after data for a stream th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+
 _PART = 1 / 4  # of what a quick call takes; most calls wait for half of that
 _WORTH = 4  # answers, in one pause
 _TICKS = 1000  # in a second: in these Python's epoll counts, and it rounds up
@@ -26,7 +29,19 @@ MANY = 16
 class ReadModeration:
     """`most` is the longest pause, in seconds; with 0 there is none. `now` is when the bytes were read."""
 
-    __slots__ = ("_answers", "_last", "_new", "_quick", "_read", "_resumes", "_seconds", "_wary", "most")
+    __slots__ = (
+        "_answers",
+        "_last",
+        "_new",
+        "_quick",
+        "_read",
+        "_resumes",
+        "_seconds",
+        "_streaming",
+        "_streaming_at",
+        "_wary",
+        "most",
+    )
 
     def __init__(self, most: float) -> None:
         self.most = most
@@ -38,6 +53,8 @@ class ReadModeration:
         self._last = 0.0
         self._resumes = 0.0  # no pause before,
         self._wary = 0  # ... nor before so many answers
+        self._streaming: set[int] = set()  # streams with data in one read,
+        self._streaming_at = -math.inf  # ... which was then
 
     def answered(self, took: float, now: float) -> None:
         """This read brought the end of a call that the server had for `took` seconds."""
@@ -53,6 +70,18 @@ class ReadModeration:
     def disturbed(self, now: float) -> None:
         """This read brought what a stream ought not to have waited for."""
         self._resumes = now + _RESPITE
+
+    def data(self, stream_id: int, now: float) -> None:
+        """This read brought data: a part of an answer, or a message of a stream that goes on."""
+        if self._streaming_at != now:  # nobody asked after that read, for then they were fewer
+            self._streaming.clear()
+            self._streaming_at = now
+        self._streaming.add(stream_id)
+
+    def settle(self, streams: Collection[int], now: float) -> None:
+        """All of a read was handled: who had data and is still among these `streams` ought not to wait."""
+        if self._streaming_at == now and not self._streaming.isdisjoint(streams):
+            self.disturbed(now)
 
     def pause(self, under_way: int, now: float) -> float:
         """How long to wait before the next read, in seconds; often 0. Asked once for each read of `MANY` calls."""

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 
 from trxds.ground.metadata import Headers, encode_timeout
 from trxds.ground.observe import AttemptObserver
+from trxds.ground.status import Status, StatusCode
 
 from .compression import ACCEPTED
 from .engine import Fields
+from .header_blocks import list_size
 
 USER_AGENT = b"grpc-python-trxds/0.1.0"
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024
 
 _KEPT_METHODS = 1024
+# What headers have beside the metadata is not more, unless path or authority are very long.
+_FIXED_AND_MORE = 4096
+_NOTHING: Headers = []
 
 
 @dataclass(slots=True)
@@ -47,16 +52,21 @@ class Request:
         return [(b"grpc-timeout", encode_timeout(self.deadline - now))]
 
 
-class FixedFields:
-    """The header fields that every call of a method has in common, made once for each on a connection."""
+class RequestHeaders:
+    """The headers of calls on one connection: what those of a method have in common, and whether they are too large."""
 
-    __slots__ = ("_known", "_scheme")
+    __slots__ = ("_fits", "_known", "_peer", "_scheme", "limit")
 
-    def __init__(self, scheme: bytes) -> None:
+    def __init__(self, peer: str, scheme: bytes) -> None:
+        self.limit = math.inf
+        """How large headers the peer takes, by `list_size` (its SETTINGS_MAX_HEADER_LIST_SIZE)."""
+        self._peer = peer
         self._scheme = scheme
         self._known: dict[tuple[str, str], Fields] = {}
+        self._fits = _NOTHING  # metadata that was last found to be no more than the peer takes
 
-    def __call__(self, path: str, authority: str) -> Fields:
+    def fields(self, path: str, authority: str) -> Fields:
+        """Those that every call of a method has in common, made once for each."""
         fields = self._known.get((path, authority))
         if fields is None:
             if len(self._known) >= _KEPT_METHODS:
@@ -75,3 +85,22 @@ class FixedFields:
             (b"grpc-accept-encoding", ACCEPTED),
             (b"user-agent", USER_AGENT),
         )
+
+    def set_limit(self, limit: float) -> None:
+        """The peer's SETTINGS have come."""
+        self.limit, self._fits = limit, _NOTHING
+
+    def problem(self, request: Request, now: float) -> Status | None:
+        """Why the request cannot be sent, if its headers are more than the peer takes."""
+        if request.metadata is self._fits or not request.metadata:
+            return None
+        size, limit = list_size(request.metadata), self.limit
+        if size <= limit - _FIXED_AND_MORE:
+            if size <= _FIXED_AND_MORE:  # what is large need not live longer for that
+                self._fits = request.metadata
+            return None
+        size += list_size([*self.fields(request.path, request.authority), *request.timeout(now)])
+        if size <= limit:
+            return None
+        text = f"{self._peer}: headers of {size} bytes are more than the {limit} that it takes; send less metadata"
+        return Status(StatusCode.RESOURCE_EXHAUSTED, text)

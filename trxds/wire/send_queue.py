@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Protocol
 
 from .engine import Engine
-from .message_stream import MessageStream
-
-S = TypeVar("S", bound=MessageStream)
 
 TURNS = 64
 """So many streams may be served, or begun, in one step."""
@@ -23,33 +20,50 @@ TURNS = 64
 _TURN = 16 * 1024  # what a stream in line may append before the next has its turn
 
 
-class SendQueue(Generic[S]):
+class Sender(Protocol):
+    """A stream that has something to send."""
+
+    id: int
+    """0 before its headers were sent."""
+
+    is_queued: bool
+    """Whether it stands in line."""
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether it has something to send for which there was no room."""
+
+    def push(self, limit: int) -> None:
+        """Append at most `limit` bytes to the connection's output."""
+
+
+class SendQueue:
     """`left_behind` is called when a step's worth was done and there is more, which is done by the next `serve`."""
 
     __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
 
     def __init__(self, engine: Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
-        self.line: deque[S] = deque()
-        self.blocked: OrderedDict[S, None] = OrderedDict()
+        self.line: deque[Sender] = deque()
+        self.blocked: OrderedDict[Sender, None] = OrderedDict()
         """Streams that have something to send and whose own window is closed."""
         self._to_look_at = 0  # of those, from the first one
         self._engine = engine
         self._unsent_bound = unsent_bound
         self._left_behind = left_behind
 
-    def send(self, stream: S) -> None:
+    def send(self, stream: Sender) -> None:
         """The stream has something to send: at once, if nobody else stands in line and there is room."""
-        if self.line or self._engine.unsent >= self._unsent_bound:
+        if self.line or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
             self.serve()
         else:
             self._serve_one(stream)
 
-    def append(self, stream: S) -> None:
+    def append(self, stream: Sender) -> None:
         """Put it at the end of the line, if it has something to send."""
-        if stream.waits_for_room and not stream.in_line:
+        if stream.waits_for_room and not stream.is_queued:
             self.blocked.pop(stream, None)
-            stream.in_line = True
+            stream.is_queued = True
             self.line.append(stream)
 
     def look_again(self) -> None:
@@ -63,12 +77,12 @@ class SendQueue(Generic[S]):
         if self._to_look_at:
             self._look()
         engine, turns = self._engine, TURNS
-        while self.line and engine.unsent < self._unsent_bound and engine.connection_window > 0:
+        while self.line and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
             if not turns:
                 return self._left_behind()
             turns -= 1
             stream = self.line.popleft()
-            stream.in_line = False
+            stream.is_queued = False
             if stream.waits_for_room:
                 self._serve_one(stream)
 
@@ -85,8 +99,8 @@ class SendQueue(Generic[S]):
         if self._to_look_at:
             self._left_behind()
 
-    def _serve_one(self, stream: S) -> None:
-        room = self._unsent_bound - self._engine.unsent
+    def _serve_one(self, stream: Sender) -> None:
+        room = self._unsent_bound - self._engine.outgoing.unsent
         stream.push(min(_TURN, room) if self.line else room)
         if not stream.waits_for_room:
             if self.blocked:
@@ -96,7 +110,7 @@ class SendQueue(Generic[S]):
         else:
             self.blocked[stream] = None  # until it opens
 
-    def forget(self, stream: S) -> None:
+    def forget(self, stream: Sender) -> None:
         """It has nothing to send any more; who stands in line drops out when it is its turn."""
         self.blocked.pop(stream, None)
 

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 import trio
 
 from trxds.ground.metadata import EMPTY, Headers, Metadata
+from trxds.ground.observe import AttemptObserver
 from trxds.ground.status import Status, StatusCode
 
-from .engine import Octets
+from .compression import Compressed
 from .events import Answered, DataReceived, ErrorCode, HeadersReceived
-from .framing import LARGE, PREFIX_SIZE, frame, frame_large, only_message
-from .message_stream import MessageStream
+from .framing import only_message
+from .http2_connection import Http2Connection
+from .incoming_messages import IncomingMessages
+from .inline_read import InlineReads
+from .outgoing_messages import OutgoingMessages
 from .request import Request
-from .response import reset_status
-from .seat import Seat
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .response import Answers, reset_status
+from .waiter import Waiter
 
 
-class ClientStream(MessageStream):
+class StreamOwner(Protocol):
+    """The connection of a client's stream."""
+
+    @property
+    def http2(self) -> Http2Connection: ...
+
+    @property
+    def answers(self) -> Answers: ...
+
+    @property
+    def inline_reads(self) -> InlineReads: ...
+
+    @property
+    def last_taken(self) -> int:
+        """The last stream whose headers were handed to the transport."""
+
+    def forget(self, stream: ClientStream, *, broken: bool) -> None:
+        """A stream is over; `broken` if otherwise than by the server's last word."""
+
+
+class ClientStream:
     """Made by `Connection.open_stream`; over when `status` is set.
 
     Messages that came before the status can still be received. Whoever drops a stream before
@@ -29,33 +51,28 @@ class ClientStream(MessageStream):
     """
 
     __slots__ = (
+        "_connection",
         "_headers_lot",
+        "_incoming",
         "_reply",
         "_single",
+        "_waiter",
+        "id",
         "initial_metadata",
         "opened_at",
+        "outgoing",
         "refused",
         "request",
         "status",
         "trailers_only",
         "trailing_metadata",
-        "whole",
     )
 
-    _link: Connection
-
-    def __init__(self, connection: Connection, request: Request) -> None:
-        super().__init__(connection, request.max_receive_size)
-        message = request.message
-        self.whole: Octets = b""
-        """All that the call has to say, if that is known and not large: it may leave with the headers."""
-        if message is not None:
-            if len(message) <= LARGE:
-                self.whole = self._rest = frame(message)
-            else:
-                self._rest, self._later = frame_large(message)
-            self._ending = True
+    def __init__(self, connection: StreamOwner, request: Request) -> None:
         self.request = request
+        self.id = 0  # until it is opened
+        self.opened_at = 0.0
+        """When its headers were sent, on Trio's clock; 0 before."""
         self.status: Status | None = None
         self.trailers_only = False
         """The answer was a status and nothing else, in one header block."""
@@ -65,15 +82,24 @@ class ClientStream(MessageStream):
         """The metadata of the server's headers; None until they came, and for trailers-only answers."""
         self.trailing_metadata = EMPTY
         """The metadata that came with the status; empty before."""
-        self.opened_at = 0.0
-        """When its headers were sent, on Trio's clock; 0 before."""
+        self._connection = connection
+        # Most calls are one message each way, which leave and come whole, and need neither half.
+        self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
+        """What it has to say beside what left with its headers."""
+        self._incoming: IncomingMessages | None = None  # made for the first bytes, or for the first to receive
         self._single = request.one_reply  # one message and the status; anything else is the server's mistake
         self._reply: bytes | None = None  # to that caller, if it came together with the status
+        self._waiter: Waiter | None = None  # until it is opened, and then until it is over
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
     def __repr__(self) -> str:
         where = f"{self.id}" if self.id else "unopened"
         return f"<ClientStream {where} {self.request.path} at {self.peer}: {self.status or 'open'}>"
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        return self._connection.http2.peer
 
     # -- opening
 
@@ -85,31 +111,76 @@ class ClientStream(MessageStream):
     @property
     def left(self) -> bool:
         """Whether its headers were handed to the transport; otherwise the server cannot have seen them."""
-        return 0 < self.id <= self._link.last_taken
+        return 0 < self.id <= self._connection.last_taken
 
     async def wait_open(self) -> bool:
         """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
-        await self._wait_to_send(self._opened_or_over)
+        if self._waiter is None:
+            self._waiter = Waiter()
+        await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
         return self.opened
 
-    def _opened_or_over(self) -> bool:
-        return self.id != 0 or self.status is not None
+    def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
+        """The connection sent the headers, and if `complete` the whole request with them."""
+        self.id, self.opened_at = stream_id, now
+        request = self.request
+        if self._incoming is not None:
+            self._incoming.id = stream_id
+        if self.outgoing is not None:
+            self.outgoing.opened(stream_id)
+        elif request.message is not None:
+            if request.observer is not None:
+                # Before it is open the call may still go elsewhere, and there say the same.
+                _tell_sent(request.observer, request.message)
+            if complete:
+                counts = self._connection.http2.counts
+                counts.messages_sent += 1
+                counts.last_sent = now
+            else:
+                self.outgoing = OutgoingMessages(self._connection.http2, stream_id)
+                self.outgoing.send_nowait(request.message, end=True)
+        if self._waiter is not None:
+            self._waiter.wake_if()
 
-    def begin(self, stream_id: int, *, said: bool) -> None:
-        """The connection sent the headers, and if `said` the whole request with them."""
-        self.id = stream_id
-        if self._rest:
-            self._link.messages_sent += 1
-            self._link.last_sent = self.opened_at
-        self.whole = b""
-        if said:
-            self._rest, self.sending = b"", False
-        elif self._rest or self._ending:
-            self._link.push(self)
+    # -- the request
 
-    def left_queue(self) -> None:
-        """It had to wait before it began."""
-        self._look_to_send()
+    def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
+        """Hand over a message of any size; the connection sends it as there is room.
+
+        False if the stream has ended for sending. `trio.WouldBlock` while an earlier message waits.
+        """
+        taken = self.outgoing is not None and self.outgoing.send_nowait(message, end=end)
+        if taken and self.request.observer is not None:
+            _tell_sent(self.request.observer, message)
+        return taken
+
+    def say(self, messages: Sequence[bytes]) -> None:
+        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+        if self.outgoing is not None and self.outgoing.send_many(messages) and self.request.observer is not None:
+            for message in messages:
+                _tell_sent(self.request.observer, message)
+
+    async def send(self, message: bytes, *, end: bool = False) -> bool:
+        """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
+
+        False if the stream ended first. A message whose send is cancelled still goes out whole,
+        unless the stream is cancelled too: half a message would be no use to anyone.
+        """
+        outgoing = self.outgoing
+        if outgoing is None:
+            await trio.lowlevel.checkpoint()
+            return False
+        await outgoing.wait_taken()
+        if not self.send_nowait(message, end=end):
+            return False
+        if outgoing.waits_for_room:
+            await outgoing.wait_taken()
+        return outgoing.has_ended_well
+
+    def end(self) -> None:
+        """End our half, after what was sent. Idempotent."""
+        if self.outgoing is not None:
+            self.outgoing.end()
 
     # -- the answer
 
@@ -118,155 +189,189 @@ class ClientStream(MessageStream):
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
-            self._link.turns.call_reader()
+            self._connection.inline_reads.reclaim()
             await self._headers_lot.park()
         else:
             await trio.lowlevel.checkpoint()
 
+    async def receive(self) -> bytes | None:
+        """The next message; None when no more will come. Always a checkpoint."""
+        await (self._incoming or self._arriving()).wait()
+        return self.receive_nowait()
+
+    def receive_nowait(self) -> bytes | None:
+        """The next message if it has come whole. Never a checkpoint."""
+        incoming, observer = self._incoming, self.request.observer
+        if incoming is None:
+            return None
+        size = incoming.next_size if observer is not None else 0
+        message = incoming.take()
+        if isinstance(message, Status):
+            self.refuse(message)
+            return None
+        if message is not None and observer is not None:
+            observer.received(len(message), size)
+        return message
+
     async def receive_only(self) -> bytes | None:
         """The one message of a call whose server sends one, when its status came too.
 
-        Its caller is woken when all of it is there, or reads it by itself (`turns.py`). None if the call failed;
+        Its caller is woken when all of it is there, or reads it by itself (`inline_read.py`). None if the call failed;
         a second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`.
         Always a checkpoint.
         """
-        self._single = self._hungry = True  # for good: of this stream nobody wants anything else
-        if self._arrived.messages:
-            self._check_single()
-        if self._held:
-            self._give_back()
-        turns = self._link.turns
-        if not (turns.lent and turns.guest is None and self.status is None and await turns.read_for(self)):
-            if self._receiver is None:
-                self._receiver = Seat()
-            await self._receiver.wait(self._is_over)
-        message = self.receive_nowait() if self._reply is None else self._reply
+        self._single = True
+        incoming, inline = self._incoming, self._connection.inline_reads
+        if incoming is not None:
+            if self.status is None and incoming.has_more_than_one:
+                self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
+            incoming.read_on()  # for good: of this stream nobody wants anything else
+        can_lead = inline.is_delegated and inline.leader is None and self.status is None
+        if not (can_lead and await inline.read_as_leader(self)):
+            if self._waiter is None:
+                self._waiter = Waiter()
+            await self._waiter.wait(lambda: self.status is not None)
+        message = self._reply
+        if message is None:
+            message = self.receive_nowait()
+        elif self.request.observer is not None:
+            self.request.observer.received(len(message), len(message))
         if self.status is None or not self.status.ok:
             return None
         if message is None:
             self.status = NO_REPLY
-        elif self._arrived.messages:
+        elif self._incoming is not None and self._incoming.deframer.messages:
             self.status = SECOND_REPLY
             return None
         return message
 
-    def _is_over(self) -> bool:
-        return self.status is not None
-
-    def _check_single(self) -> None:
-        # Any byte of a second message will do: its end might never come, for want of window.
-        first = self._arrived.messages[0]
-        if self.status is None and self._arrived.buffered > PREFIX_SIZE + len(first):
-            self._abort(SECOND_REPLY)
-
     # -- what the connection reads
-
-    def accept(self, event: DataReceived) -> None:
-        self._take_in(event)
-        if self._single and self._arrived.messages:
-            self._check_single()
-
-    def accept_headers(self, event: HeadersReceived) -> None:
-        """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
-        if event.end:
-            self.trailers_only = self.initial_metadata is None
-            self._end(event.headers)
-        else:
-            self._accept_initial(event.headers)
-
-    def _end(self, trailers: Headers) -> None:
-        status, trailing = self._link.answers.trailers(trailers)
-        if status.ok and not self._arrived.between_messages:
-            status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-        elif status.ok and self._single and not self._arrived.messages:
-            status = NO_REPLY
-        self._finish(status, trailing)
 
     def accept_answer(self, event: Answered) -> None:
         """Take in headers, data and trailers in one."""
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        self._reply = only_message(event.data, self._max_receive_size) if self._single else None
-        if self._reply is not None:
-            self._link.messages_received += 1
-            self._link.last_received = self._link.last_read
-            self._finish(*self._link.answers.trailers(event.trailers))
-            return
-        problem = self._arriving().feed(event.data)
-        if problem is not None:
-            return self.refuse(problem)
-        if self._single and self._arrived.messages:
-            self._check_single()
+        reply = only_message(event.data, self.request.max_receive_size) if self._single else None
+        if reply is not None:
+            self._reply = reply
+            http2 = self._connection.http2
+            http2.counts.messages_received += 1
+            http2.counts.last_received = http2.reader.last_read
+            return self._finish(*self._connection.answers.trailers(event.trailers))
+        (self._incoming or self._arriving()).is_open = False  # its end has come, so no window is opened for it
+        self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
         if self.status is None:
-            self._end(event.trailers)
+            self._accept_trailers(event.trailers)
+
+    def accept_headers(self, event: HeadersReceived) -> None:
+        """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
+        if event.end:
+            self.trailers_only = self.initial_metadata is None
+            self._accept_trailers(event.headers)
+        else:
+            self._accept_initial(event.headers)
+
+    def accept(self, event: DataReceived) -> None:
+        """Take in a DATA frame."""
+        if self.status is not None:
+            return
+        incoming = self._incoming or self._arriving()
+        problem = incoming.accept(event)
+        if problem is not None:
+            self.refuse(problem)
+        elif event.end:
+            self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
+        elif self._single and incoming.has_more_than_one:
+            self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
+
+    def _arriving(self) -> IncomingMessages:
+        """Make the half that receives."""
+        incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
+        self._incoming = incoming
+        incoming.is_open = self.status is None
+        is_waiting = self._waiter is not None and self._waiter.is_waiting
+        incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
+        return incoming
 
     def _accept_initial(self, headers: Headers) -> None:
-        problem, self.initial_metadata, encoding = self._link.answers.initial(headers)
+        problem, self.initial_metadata, encoding = self._connection.answers.initial(headers)
         if problem is not None:
-            return self._abort(problem)
+            return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
-            self._arriving().encoding = encoding
+            (self._incoming or self._arriving()).deframer.encoding = encoding
         if self.request.on_headers is not None:
             self.request.on_headers()
         if self._headers_lot is not None:
             self._headers_lot.unpark_all()
 
-    def peer_ended(self) -> None:
-        self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
-
-    def refuse(self, problem: Status) -> None:
-        if self.status is None:
-            self._abort(problem)
-        else:
-            self.status = problem  # it had ended the call well before anybody took the message that is none
-
-    def was_reset(self, code: int) -> None:
-        if code == ErrorCode.CANCEL and self.request.deadline <= trio.current_time():
-            # The server's timer was a little faster than the caller's.
-            status = Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
-        else:
-            status = reset_status(code)
-        self._break(status, refused=code == ErrorCode.REFUSED_STREAM)
-
-    def fail(self, status: Status, *, refused: bool = False) -> None:
-        self._break(status, refused=refused)
+    def _accept_trailers(self, trailers: Headers) -> None:
+        incoming = self._incoming
+        status, trailing = self._connection.answers.trailers(trailers)
+        if status.ok and incoming is not None and not incoming.deframer.between_messages:
+            status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+        elif status.ok and self._single and (incoming is None or not incoming.deframer.messages):
+            status = NO_REPLY
+        self._finish(status, trailing)
 
     # -- the end
 
     def cancel(self, code: int = ErrorCode.CANCEL) -> None:
         """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
         if self.status is None:
-            self._abort(Status(StatusCode.CANCELLED, "cancelled by the client"), code)
+            self.fail(Status(StatusCode.CANCELLED, "cancelled by the client"), reset=code)
         self._reply = None
-        while self._arrived.messages:
-            self._arrived.take()
+        if self._incoming is not None:
+            self._incoming.drop()
 
-    def _abort(self, status: Status, code: int = ErrorCode.CANCEL) -> None:
-        if self.id:
-            self._link.reset(self.id, code)
-        self._break(status)
+    def refuse(self, problem: Status) -> None:
+        """The server sent what cannot be part of the call, or what its caller cannot read."""
+        if self.status is None:
+            self.fail(problem, reset=ErrorCode.CANCEL)
+        else:
+            self.status = problem  # it had ended the call well before anybody took the message that is none
 
-    def _break(self, status: Status, *, refused: bool = False) -> None:
-        """It ends otherwise than by the server's last word."""
-        if self.status is None and self.id:
-            self._link.streams_broken += 1
-        self._finish(status, refused=refused)
+    def was_reset(self, code: int) -> None:
+        """The server ended the stream at once."""
+        if code == ErrorCode.CANCEL and self.request.deadline <= trio.current_time():
+            # The server's timer was a little faster than the caller's.
+            status = Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
+        else:
+            status = reset_status(code)
+        # RFC 9113 §8.7: REFUSED_STREAM says that nothing of the request was processed.
+        self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
 
-    def _finish(self, status: Status, trailing: Metadata = EMPTY, *, refused: bool = False) -> None:
+    def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
+        """It ends otherwise than by the server's last word; with `reset` the server is told so."""
+        if self.id and reset is not None:
+            self._connection.http2.reset(self.id, reset)
+        self._finish(status, refused=refused, broken=self.id != 0)
+
+    def _finish(
+        self, status: Status, trailing: Metadata = EMPTY, *, refused: bool = False, broken: bool = False
+    ) -> None:
         if self.status is not None:
             return
-        if self.id and self.sending:
-            # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
-            self._link.reset(self.id, ErrorCode.NO_ERROR)
+        if self.outgoing is not None:
+            if self.id and self.outgoing.is_open:
+                # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
+                self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
+            self.outgoing.stop()
         self.request.on_headers = None  # which leads back to us: without it, no cycle is left to the collector
         self.status = status
         self.refused = refused
         self.trailing_metadata = trailing
-        self.stop()
+        if self._incoming is not None:
+            self._incoming.stop()
+        if self._waiter is not None:
+            self._waiter.wake_if()
         if self._headers_lot is not None:
             self._headers_lot.unpark_all()
-        self._link.forget(self)
+        self._connection.forget(self, broken=broken)
+
+
+def _tell_sent(observer: AttemptObserver, message: bytes) -> None:
+    observer.sent(message.whole if isinstance(message, Compressed) else len(message), len(message))
 
 
 # gRPC's statuscodes.md: a response cardinality violation is UNIMPLEMENTED, and said by the client.

@@ -178,7 +178,7 @@ class Subchannel:
         self._connection = None
         self.error = connection.error
         self._become(Connectivity.IDLE)
-        self._observers.connection_closed(self.address, self._security, connection.disconnect)
+        self._observers.connection_closed(self.address, self._security, connection.http2.disconnect)
 
     @property
     def _security(self) -> str:

@@ -1,7 +1,7 @@
 """Bytes to a peer and back: any of Trio's streams, and a socket's own way past Trio's.
 
 A lone RPC needs no step of the scheduler but its caller's, if its bytes go out in that one and its answer is
-read there (`turns.py`). Plain functions can do that for a socket: they offer the bytes once, and take what there
+read there (`inline_read.py`). Plain functions can do that for a socket: they offer the bytes once, and take what there
 is. What the socket does not take is left to the writer. No task can be cancelled in the middle of it.
 """
 
@@ -39,6 +39,10 @@ class Transport:
         """What has come, if anything has; nothing at the end."""
         return None
 
+    def wait_apart(self) -> bool:
+        """Whether `interrupt` may be called from now on. Not to be asked while anybody waits in `readable`."""
+        return False
+
     def interrupt(self) -> None:
         """Whoever waits in `readable` gets a `trio.ClosedResourceError`; nothing is closed, and nobody else minds."""
 
@@ -56,7 +60,7 @@ class Transport:
 class SocketTransport(Transport):
     """A plain socket: no attempt to read before there is something, no step of the scheduler after."""
 
-    __slots__ = ("_fd", "_read_size")
+    __slots__ = ("_fd", "_read_fd", "_read_size")
 
     stream: trio.SocketStream
 
@@ -64,7 +68,7 @@ class SocketTransport(Transport):
 
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
-        self._fd = stream.socket.fileno()
+        self._fd = self._read_fd = stream.socket.fileno()
         self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # no coroutine of ours around it
         self._read_size = READ_SIZE
 
@@ -85,23 +89,26 @@ class SocketTransport(Transport):
         self._read_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
         return data
 
-    def interrupt(self) -> None:
-        trio.lowlevel.notify_closing(self._fd)
-
-    async def send_all(self, data: bytes | memoryview) -> None:
-        """As Trio's own, but it goes on after an `interrupt`, by which Trio wakes whoever waits for the socket."""
-        rest = memoryview(data)
-        while rest:
+    def wait_apart(self) -> bool:
+        # `notify_closing` wakes whoever waits for a descriptor, to read or to write. By a second descriptor of the same
+        # socket the writer is left alone.
+        if self._read_fd == self._fd:
             try:
-                await trio.lowlevel.wait_writable(self._fd)
-                rest = rest[os.write(self._fd, rest) :]
-            except BlockingIOError:
-                continue
-            except trio.ClosedResourceError:
-                if self.stream.socket.fileno() < 0:
-                    raise
-            except OSError as error:
-                raise trio.BrokenResourceError(f"socket connection broken: {error}") from error
+                self._read_fd = os.dup(self._fd)
+            except OSError:
+                return False  # the process has no descriptor left
+            self.readable = partial(trio.lowlevel.wait_readable, self._read_fd)
+        return True
+
+    def interrupt(self) -> None:
+        trio.lowlevel.notify_closing(self._read_fd)
+
+    async def close(self) -> None:
+        if self._read_fd != self._fd:
+            trio.lowlevel.notify_closing(self._read_fd)
+            os.close(self._read_fd)
+            self._read_fd = self._fd
+        await super().close()
 
     def send_nowait(self, data: bytes) -> int:
         try:

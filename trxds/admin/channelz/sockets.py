@@ -14,7 +14,7 @@ from trxds.wire.connection import Connection
 
 def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:
     _fill_data(message.data, connection, clock)
-    stream = connection.stream
+    stream = connection.http2.reader.transport.stream
     if isinstance(stream, trio.SSLStream):
         _fill_security(message.security, stream)
         stream = stream.transport_stream
@@ -25,19 +25,20 @@ def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:
 
 
 def _fill_data(data: Any, connection: Connection, clock: Clock) -> None:
-    calls = connection.calls
+    calls, streams = connection.calls, connection.streams
+    counts, engine = connection.http2.counts, connection.http2.engine
     data.streams_started = calls.started
-    data.streams_failed = connection.streams_broken
-    data.streams_succeeded = calls.started - len(connection.streams) - connection.streams_broken
-    data.messages_sent, data.messages_received = connection.messages_sent, connection.messages_received
-    data.keep_alives_sent = connection.pings_sent
+    data.streams_failed = streams.broken
+    data.streams_succeeded = calls.started - len(streams.open) - streams.broken
+    data.messages_sent, data.messages_received = counts.messages_sent, counts.messages_received
+    data.keep_alives_sent = counts.pings_sent
     clock.stamp(data.last_local_stream_created_timestamp, calls.last_started)
-    clock.stamp(data.last_message_sent_timestamp, connection.last_sent)
-    clock.stamp(data.last_message_received_timestamp, connection.last_received)
-    data.local_flow_control_window.value = connection.engine.connection_window  # what the host grants us
-    data.remote_flow_control_window.value = connection.engine.receive_window
+    clock.stamp(data.last_message_sent_timestamp, counts.last_sent)
+    clock.stamp(data.last_message_received_timestamp, counts.last_received)
+    data.local_flow_control_window.value = engine.connection_window  # what the host grants us
+    data.remote_flow_control_window.value = engine.receive_window
     # A server that allows any number allows more than the field can say.
-    data.peer_max_concurrent_streams = min(connection.engine.peer_max_streams, 2**32 - 1)
+    data.peer_max_concurrent_streams = min(engine.peer_max_streams, 2**32 - 1)
     if connection.goaway is not None:
         data.received_goaway_error.value = connection.goaway
 

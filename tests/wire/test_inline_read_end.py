@@ -14,7 +14,6 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.wire.connection import Connection
 from trxds.wire.framing import frame
-from trxds.wire.link import Link
 from trxds.wire.options import WireOptions
 from trxds.wire.stream import ClientStream
 from trxds.wire.transport import READ_SIZE
@@ -54,7 +53,7 @@ def stuck(lent, request_, nursery):
         large = connection.open_stream(request_(message=bytes(2_000_000)))
         nursery.start_soon(large.receive_only)
         await wait_all_tasks_blocked()
-        assert connection.turns.guest is large
+        assert connection.inline_reads.leader is large
         return connection, large, server
 
     return make
@@ -119,19 +118,23 @@ async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, 
     stream = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(stream.receive_only)
     await server.request()
-    while connection._transport.send_nowait(bytes(100_000)):  # the server reads nothing, so nothing leaves us
+    while connection.http2.reader.transport.send_nowait(
+        bytes(100_000)
+    ):  # the server reads nothing, so nothing leaves us
         pass
     for _ in range(300):
         server.h2.ping(b"12345678")
         await server.flush()
         await wait_all_tasks_blocked()
-    assert 1000 < connection.engine.control_unsent < 1100  # of 5,100 that all of them would have provoked
+    assert (
+        1000 < connection.http2.engine.outgoing.control_unsent < 1100
+    )  # of 5,100 that all of them would have provoked
     nursery.cancel_scope.cancel()
 
 
 async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent(WireOptions(control_bound=1000))
-    while connection._transport.send_nowait(bytes(100_000)):
+    while connection.http2.reader.transport.send_nowait(bytes(100_000)):
         pass
 
     async def flood() -> None:
@@ -144,7 +147,7 @@ async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery,
     for _ in range(100):
         connection.open_stream(request_(message=b"x")).cancel()
         await trio.sleep(0.001)
-    assert 1000 < connection.engine.control_unsent < 1000 + READ_SIZE  # the first read's
+    assert 1000 < connection.http2.engine.outgoing.control_unsent < 1000 + READ_SIZE  # the first read's
     nursery.cancel_scope.cancel()
 
 
@@ -156,7 +159,7 @@ async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, aut
     server.h2.send_data(stream_id, frame(bytes(60_000))[:50_000])
     await server.flush()
     await wait_all_tasks_blocked()
-    assert connection.turns.guest is None and not connection.turns.lent
+    assert connection.inline_reads.leader is None and not connection.inline_reads.is_delegated
     nursery.cancel_scope.cancel()
 
 
@@ -178,7 +181,7 @@ async def test_a_fault_of_ours_ends_the_connection_as_ever(wire, request_, monke
             async with trio.open_nursery() as callers:
                 callers.start_soon(call, connection)
                 stream_id = await server.request()
-                monkeypatch.setattr(Link, "_handle", fail)
+                monkeypatch.setattr(Connection, "handle", fail)
                 await server.answer(stream_id)
                 await trio.sleep(1)
     assert streams[0].status is not None and connection.over is not None

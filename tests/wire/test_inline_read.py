@@ -32,14 +32,14 @@ async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clo
     for _ in range(10):
         await asked(connection, server, request_(message=b"x"))
     trio.lowlevel.remove_instrument(steps)
-    assert not [name for name in steps.of if "Link.run" in name]
+    assert not [name for name in steps.of if "Connection.run" in name]
 
 
 async def never_lent(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
     """As many lone calls as otherwise do, so many seconds apart, and its reader reads for them all."""
     for _ in range(20):
         await asked(connection, server, request)
-        assert not connection.turns.lent
+        assert not connection.inline_reads.is_delegated
         await trio.sleep(apart)
 
 
@@ -66,7 +66,7 @@ async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autoj
             await server.answer(await server.request(), b"echo")
         for stream in streams:
             await answered(stream)
-    assert not connection.turns.lent
+    assert not connection.inline_reads.is_delegated
 
 
 # -- between calls
@@ -85,14 +85,14 @@ async def test_news_are_heard_before_the_next_call(lent, request_, autojump_cloc
     await trio.sleep(0.001)
     server.h2.close_connection()
     await server.flush()
-    assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
+    assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
 
 
 async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_, autojump_clock) -> None:
     connection, server = await lent()
     await trio.sleep(0.001)
     await server.transport.aclose()
-    assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
+    assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
     assert connection.over is not None
 
 
@@ -102,11 +102,11 @@ async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autoju
     server.h2.ping(b"12345678")
     await server.flush()
     connection.close(unavailable("closed"))
-    read_at = connection.last_read
-    assert connection.turns.lent and connection.open_stream(request_(message=b"x")) is None
-    assert connection.last_read == read_at
+    read_at = connection.http2.reader.last_read
+    assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
+    assert connection.http2.reader.last_read == read_at
     await wait_all_tasks_blocked()
-    assert not connection.turns.lent  # its socket may be somebody else's by now
+    assert not connection.inline_reads.is_delegated  # its socket may be somebody else's by now
 
 
 # -- other calls
@@ -132,12 +132,12 @@ async def test_who_waits_for_headers_gets_them_at_once(lent, request_, autojump_
 
 async def test_when_the_reader_was_called_lone_calls_count_anew(wire, request_, autojump_clock) -> None:
     connection, server = await wire(sockets=True)
-    while not connection.turns.lent:
+    while not connection.inline_reads.is_delegated:
         await asked(connection, server, request_(message=b"x"))
     stream = connection.open_stream(request_(message=b"x"))
     await server.answer(await server.request(), b"echo")
     await stream.wait_headers()
-    assert not connection.turns.lent
+    assert not connection.inline_reads.is_delegated
 
 
 async def test_a_second_caller_is_read_for_by_the_first(lent, request_, nursery, autojump_clock) -> None:
@@ -197,7 +197,7 @@ async def test_after_a_call_that_takes_long_the_reader_reads(lent, request_, nur
     await trio.sleep(100)
     await server.answer(slow.id, b"echo")
     await wait_all_tasks_blocked()
-    assert slow.status == OK and not connection.turns.lent
+    assert slow.status == OK and not connection.inline_reads.is_delegated
     server.h2.close_connection()
     await server.flush()
     await wait_all_tasks_blocked()
@@ -213,7 +213,7 @@ async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, reque
     trio.lowlevel.add_instrument(steps)
     await trio.sleep(100)
     trio.lowlevel.remove_instrument(steps)
-    assert not [name for name in steps.of if "Link.run" in name]
+    assert not [name for name in steps.of if "Connection.run" in name]
     nursery.cancel_scope.cancel()
 
 

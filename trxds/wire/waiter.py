@@ -1,7 +1,7 @@
 """A place where one task waits until something is true.
 
 An RPC parks here instead of on an event of its own per step: the connection's reader changes
-the stream's fields, then looks. A task that is woken runs only when the reader has handled
+the stream's fields, then wakes the task. A task that is woken runs only when the reader has handled
 everything of its read, so an answer that came in one piece wakes its caller once.
 """
 
@@ -26,7 +26,7 @@ class _Woken:
 _WOKEN: Any = _Woken()
 
 
-class Seat:
+class Waiter:
     __slots__ = ("_task", "_until")
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Seat:
         self._until: Callable[[], bool] | None = None
 
     @property
-    def until(self) -> Callable[[], bool] | None:
-        """What the seated task waits for; None when nobody waits."""
-        return self._until
+    def is_waiting(self) -> bool:
+        """Whether a task waits here."""
+        return self._task is not None
 
     async def wait(self, until: Callable[[], bool]) -> None:
         """Wait until `until()`; always a checkpoint. A second task is a `trio.BusyResourceError`."""
@@ -49,7 +49,7 @@ class Seat:
         self._until = until
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
-    def look(self) -> None:
+    def wake_if(self) -> None:
         """Something changed: wake the task if it is what it waits for."""
         if self._until is not None and self._until():
             task, self._task, self._until = self._task, None, None

@@ -1,0 +1,25 @@
+"""What went over one connection, in numbers, for channelz (A14)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+class ConnectionCounts:
+    """Counts, and times on Trio's clock; `now` asks that."""
+
+    __slots__ = ("last_received", "last_sent", "messages_received", "messages_sent", "now", "pings_sent")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.messages_sent = self.messages_received = self.pings_sent = 0
+        self.last_sent = -math.inf
+        """When the last message was handed over."""
+        self.last_received = -math.inf
+        """When the bytes had come of the last message that was taken."""
+
+    def sent(self, messages: int) -> None:
+        """So many messages were handed over, now."""
+        self.messages_sent += messages
+        self.last_sent = self.now()

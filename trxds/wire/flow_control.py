@@ -1,0 +1,71 @@
+"""What the peer may send: when its windows are opened again, and how far (RFC 9113 §5.2, §6.9).
+
+The connection's window is opened again as bytes arrive, so a stream that nobody reads never holds up the others.
+When a stream's own window is, `IncomingMessages` decides; how large it should be is measured (`WindowEstimate`).
+"""
+
+from __future__ import annotations
+
+import trio
+
+from .engine import Engine
+from .options import WireOptions
+from .window_estimate import WindowEstimate
+
+_BDP_PING = b"how far?"
+
+
+class FlowControl:
+    """The windows for receiving, of one connection."""
+
+    __slots__ = (
+        "_connection_window",
+        "_engine",
+        "_estimate",
+        "_threshold",
+        "_total_acked",
+        "_unacked_bytes",
+        "stream_threshold",
+    )
+
+    def __init__(self, engine: Engine, options: WireOptions) -> None:
+        self.stream_threshold = options.stream_window // 2
+        """A stream's window is opened by no less. The peer has the other half to send meanwhile."""
+        self._engine = engine
+        self._connection_window = options.connection_window
+        # A quarter: an engine keeps back up to a half for streams that have ended.
+        self._threshold = options.connection_window // 4
+        self._unacked_bytes = 0
+        self._total_acked = 0  # of the connection's window
+        self._estimate = WindowEstimate(options.stream_window, options.most_stream_window)
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether the answer to a PING is waited for, which says how far the peer is."""
+        return self._estimate.is_measuring
+
+    def received(self, size: int) -> None:
+        """So many bytes of DATA have come, on whatever stream."""
+        self._unacked_bytes += size
+        if self._unacked_bytes >= self._threshold:
+            self._engine.credit(0, self._unacked_bytes)
+            self._total_acked += self._unacked_bytes
+            self._unacked_bytes = 0
+
+    def open_stream_window(self, stream_id: int, size: int) -> None:
+        """Let the peer send so much more on a stream."""
+        self._engine.credit(stream_id, size)
+        # A server at its window's end has sent the rest of it by now, so what is given back counts too.
+        if self._estimate.begins(self._total_acked + self._unacked_bytes - size, trio.current_time()):
+            self._engine.ping(_BDP_PING)
+
+    def ping_acked(self, payload: bytes) -> None:
+        """Widen all windows if the peer's answer shows that they were in the way."""
+        estimate = self._estimate
+        received = self._total_acked + self._unacked_bytes
+        if payload == _BDP_PING and estimate.grows(received, trio.current_time()):
+            self._engine.widen(estimate.window)
+            self.stream_threshold = estimate.window // 2
+            if 2 * estimate.window > self._connection_window:
+                self._engine.credit(0, 2 * estimate.window - self._connection_window)
+                self._connection_window = 2 * estimate.window

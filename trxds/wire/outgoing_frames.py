@@ -1,0 +1,47 @@
+"""Frames that wait to be written, behind each other."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Octets: TypeAlias = bytes | memoryview
+
+
+class OutgoingFrames:
+    """An engine's output buffer."""
+
+    __slots__ = ("_pieces", "control_unsent", "frames_sent", "unsent")
+
+    def __init__(self) -> None:
+        self._pieces: list[Octets] = []
+        self.unsent = 0
+        """Bytes that wait to be taken."""
+        self.control_unsent = 0
+        """How many of them are neither headers nor data: what a peer can provoke."""
+        self.frames_sent = 0
+        """Headers and data; an honest peer's overhead answers those."""
+
+    def add(self, frame: Octets) -> None:
+        """Append headers, data or both."""
+        self._pieces.append(frame)
+        self.unsent += len(frame)
+        self.frames_sent += 1
+
+    def add_data(self, head: bytes, payload: Octets) -> None:
+        """Append a DATA frame whose payload is not copied."""
+        self._pieces += (head, payload)
+        self.unsent += len(head) + len(payload)
+        self.frames_sent += 1
+
+    def add_control(self, frame: bytes) -> None:
+        """Append a frame that a peer may have provoked: an acknowledgement, a window, a reset."""
+        self._pieces.append(frame)
+        self.unsent += len(frame)
+        self.control_unsent += len(frame)
+
+    def take(self) -> bytes:
+        """Return everything that waits; nothing waits after that."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self.unsent = self.control_unsent = 0
+        return data

@@ -1,0 +1,121 @@
+"""The messages that one end of a stream sends.
+
+Nobody here touches the socket. What is sent waits until windows and the connection's buffer have room; the connection's
+`SendQueue` comes for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from .framing import LARGE, frame, frame_large
+from .http2_connection import Http2Connection
+from .outgoing_frames import Octets
+from .waiter import Waiter
+
+_NOTHING = b""
+
+
+class OutgoingMessages:
+    """One half of a stream. One task may send at a time."""
+
+    __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open", "is_queued")
+
+    def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
+        self.id = stream_id
+        """0 until the stream is opened: then everything waits."""
+        self.is_open = True
+        """Whether our half has not ended."""
+        self.is_queued = False
+        self._http2 = http2
+        self._rest: Octets = _NOTHING  # of the message being sent
+        self._later: Octets = _NOTHING  # what of a large one comes after that
+        self._ending = False  # our half ends after the rest, or has so ended
+        self._waiter: Waiter | None = None
+
+    def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
+        """Hand over a message of any size; False if the stream has ended for sending.
+
+        `trio.WouldBlock` while an earlier message waits.
+        """
+        if self._ending or not self.is_open:
+            return False
+        if self._rest:
+            raise trio.WouldBlock
+        if len(message) <= LARGE:
+            self._rest = frame(message)
+        else:
+            self._rest, self._later = frame_large(message)
+        self._ending = end
+        if self.id:  # otherwise it counts when the stream opens
+            self._http2.counts.sent(1)
+        self._http2.push(self)
+        return True
+
+    def send_many(self, messages: Sequence[bytes]) -> bool:
+        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+        if self._ending or not self.is_open:
+            return False
+        if messages:
+            self._rest = b"".join((self._rest, self._later, *map(frame, messages)))
+            self._later = _NOTHING
+            self._http2.counts.sent(len(messages))
+            self._http2.push(self)
+        return True
+
+    async def wait_taken(self) -> None:
+        """Wait until windows and buffer have taken all that was handed over. Always a checkpoint."""
+        if self._waiter is None:
+            self._waiter = Waiter()
+        await self._waiter.wait(self._is_taken)
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether all that was handed over went out, and the stream was not ended otherwise."""
+        return self.is_open or self._ending
+
+    def end(self) -> None:
+        """End our half, after what was sent. Idempotent."""
+        if self.is_open and not self._ending:
+            self._ending = True
+            self._http2.push(self)
+
+    def opened(self, stream_id: int) -> None:
+        """The stream's headers were sent."""
+        self.id = stream_id
+        if self._rest:
+            self._http2.counts.sent(1)
+        if self._rest or self._ending:
+            self._http2.push(self)
+
+    def stop(self) -> None:
+        """End our half now; what waits is dropped."""
+        self.is_open = self._ending = False
+        if self._rest:
+            self._http2.send_queue.forget(self)
+            self._rest = self._later = _NOTHING
+        if self._waiter is not None:
+            self._waiter.wake_if()
+
+    # -- the connection's side
+
+    @property
+    def waits_for_room(self) -> bool:
+        return bool(self._rest)
+
+    def push(self, limit: int) -> None:
+        """Append at most `limit` bytes of the rest to the connection's buffer."""
+        written = self._http2.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
+        # What is not large may be bytes: cut off seldom enough to be copied then.
+        self._rest = self._rest[written:] if written < len(self._rest) else _NOTHING
+        if not self._rest and self._later:
+            self._rest, self._later = self._later, _NOTHING
+        elif not self._rest:
+            self.is_open = not self._ending
+            if self._waiter is not None:
+                self._waiter.wake_if()
+
+    def _is_taken(self) -> bool:
+        return not self._rest
