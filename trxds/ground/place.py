@@ -83,7 +83,6 @@ class Place:
         value = self.value
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             return float(value)
-        # To Python True is 1; in JSON it is no number.
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return value
         return self._instead(default, "a number")
