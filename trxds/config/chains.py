@@ -51,6 +51,7 @@ class Chains:
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
         self._filters = tuple(each for each in listener.http_filters if not isinstance(each.config, RouterConfig))
+        # A39: the router is no filter that runs: it stands for what the call does itself, and `explain` shows it.
         self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make
