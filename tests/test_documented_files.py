@@ -27,7 +27,7 @@ from trxds.cli.check import check
 from trxds.cli.main import main
 from trxds.cli.resource_file import read_resource_file
 from trxds.resources.context import ParseContext
-from trxds.resources.custom_policy import CustomPolicy
+from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
 from trxds.resources.types import CDS
 from trxds.testing import MemoryNetwork, serve

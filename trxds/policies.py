@@ -28,8 +28,8 @@ from trxds.lb.pick import (
 from trxds.lb.policy import CONNECTING, Decision, Inputs, LbConfig, Policy, Report, Surroundings
 from trxds.lb.ports import Host
 from trxds.lb.state import aggregate
-from trxds.resources.custom_policy import CustomPolicy as CustomConfig
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.lb_policy import CustomPolicy as CustomConfig
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 from trxds.resources.leaf_policy import RingHash as RingHashConfig

@@ -6,9 +6,8 @@ from trxds.ads.bootstrap import ServerConfig
 from trxds.ads.load_servers import LoadServers
 from trxds.ads.state import ResourceState
 from trxds.ground.status import unavailable
-from trxds.resources.cluster import Cluster
+from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
-from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.types import CDS, LDS
 
 ONE, OTHER = ServerConfig("one:1"), ServerConfig("other:1")

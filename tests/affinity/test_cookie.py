@@ -19,7 +19,7 @@ from trxds.affinity.cookie import (
     written,
 )
 from trxds.ground.metadata import Metadata
-from trxds.resources.filters import CookieConfig
+from trxds.resources.stateful_session import CookieConfig
 
 ADDRESS = "127.201.0.2:50051"
 

@@ -10,10 +10,11 @@ from trxds.affinity.filter import StatefulSession
 from trxds.config.routes import BoundCluster, BoundRoute
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import PickArgs
-from trxds.resources.filters import CookieConfig
+from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.matchers import Prefix
-from trxds.resources.route import Route, RouteAction, RouteMatch, WeightedCluster
-from trxds.resources.stateful_session import HeaderConfig
+from trxds.resources.route import Route
+from trxds.resources.route_match import RouteMatch
+from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 
 
 def call(cookie=None, cluster="a", routed=("a", "b"), path="/shop.Cart/Add"):

@@ -16,10 +16,12 @@ from typing import Any
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector
 from trxds.ground.metadata import Metadata
+from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact, HeaderMatch, Pattern, Prefix
 from trxds.resources.regex import Regex
-from trxds.resources.route import Route, RouteAction, RouteMatch, VirtualHost, WeightedCluster
+from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_match import RouteMatch
 
 METHOD_TEXT = """
 Selection of a route, in process: CPU µs per RPC, by the number of routes. "a path": a program that calls one path;

@@ -12,12 +12,15 @@ from trxds.config.select import ConfigSelector, ErrorSelector, Selection
 from trxds.config.steps import Drops, Fails
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import unavailable
+from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Delay, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
+from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Contains, Exact, HeaderMatch, Pattern, Prefix, Present, Range, Suffix
 from trxds.resources.regex import Regex
-from trxds.resources.route import HeaderHash, Route, RouteAction, RouteMatch, VirtualHost, WeightedCluster
+from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_match import RouteMatch
 
 ROUTER = HttpFilter("router", RouterConfig())
 TO_A = RouteAction((WeightedCluster("a"),))

@@ -7,11 +7,14 @@ from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector
 from trxds.ground.metadata import EMPTY
 from trxds.ground.standing import Standing
+from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
-from trxds.resources.filters import CookieConfig, HttpFilter, RouterConfig, StatefulSessionConfig
+from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact
-from trxds.resources.route import Route, RouteAction, RouteMatch, VirtualHost, WeightedCluster
+from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_match import RouteMatch
+from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 
 FAULT = FaultConfig(abort=Abort())
 OVERRIDE, FILTER = FAULT.override_type, StatefulSessionConfig.config_type

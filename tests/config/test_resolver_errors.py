@@ -11,8 +11,9 @@ from trxds.config.select import ErrorSelector
 from trxds.config.snapshot import ClusterConfig, ClusterError
 from trxds.ground.status import unavailable
 from trxds.resources.fault import FaultConfig
-from trxds.resources.filters import HttpFilter, StatefulSessionConfig
+from trxds.resources.filters import HttpFilter
 from trxds.resources.route import RouteConfig
+from trxds.resources.stateful_session import StatefulSessionConfig
 
 
 @pytest.fixture

@@ -10,10 +10,14 @@ from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Refusal, Selection
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import StatusCode, unavailable
-from trxds.resources.filters import CookieConfig, HttpFilter, RouterConfig, StatefulSessionConfig
+from trxds.resources.action import RouteAction, WeightedCluster
+from trxds.resources.filters import HttpFilter, RouterConfig
+from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact, HeaderMatch, Prefix
-from trxds.resources.route import HeaderHash, Route, RouteAction, RouteMatch, VirtualHost, WeightedCluster
+from trxds.resources.route import Route, VirtualHost
+from trxds.resources.route_match import RouteMatch
+from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 
 NO_TABLE = object()
 

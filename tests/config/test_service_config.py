@@ -13,8 +13,7 @@ from trxds.config.service_config import parse_service_config as parse
 from trxds.ground.status import StatusCode
 from trxds.lb.balancing_config import reader
 from trxds.lb.configs import OutlierDetectionConfig
-from trxds.resources.custom_policy import CustomPolicy
-from trxds.resources.lb_policy import RandomSubsetting
+from trxds.resources.lb_policy import CustomPolicy, RandomSubsetting
 from trxds.resources.leaf_policy import (
     ClientSideWeightedRoundRobin,
     LeastRequest,

@@ -12,8 +12,8 @@ from trxds.lb.limits import InFlight
 from trxds.lb.pick import QUEUEING, PickArgs
 from trxds.lb.policy import Decision, Inputs
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
-from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.endpoint import Endpoint
+from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 

@@ -18,11 +18,10 @@ from trxds.lb.load_report.load_store import LoadCounts
 from trxds.lb.pick import Complete, PickArgs
 from trxds.lb.policy import Inputs, Report
 from trxds.resources import protos
-from trxds.resources.cluster import Cluster
+from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Drop, Endpoint, Locality, LocalityId
 from trxds.resources.leaf_policy import RoundRobin
-from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
 
 SERVER = "the server that sent the cluster"

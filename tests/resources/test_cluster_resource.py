@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from envoy.extensions.load_balancing_policies.maglev.v3 import maglev_pb2  # noqa: F401 its type is used
 
-from trxds.resources.cluster import Cluster
+from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import HealthStatus
 from trxds.resources.lb_policy import WrrLocality
 from trxds.resources.leaf_policy import LbPolicyConfig, RoundRobin
-from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.types import CDS, ParseContext
 
 T = "type.googleapis.com/"

@@ -8,8 +8,7 @@ from google.protobuf.struct_pb2 import Struct
 from trxds.lb.balancing_config import STRUCT_POLICIES
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.custom_policy import CustomPolicy
-from trxds.resources.lb_policy import WrrLocality
+from trxds.resources.lb_policy import CustomPolicy, WrrLocality
 from trxds.resources.leaf_policy import RingHash
 from trxds.resources.types import CDS
 from trxds.testing import resources as xds

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.resources.domains import DomainKind, domain_kind, domain_matches
-from trxds.resources.route import VirtualHost, find_virtual_host
+from trxds.resources.domains import DomainKind, domain_kind, domain_matches, find_virtual_host
+from trxds.resources.route import VirtualHost
 
 
 def found(authority: str, *domains: str) -> str | None:

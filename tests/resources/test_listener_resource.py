@@ -10,18 +10,10 @@ from envoy.extensions.filters.http.cors.v3 import cors_pb2  # noqa: F401 its typ
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2  # noqa: F401
 from envoy.extensions.http.stateful_session.envelope.v3 import envelope_pb2  # noqa: F401
 
-from trxds.resources.filters import (
-    HTTP_FILTERS,
-    CookieConfig,
-    FilterConfig,
-    HeaderConfig,
-    HttpFilter,
-    HttpFilterType,
-    RouterConfig,
-    StatefulSessionConfig,
-    registry,
-)
+from trxds.resources.filter_config import FilterConfig, HttpFilterType
+from trxds.resources.filters import HTTP_FILTERS, HttpFilter, RouterConfig, registry
 from trxds.resources.listener import Listener
+from trxds.resources.stateful_session import CookieConfig, HeaderConfig, StatefulSessionConfig
 from trxds.resources.types import LDS, RDS, ParseContext
 
 T = "type.googleapis.com/"

@@ -9,20 +9,15 @@ import pytest
 
 from trxds.ground.status import StatusCode
 from trxds.resources import protos
-from trxds.resources.filters import CookieConfig, FilterConfig, StatefulSessionConfig
+from trxds.resources.action import RouteAction, WeightedCluster
+from trxds.resources.filter_config import FilterConfig
+from trxds.resources.hash_policy import ChannelIdHash, HeaderHash
 from trxds.resources.matchers import Contains, Exact, HeaderMatch, Pattern, Prefix, Present, Range, Suffix
 from trxds.resources.regex import Regex, Rewrite
-from trxds.resources.route import (
-    ChannelIdHash,
-    HeaderHash,
-    RetryPolicy,
-    Route,
-    RouteAction,
-    RouteConfig,
-    RouteMatch,
-    VirtualHost,
-    WeightedCluster,
-)
+from trxds.resources.retry import RetryPolicy
+from trxds.resources.route import Route, RouteConfig, VirtualHost
+from trxds.resources.route_match import RouteMatch
+from trxds.resources.stateful_session import CookieConfig, StatefulSessionConfig
 from trxds.resources.types import RDS, ParseContext
 
 T = "type.googleapis.com/"

@@ -5,12 +5,14 @@
 
 from trxds.ads.state import ResourceState
 from trxds.ground.status import unavailable
+from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Prefix
-from trxds.resources.route import Route, RouteAction, RouteConfig, RouteMatch, VirtualHost, WeightedCluster
+from trxds.resources.route import Route, RouteConfig, VirtualHost
+from trxds.resources.route_match import RouteMatch
 
 LDS = ("LDS", "shop")
 RDS = ("RDS", "routes")

@@ -198,6 +198,7 @@ class XdsClient:
         return conversation
 
     def release(self, conversation: Conversation) -> None:
+        # Another authority may go on asking this server: then the names of this one have to be taken back.
         stream = self._streams[conversation]
         stream.subscription_changed()
         if not any(authority.asks(conversation) for authority in self._authorities.values()):

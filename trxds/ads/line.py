@@ -127,6 +127,7 @@ class Line:
         return any(connection.stream_count for connection in self.traffic.connections)
 
     async def _live(self, dialled: _Dialled) -> None:
+        # The dialling is in here too: it is given up when nobody waits for it any more.
         with dialled.lifetime.scope:
             transport = await self._dial()
             if isinstance(transport, str):

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from trxds.resources.address import address_text
-from trxds.resources.filters import CookieConfig
+from trxds.resources.stateful_session import CookieConfig
 
 MAX_SIZE = 4096  # characters of a value; browsers keep as many bytes of a cookie with its name (RFC 6265 §6.1)
 MAX_HOSTS = 32  # addresses of one endpoint that a cookie can name; endpoints have one or two (A61)

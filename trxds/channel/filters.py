@@ -10,7 +10,8 @@ from random import Random
 
 from trxds.affinity.filter import StatefulSession
 from trxds.resources.fault import FaultConfig
-from trxds.resources.filters import FilterConfig, StatefulSessionConfig
+from trxds.resources.filter_config import FilterConfig
+from trxds.resources.stateful_session import StatefulSessionConfig
 
 from .fault import ActiveFaults, Fault
 from .filter import Filter

@@ -16,10 +16,11 @@ from trxds.ground.standing import Standing, blame
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
+from trxds.resources.domains import find_virtual_host
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
 from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
-from trxds.resources.route import RouteConfig, VirtualHost, find_virtual_host
+from trxds.resources.route import RouteConfig, VirtualHost
 
 from .flatten import DEEPEST, flatten
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from trxds.resources.filters import FilterConfig, HttpFilter, RouterConfig
+from trxds.resources.action import WeightedCluster
+from trxds.resources.filter_config import FilterConfig
+from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.listener import Listener
-from trxds.resources.route import Route, VirtualHost, WeightedCluster
+from trxds.resources.route import Route, VirtualHost
 
 from .misplaced_overrides import belongs_to
 
@@ -49,6 +51,7 @@ class Chains:
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
         self._filters = tuple(each for each in listener.http_filters if not isinstance(each.config, RouterConfig))
+        # A39: the router is no filter that runs: it stands for what the call does itself, and `explain` shows it.
         self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make

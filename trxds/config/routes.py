@@ -13,8 +13,9 @@ from random import Random
 
 from trxds.ground.standing import Standing, as_asked
 from trxds.ground.status import Status
+from trxds.resources.hash_policy import HashPolicy
 from trxds.resources.listener import Listener
-from trxds.resources.route import HashPolicy, Route, VirtualHost
+from trxds.resources.route import Route, VirtualHost
 
 from .chains import Chain, Chains, FilterUse, MakeChain
 from .index import RouteIndex

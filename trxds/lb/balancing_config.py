@@ -15,9 +15,8 @@ from typing import TypeAlias
 from trxds.config.service_config import ReadLbPolicy
 from trxds.ground.metadata import is_key
 from trxds.ground.place import Place, Problem
-from trxds.resources.custom_policy import CustomPolicy, ParseSettings
 from trxds.resources.extension import Extension
-from trxds.resources.lb_policy import RandomSubsetting, StructPolicy
+from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (
     CHOICE_COUNT,
     LARGEST_RING,

@@ -17,10 +17,9 @@ from typing import TypeAlias
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
 from trxds.ground.standing import Standing
 from trxds.resources.cluster import Cluster
-from trxds.resources.custom_policy import CustomPolicy
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
-from trxds.resources.lb_policy import RandomSubsetting, WrrLocality
+from trxds.resources.lb_policy import CustomPolicy, RandomSubsetting, WrrLocality
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst, RingHash
 
 from .configs import (

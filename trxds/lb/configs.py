@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trxds.ground.standing import Standing
-from trxds.resources.cluster import DEFAULT_MAX_REQUESTS
+from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
 from trxds.resources.endpoint import Drop, HealthStatus
 from trxds.resources.leaf_policy import LbPolicyConfig
-from trxds.resources.load_reporting import LoadReporting
 from trxds.resources.outlier import EjectionRules
 from trxds.resources.upstream_tls import UpstreamTls
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, Nesting, WrrLocality, load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
-from .load_reporting import LoadReporting, load_reporting
 from .outlier import EjectionRules, ejection_rules
 from .problems import Problems
 from .units import optional_duration
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 DEFAULT_OVERRIDE_STATUSES = frozenset({HealthStatus.UNKNOWN, HealthStatus.HEALTHY})
 DEFAULT_IDLE_TIMEOUT = 3600.0
 DEFAULT_MAX_REQUESTS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReporting:
+    """To whom a cluster's load is reported (A27), and with which of its hosts' own metrics (A64, A85).
+
+    `server` is the one that sent the cluster. `metrics` are names like `cpu_utilization`, `named_metrics.*`.
+    """
+
+    server: Hashable
+    metrics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
         lb_policy = _lb_policy(message, context, problems)
     tls = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
-    lrs = load_reporting(message, context, problems)
+    lrs = _load_reporting(message, context, problems)
     ejection = ejection_rules(message, problems)
     # Only now, when all has been read: a NACK names every mistake, and not the first one.
     if found is None or lb_policy is None:
@@ -148,3 +159,13 @@ def _transport_socket(message: Any, context: ParseContext, problems: Problems) -
     complaints = "unrecognized transport socket type", "can't decode UpstreamTlsContext"
     parsed = config.only(protos.UpstreamTlsContext, *complaints)
     return upstream_tls(parsed, context, config.problems) if parsed is not None else None
+
+
+def _load_reporting(message: Any, context: ParseContext, problems: Problems) -> LoadReporting | None:
+    """None if the cluster does not ask for it."""
+    if not message.HasField("lrs_server"):
+        return None
+    # A27: no other server than the one that sent the cluster may be named, so none other has to be dialled.
+    if message.lrs_server.WhichOneof("config_source_specifier") != "self":
+        problems.at("lrs_server").add("ConfigSource is not self")
+    return LoadReporting(context.server, frozenset(message.lrs_report_endpoint_metrics))

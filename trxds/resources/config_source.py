@@ -5,9 +5,5 @@ from __future__ import annotations
 from typing import Any
 
 
-def is_self(source: Any) -> bool:
-    return bool(source.WhichOneof("config_source_specifier") == "self")
-
-
 def is_ads_or_self(source: Any) -> bool:
     return source.WhichOneof("config_source_specifier") in ("ads", "self")

@@ -6,11 +6,10 @@ from collections.abc import Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from .custom_policy import ParseSettings
 from .endpoint import Endpoint
 from .filter_config import HttpFilterType
 from .filters import HTTP_FILTERS
-from .lb_policy import LB_POLICIES, LbPolicyType, StructPolicy
+from .lb_policy import LB_POLICIES, LbPolicyType, ParseSettings, StructPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,25 +14,10 @@ from typing import Any, ClassVar, Protocol
 
 from . import protos
 from .extension import Extension, extension, unpack
-from .fault import FAULT, FaultConfig
+from .fault import FAULT
 from .filter_config import FilterConfig, HttpFilterType
 from .problems import Problems
-from .stateful_session import STATEFUL_SESSION, CookieConfig, HeaderConfig, StatefulSessionConfig
-
-__all__ = [
-    "HTTP_FILTERS",
-    "CookieConfig",
-    "FaultConfig",
-    "FilterConfig",
-    "HeaderConfig",
-    "HttpFilter",
-    "HttpFilterType",
-    "RouterConfig",
-    "StatefulSessionConfig",
-    "filter_overrides",
-    "http_filters",
-    "registry",
-]
+from .stateful_session import STATEFUL_SESSION
 
 _WRAPPER = protos.type_name(protos.FilterConfig)
 

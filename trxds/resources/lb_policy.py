@@ -13,10 +13,12 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from . import leaf_policy as leaf
 from . import proto_backports, protos
-from .custom_policy import ParseSettings, custom_policy
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
 from .problems import Problems
+
+ParseSettings: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""The user's own code, which makes settings of a TypedStruct's fields (A52)."""
 
 _MOST_NESTED = 16
 
@@ -36,6 +38,14 @@ class RandomSubsetting(LbPolicyConfig):
     policy: ClassVar[str] = "random_subsetting_experimental"
     subset_size: int
     child: LbPolicyConfig
+
+
+@dataclass(frozen=True, slots=True)
+class CustomPolicy(LbPolicyConfig):
+    """One of the user's (A52); `settings` are what the user's parser made of the struct, compared to see a change."""
+
+    policy: str  # the name that the user gave it
+    settings: Any
 
 
 WRR_LOCALITY = WrrLocality(RoundRobin())  # what `lb_policy: ROUND_ROBIN` means
@@ -86,7 +96,7 @@ def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) ->
         if config.fields is not None:
             parse = nesting.context.custom_policies.get(config.type_name)
             if parse is not None:
-                return custom_policy(config, parse)
+                return _custom_policy(config, parse)
             if config.type_name in nesting.context.struct_policies:
                 return nesting.context.struct_policies[config.type_name](config)
         elif config.type_name in nesting.context.lb_policies:
@@ -126,6 +136,15 @@ def _random_subsetting(config: Extension, nesting: Nesting) -> RandomSubsetting 
         return None
     child = nesting.child(message.child_policy, at)
     return RandomSubsetting(message.subset_size.value, child) if child is not None else None
+
+
+def _custom_policy(config: Extension, parse: ParseSettings) -> CustomPolicy | None:
+    assert config.fields is not None
+    try:
+        return CustomPolicy(config.type_name, parse(config.fields))
+    except Exception as error:  # the user's code, which may raise what it likes: a bad resource, not a bad channel
+        config.problems.add(f"{type(error).__name__}: {error}")
+        return None
 
 
 LB_POLICIES: Mapping[str, LbPolicyType] = MappingProxyType(

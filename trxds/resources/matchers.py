@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from trxds.ground.metadata import Metadata, Value
 
+from .problems import Problems
 from .regex import Regex
 
 
@@ -79,6 +80,35 @@ class Pattern:
 
 TextMatch: TypeAlias = Exact | Prefix | Suffix | Contains | Pattern
 PathMatch: TypeAlias = Exact | Prefix | Pattern
+
+
+def string_match(message: Any, problems: Problems) -> TextMatch | None:
+    """What a StringMatcher says; None, and a problem, if it says nothing that we know."""
+    match message.WhichOneof("match_pattern"):
+        case "exact":
+            return Exact(message.exact, message.ignore_case)
+        case "prefix":
+            return Prefix(message.prefix, message.ignore_case)
+        case "suffix":
+            return Suffix(message.suffix, message.ignore_case)
+        case "contains":
+            return Contains(message.contains, message.ignore_case)
+        case "safe_regex":
+            # ignore_case does not concern expressions (A63): they say (?i) themselves.
+            return pattern(message.safe_regex, "cannot create string matcher", problems)
+        # Also `custom`, and a kind that is younger than our messages, which protobuf shows as unset.
+        case _:
+            problems.add("invalid string matcher")
+            return None
+
+
+def pattern(message: Any, subject: str, problems: Problems) -> Pattern | None:
+    """What a RegexMatcher says; `subject` is what cannot be made of an expression that is none."""
+    try:
+        return Pattern(Regex(message.regex))
+    except ValueError as error:
+        problems.add(f"{subject}: Invalid regex string specified in matcher: {error}")
+        return None
 
 
 # -- headers

@@ -6,34 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .action import Inherited, RouteAction, WeightedCluster, route_action
-from .domains import domain_kind, find_virtual_host
+from .action import Inherited, RouteAction, route_action
+from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import filter_overrides
-from .hash_policy import ChannelIdHash, HashPolicy, HeaderHash
 from .problems import Problems
-from .retry import RetryPolicy, retry_policy
+from .retry import retry_policy
 from .route_match import RouteMatch, route_match
 from .slices import Pace, Slices
 
 if TYPE_CHECKING:
     from .context import ParseContext
-
-__all__ = [
-    "ChannelIdHash",
-    "HashPolicy",
-    "HeaderHash",
-    "RetryPolicy",
-    "Route",
-    "RouteAction",
-    "RouteConfig",
-    "RouteMatch",
-    "VirtualHost",
-    "WeightedCluster",
-    "find_virtual_host",
-    "route_config",
-]
 
 
 @dataclass(frozen=True, slots=True)

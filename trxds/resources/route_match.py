@@ -15,9 +15,10 @@ from .matchers import (
     Range,
     Suffix,
     TextMatch,
+    pattern,
+    string_match,
 )
 from .problems import Problems
-from .text_match import pattern, string_match
 from .units import per_million
 
 

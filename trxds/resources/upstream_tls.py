@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .matchers import TextMatch
+from .matchers import TextMatch, string_match
 from .problems import Problems
-from .text_match import string_match
 
 if TYPE_CHECKING:
     from .context import ParseContext

@@ -83,13 +83,13 @@ test("a host that is fit again leaves the board", () => {
 test("the end of a call finds the last of its picks", () => {
   const model = modelWith({});
   const pick = (host) => ({ kind: "pick", channel: "shop", call: 4, host });
-  told(model, [], [pick("a"), pick("b"), { kind: "done", channel: "shop", call: 4, status: "OK", message: "", seconds: 0.5 }]);
+  told(model, [], [pick("a"), pick("b"), { kind: "call_ended", channel: "shop", call: 4, status: "OK", message: "", seconds: 0.5 }]);
   assert.deepEqual(plain(model.picks.map(({ host, status }) => [host, status])), [["a", ""], ["b", "OK"]]);
 });
 
 test("a call that fails without a pick stands among the picks, and one that was let go of is not told twice", () => {
   const model = modelWith({});
-  const done = (call, status) => ({ kind: "done", channel: "shop", call, method: "/nobody.X/Get", session: null, status, message: "", seconds: 0 });
+  const done = (call, status) => ({ kind: "call_ended", channel: "shop", call, method: "/nobody.X/Get", session: null, status, message: "", seconds: 0 });
   told(model, [], [done(1, "UNAVAILABLE"), done(2, "OK")]);
   assert.deepEqual(plain(model.picks.map(({ call, status, why }) => [call, status, why])), [[1, "UNAVAILABLE", ""]]);
 });

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trxds.resources.cluster import LoadReporting
 from trxds.resources.endpoint import Locality
-from trxds.resources.load_reporting import LoadReporting
 
 from ..pick import Complete, PickArgs, Picker, PickResult
 from .load_store import ClusterCounts, RpcCount
