@@ -14,7 +14,7 @@ from measure import METHOD, PAYLOAD, Orders, metered, orders
 from trxds.wire import frames
 from trxds.wire.framing import frame
 from trxds.wire.header_blocks import BlockEncoder
-from trxds.wire.request import FixedFields
+from trxds.wire.request import RequestHeaders
 
 _HEAD = struct.Struct(">HBBBL")
 _WIDE = 2**31 - 1 - 65_535
@@ -32,7 +32,7 @@ class ByHand:
         self._writer: trio.lowlevel.Task | None = None
         self._next = 1
         encoder = BlockEncoder()
-        fields = FixedFields(b"http")(METHOD, authority)
+        fields = RequestHeaders(authority, b"http").fields(METHOD, authority)
         self._first = encoder.encode(fields, [], [])
         self._block = encoder.encode(fields, [], [])
         self._message = frame(PAYLOAD)
