@@ -1,4 +1,4 @@
-"""The shape of the house (DESIGN §2): who may import whom, who may import trio, and that nobody imports grpc."""
+"""The shape of the house (docs/architecture.md): who may import whom, and who may import trio; nobody imports grpc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversation with one xDS server, without a socket or a clock (A27, A46, A53, A88; SPEC §7).
+"""The conversation with one xDS server, without a socket or a clock (A27, A46, A53, A88).
 
 For each type of resource the client says which names it wants, the server sends what it has of
 them, and the client answers each response: it accepts it (ACK) or refuses it (NACK: the last

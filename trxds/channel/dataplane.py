@@ -1,4 +1,4 @@
-"""What RPCs read: selector and picker, swapped together, and the calls that are open (DESIGN §3, §4)."""
+"""What RPCs read: selector and picker, swapped together, and the calls that are open (ADR 4)."""
 
 from __future__ import annotations
 
