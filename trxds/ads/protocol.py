@@ -307,8 +307,10 @@ class Conversation:
 
     @property
     def unsent(self) -> int:
-        """Bytes of the answers that wait to be sent, about."""
-        return sum(state.unsent for state in self._stream.types.values()) if self._stream is not None else 0
+        """Bytes of the answers that wait to be sent, about. In state of the world there are never many."""
+        if self.dialect.cumulative or self._stream is None:
+            return 0
+        return sum(state.unsent for state in self._stream.types.values())
 
     # -- what time tells
 
