@@ -135,3 +135,11 @@ def test_what_a_document_names_is_there(document: Path) -> None:
 def test_a_test_that_a_document_names_is_there(document: Path) -> None:
     named = TEST.findall(document.read_text("utf-8"))
     assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")] == []
+
+
+def test_nothing_is_cited_that_lies_elsewhere() -> None:
+    elsewhere = re.compile(r"\b(?:DESIGN|SPEC|OBSERVED)(?:\.md| §| \d)|\.\./shared")
+    folders = [ROOT / name for name in ("trxds", "tests", "docs", "examples")]
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md", ".proto")]
+    citing = [path for path in files if elsewhere.search(path.read_text("utf-8"))]
+    assert [str(path.relative_to(ROOT)) for path in citing if path.name != Path(__file__).name] == []

@@ -1,4 +1,4 @@
-"""The cookie's forms, both ways (A55, A60; OBSERVED §1)."""
+"""The cookie's forms, both ways (A55, A60; docs/sessions.md)."""
 
 import base64
 

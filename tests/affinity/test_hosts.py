@@ -264,7 +264,7 @@ class TestSweep:
 
 
 def test_the_story_of_an_idle_timer():
-    """The C++ client's test of that name, second by second (SPEC §3.7, IdleTimer)."""
+    """The C++ client's test of that name, second by second (IdleTimer of xds_override_host_test.cc)."""
     table = Table(endpoint("a"), endpoint("b"))
     table.used("a", 0.0)
     table.used("b", 0.0)

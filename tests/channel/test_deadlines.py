@@ -1,4 +1,4 @@
-"""Deadlines: `timeout=`, the caller's own scope, and the route's limit; whichever is nearest (DESIGN §5)."""
+"""Deadlines: `timeout=`, the caller's own scope, and the route's limit; whichever is nearest (docs/concurrency.md)."""
 
 import pytest
 import trio

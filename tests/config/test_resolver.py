@@ -1,4 +1,4 @@
-"""The resolver between a fake control plane and a fake root of the tree: what is published, and when (DESIGN §3)."""
+"""The resolver between a fake control plane and a fake root of the tree: what is published, and when (A31, ADR 3)."""
 
 import pytest
 from support.picture import LDS, RDS, failed, has, listens, routed

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 HERE = "grfc/test_a55.py"
 A75 = "grfc/test_a75.py"
 
-# SPEC §3.7: test/core/load_balancing/xds_override_host_test.cc
+# Of the C++ client: test/core/load_balancing/xds_override_host_test.cc
 UNIT_TESTS = {
     "DelegatesToChild": f"{HERE}::test_without_the_filter_the_child_picks",
     # Here the types see to it: there is no node without a configuration.
@@ -44,7 +44,7 @@ UNIT_TESTS = {
     "IdleTimer": "affinity/test_hosts.py::test_the_story_of_an_idle_timer",
 }
 
-# SPEC §3.8: test/cpp/end2end/xds/xds_override_host_end2end_test.cc
+# Of the C++ client: test/cpp/end2end/xds/xds_override_host_end2end_test.cc
 END_TO_END_TESTS = {
     "HappyPath": f"{HERE}::test_a_cookie_pins_its_rpcs_and_nobody_elses",
     "AffinityWorksAcrossPriorities": (f"{A75}::test_a_session_stays_while_its_locality_moves_to_another_priority"),

@@ -1,4 +1,4 @@
-"""Lifetime, and the races that reference counts lose (DESIGN §5)."""
+"""Lifetime, and the races that reference counts lose."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""From a cluster to its subtree, and priority names that survive updates (A75, SPEC 6.4)."""
+"""From a cluster to its subtree, and priority names that survive updates (A75)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The shell around every policy: what it makes of decisions, and what its parent hears (DESIGN §3, §5)."""
+"""The shell around every policy: what it makes of decisions, and what its parent hears (ADR 2 and 3)."""
 
 from dataclasses import replace
 from math import inf

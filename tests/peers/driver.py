@@ -1,8 +1,15 @@
 """trxds as a peer of the conformance harness: JSON lines in, JSON lines out.
 
-The protocol is that of `../shared/conformance/README.md`. Commands run concurrently, each in a task
-of its own; a channel, a load and a stream are tasks that live from their opening to their closing
-command. Messages travel as the raw bytes of JSON text.
+The harness (`make conformance`) writes one command a line: an object with `id`, `op` and the fields of that op. Each
+gets one answer with its `id`, in any order. A command that cannot be obeyed gets `{"error": ...}`. An RPC that fails
+has a result like any other: `code`, `details`, `initial`, `trailing`, `messages`, and `elapsed` in seconds.
+
+* `init` (`bootstrap`, `env`) comes first; `open` and `close` are of a `channel`; `quit` is the end.
+* `rpc` makes `count` RPCs of a `method` and a `kind`, so many at a time; `load_start` makes them until `load_stop`.
+* `stream_open` leaves one open for `stream_send`, `_recv`, `_initial`, `_half_close` and `_cancel`.
+
+Commands run concurrently, each in a task of its own; a channel, a load and a stream are tasks that live from their
+opening to their closing command. Messages travel as the raw bytes of JSON text, and an absent one has no bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls live in their users' tasks; when the channel closes they end there, wherever they are (DESIGN §4)."""
+"""Calls live in their users' tasks; when the channel closes they end there, wherever they are (docs/concurrency.md)."""
 
 import pytest
 import trio

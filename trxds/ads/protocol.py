@@ -1,4 +1,4 @@
-"""The conversation with one xDS server, without a socket or a clock (A27, A46, A53, A88; SPEC §7).
+"""The conversation with one xDS server, without a socket or a clock (A27, A46, A53, A88).
 
 For each type of resource the client says which names it wants, the server sends what it has of
 them, and the client answers each response: it accepts it (ACK) or refuses it (NACK: the last
@@ -181,6 +181,7 @@ class Conversation:
         requested = state.requested or frozenset[str]()
         for name in requested - before if requested is not before else ():
             resource = subscription.resources.get(name)
+            # A57: the time runs from the request and not from the watch, and not for what another server gave already.
             if resource is not None and resource.awaited:
                 stream.deadlines.setdefault(resource, now + self._updater.rules.wait)
 
@@ -198,6 +199,7 @@ class Conversation:
             return None
         ack = following.ack
         version, nonce = (ack.version, ack.nonce) if ack else (subscription.version, state.nonce)
+        # A delta server that is told what we have sends what is new. It may be told with a stream's first request only.
         versions = subscription.versions() if asked is None else {}
         ask = Ask(type, following.names, asked, version, versions, nonce, answers=ack is not None)
         request = self.dialect.request(ask)
@@ -256,11 +258,14 @@ class Conversation:
         if stream is None:
             return []  # closed while it was being read
         stream.heard = True
+        # A request names the last version that was accepted whole: a NACK repeats the one before (xDS protocol), though
+        # the good resources of a refused response are taken all the same (A46).
         if not reading.errors:
             subscription.version = reading.version
         gone = self._gone(reading, stream.types[reading.type])
         stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
         self._mention(reading.type)
+        # One that is refused counts as well: the server can be reached, so there is no reason to fall back (A71).
         self.failure, self.answers = None, True
         came = self._updater.came(reading.version, now)
         touched = []
@@ -307,8 +312,10 @@ class Conversation:
 
     @property
     def unsent(self) -> int:
-        """Bytes of the answers that wait to be sent, about."""
-        return sum(state.unsent for state in self._stream.types.values()) if self._stream is not None else 0
+        """Bytes of the answers that wait to be sent, about. In state of the world there are never many."""
+        if self.dialect.cumulative or self._stream is None:
+            return 0
+        return sum(state.unsent for state in self._stream.types.values())
 
     # -- what time tells
 
@@ -336,6 +343,7 @@ class Conversation:
         """A stream that never answered is a failure; the end of one that did is not."""
         stream, self._stream = self._stream, None
         self._let_go()
+        # A57: a stream that ends after an answer is a reconnect, and watchers hear nothing of it.
         if stream is None or not stream.heard:
             if self.failure is None:
                 self.failing_since = self._time_of_day(now)

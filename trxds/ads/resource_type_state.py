@@ -66,7 +66,7 @@ class ResourceTypeState:
         self._responses = 0
         self._pending_acks: list[PendingAck] = []
         self.unsent = 0
-        """Bytes of the answers that wait, about; in state of the world there are never many."""
+        """Bytes of the answers that wait, about; not counted in state of the world, where there are never many."""
         self._pacing = NackPacing()
         self._held: dict[str, int] = {}  # names that the server knows us to have: in which response each came last
         self._not_held: set[str] = set()  # names that came and that we do not have; the server may think that we do
@@ -148,7 +148,8 @@ class ResourceTypeState:
         """The next answer that need not wait any longer. In state of the world no other request may go before it."""
         for index, ack in enumerate(self._pending_acks):
             if ack.due <= now or (at_once and self._cumulative):
-                self.unsent -= ack.size
+                if not self._cumulative:
+                    self.unsent -= ack.size
                 return self._pending_acks.pop(index)
         return None
 
@@ -193,6 +194,6 @@ class ResourceTypeState:
             first = self._pending_acks[0] if self._pending_acks else None
             is_news = first is not None and first.errors and first.due == AT_ONCE
             del self._pending_acks[1 if is_news else 0 :]
+        else:  # a server may choose a long nonce, and a NACK is as long as what is wrong
+            self.unsent += ack.size
         self._pending_acks.append(ack)
-        # A server may choose a long nonce, and a NACK is as long as what is wrong.
-        self.unsent = sum(each.size for each in self._pending_acks) if self._cumulative else self.unsent + ack.size

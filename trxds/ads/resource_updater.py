@@ -32,6 +32,7 @@ class ResourceUpdater:
         parsed = item.parsed
         if parsed is resource.parsed:
             return False
+        # In delta each resource has a version of its own; in state of the world all have the response's.
         version = came.version if item.version is None else item.version
         update = Update(version, item.raw, came.at, came.server, came.when)
         subscription.note(resource.name, update, parsed)
@@ -62,6 +63,7 @@ class ResourceUpdater:
 
     def give_up(self, resource: Resource, now: float) -> None:
         """It did not come in time."""
+        # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
         absent = self.rules.late_is_absent
         resource.fail(
             CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,

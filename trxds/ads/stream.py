@@ -9,6 +9,7 @@ not come is waited for once: it will find the newest state when it does.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from random import Random
 from time import perf_counter
@@ -69,6 +70,7 @@ class AdsStream:
         self._backoff = Backoff(random)
         self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
         self._to_wait: Mailbox[None] = Mailbox()  # wakes who watches the clock
+        self._clock_is_set_to = math.inf
         self._can_send = True  # the stream may still take requests
         self._sent_one = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
         self._scope = trio.CancelScope()
@@ -130,25 +132,24 @@ class AdsStream:
             await self._to_say.next()
 
     def _next_request(self) -> Any | None:
-        before = self._conversation.next_deadline
         request = self._conversation.next_request(trio.current_time())
-        self._set_clock(before)  # a NACK may have to wait
+        self._set_clock()  # a NACK may have to wait
         return request
 
     def _sent(self, request: Any) -> None:
         self._told.requested(request)
-        before = self._conversation.next_deadline
         self._conversation.sent(request, trio.current_time())
-        self._set_clock(before)
+        self._set_clock()
         self._sent_one.unpark_all()
 
-    def _set_clock(self, before: float) -> None:
-        if self._conversation.next_deadline != before:
+    def _set_clock(self) -> None:
+        if self._conversation.next_deadline != self._clock_is_set_to:
             self._to_wait.put("said", None)
 
     async def _watch_the_clock(self) -> None:
         while True:
-            await self._to_wait.next(self._conversation.next_deadline)
+            self._clock_is_set_to = self._conversation.next_deadline
+            await self._to_wait.next(self._clock_is_set_to)
             self._tell(self._review(self._conversation, self._conversation.due(trio.current_time())))
             if self._conversation.has_more_to_say:
                 self._to_say.put("clock", None)

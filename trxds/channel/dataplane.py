@@ -1,4 +1,4 @@
-"""What RPCs read: selector and picker, swapped together by one assignment (DESIGN §3, §4)."""
+"""What RPCs read: selector and picker, swapped together by one assignment (ADR 4)."""
 
 from __future__ import annotations
 

@@ -101,6 +101,7 @@ class DependencyManager:
         self._is_complete = not isinstance(outcome, Missing)
         if not isinstance(outcome, Missing):
             self._before = outcome.clusters
+        # A74: a configuration comes into force complete or not at all. Until then the one before serves.
         newest = self._in_the_meantime() if isinstance(outcome, Missing) else self._with_held(outcome)
         if newest != self.newest:
             self._pace.take(now)
@@ -158,6 +159,7 @@ class DependencyManager:
         for key in self._watches.keys() - wanted:
             self._watches.pop(key).leave()
             self._known.pop(key, None)
+        # Servers that answer in the order of requests give clusters before endpoints then, as the protocol advises.
         for key in sorted(wanted - self._watches.keys(), key=lambda key: (_ORDER.index(key[0]), key[1])):
             self._watches[key] = self._watch(*key)
 

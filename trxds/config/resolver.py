@@ -167,12 +167,14 @@ class Resolver:
     def _on_report(self, report: RootReport) -> None:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
+                # A31: routes and a picker that knows their clusters come into force together, or RPCs would fail.
                 self._downstream.pool.end_change()
                 # Routes that leave may leave a cluster to be given up: then the tree has to hear of it yet.
                 self._serve(routing, report.picker, config if routing is in_force else None)
                 if in_force is not None and in_force is not routing:
                     in_force.release()
             case Waiting(in_force) | Settling(in_force):
+                # What hosts do meanwhile is news for the routes in force too; the picker still has their clusters.
                 if in_force is not None:
                     self._downstream.publish(in_force.selector, report.picker)
             case Serving(in_force, _, config):
@@ -197,6 +199,7 @@ class Resolver:
             self._sent = entries
             self._generation += 1
             self._stage = Settling(stage.in_force, self._generation, newest, routing)
+            # A host that moves to another policy is let go before it is taken, and must not be closed in between.
             self._downstream.pool.begin_change()
             self._downstream.configure(entries, self._generation)
         elif routing is stage.in_force:
@@ -213,6 +216,7 @@ class Resolver:
         alive = self._clusters.alive
         # Until the new routes are in force RPCs are still routed by those before them.
         routed = routing.clusters_among(alive) | (in_force.clusters_among(alive) if in_force else frozenset())
+        # A60: a cookie may name any cluster of a table that an RPC still holds, so all that are held stay in the tree.
         clusters = {name: config.clusters[name] for name in alive}
         return {
             name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()

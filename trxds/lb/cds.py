@@ -26,7 +26,7 @@ _Usable: TypeAlias = ClusterConfig | AggregateConfig
 
 
 class Cds:
-    """Remembers the priorities' names, so that children survive localities that move (SPEC 6.4)."""
+    """Remembers the priorities' names, so that children survive localities that move (docs/grfc-map.md, Balancing)."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._names = PriorityNames()

@@ -48,7 +48,7 @@ class Update:
 
 
 class PriorityNames:
-    """Remembers which localities each child had at the last update (SPEC 6.4)."""
+    """Remembers which localities each child had at the last update (docs/grfc-map.md, Balancing)."""
 
     def __init__(self) -> None:
         self._localities: dict[int, frozenset[LocalityId]] = {}

@@ -3,7 +3,7 @@
 A node is a task with a nursery for its children and for its policy's own tasks, so the task
 tree is the policy tree; a leaf, which has neither, does without the nursery. A parent never waits
 for a child: configuration goes down and reports come up by mailboxes, and each edge has its own
-stamps (DESIGN §3).
+stamps (ADR 3).
 """
 
 from __future__ import annotations

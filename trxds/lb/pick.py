@@ -1,6 +1,6 @@
 """One pick: what a picker is told of an RPC, and the four answers it can give.
 
-A pick is nested plain functions over frozen data, without a checkpoint (DESIGN §1).
+A pick is nested plain functions over frozen data, without a checkpoint (docs/architecture.md).
 """
 
 from __future__ import annotations

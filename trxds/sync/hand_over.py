@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar, cast
 import trio
 
 import trxds
-from trxds.trio_thread import is_ending
+
+from .trio_thread import is_ending
 
 T = TypeVar("T")
 

@@ -1,0 +1,179 @@
+"""One call, and one method, of a channel for threads: those of `trxds` without the `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
+
+import trxds
+from trxds.channel.kinds import CallOptions
+from trxds.channel.method import only_reply
+
+from .hand_over import ContextBridge, HandOver
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+
+class Replies(Generic[Res]):
+    """What comes back of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
+
+    def __init__(self, hand_over: HandOver, call: trxds.Call[Any, Res]) -> None:
+        self._hand_over = hand_over
+        self._call = call
+
+    def receive(self) -> Res | None:
+        """The next message; None when the server has ended the call with OK."""
+        return self._hand_over.wait(self._call.receive)
+
+    def headers(self) -> trxds.Metadata:
+        """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
+        return self._hand_over.wait(self._call.headers)
+
+    def __iter__(self) -> Iterator[Res]:
+        return self
+
+    def __next__(self) -> Res:
+        reply = self.receive()
+        if reply is None:
+            raise StopIteration
+        return reply
+
+    @property
+    def initial_metadata(self) -> trxds.Metadata | None:
+        """The server's initial metadata; None until it has come."""
+        return self._call.initial_metadata
+
+    @property
+    def trailing_metadata(self) -> trxds.Metadata:
+        """What came with the status; empty before the call's end."""
+        return self._call.trailing_metadata
+
+    @property
+    def status(self) -> trxds.Status | None:
+        """How the call ended; None until `receive` has found out. Of a method with one reply that is known with it."""
+        return self._call.status
+
+    @property
+    def peer(self) -> str:
+        """The address of the host that has the call."""
+        return self._call.peer
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._call!r}>"
+
+
+class Call(Replies[Res], Generic[Req, Res]):
+    """An open call, for both sides. One thread may send while another receives."""
+
+    def send(self, request: Req, *, compress: bool = True) -> bool:
+        """Send one message; False if the server has ended the call with OK and reads nothing any more.
+
+        With `compress=False` the message goes as it is, whatever the call's compression.
+        """
+        return self._hand_over.wait(partial(self._call.send, request, compress=compress))
+
+    def done_sending(self) -> None:
+        """There are no more messages from this side."""
+
+        async def done() -> None:
+            self._call.done_sending()
+
+        self._hand_over.wait(done)
+
+    def _only(self) -> tuple[Res, trxds.CompletedCall]:
+        return self._hand_over.wait(partial(only_reply, self._call))
+
+
+class Method(Generic[Req, Res]):
+    """One method of a service: `trxds.Method` without the `await`."""
+
+    def __init__(self, hand_over: HandOver, method: trxds.Method[Req, Res]) -> None:
+        self.path = method.path
+        self._hand_over = hand_over
+        self._method = method
+
+    def __call__(self, request: Req | Iterable[Req], **options: Unpack[CallOptions]) -> Res:
+        """The server's one reply. The requests of a client-streaming method are taken in this thread."""
+        self._check_one_reply()
+        if self._method.client_streaming:
+            return self._collect(cast("Iterable[Req]", request), options)[0]
+        return self._hand_over.wait(partial(self._method, request, **options))
+
+    def with_call(
+        self, request: Req | Iterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, trxds.CompletedCall]:
+        """The server's one reply, and the call it came by; see `trxds.Method.with_call`."""
+        self._check_one_reply()
+        if self._method.client_streaming:
+            return self._collect(cast("Iterable[Req]", request), options)
+        return self._hand_over.wait(partial(self._method.with_call, request, **options))
+
+    def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]:
+        """The reply of a unary method, to come; to cancel the future is to cancel the call."""
+        self._check_one_reply()
+        if self._method.client_streaming:
+            raise TypeError(f"{self.path} takes many requests, which a thread has to give; call it in one of yours")
+        future: Future[Res] = Future()
+        self._hand_over.start(future, partial(self._method, request, **options))
+        return future
+
+    @contextmanager
+    def open(self, request: Req | None = None, **options: Unpack[CallOptions]) -> Iterator[Call[Req, Res]]:
+        """A call of any kind; see `trxds.Method.open`."""
+        with ContextBridge(self._hand_over, partial(self._method.open, request, **options)) as call:
+            yield Call(self._hand_over, call)
+
+    def _check_one_reply(self) -> None:
+        if self._method.server_streaming:
+            raise TypeError(f"{self.path} streams its replies; use `with method.open(...) as call`")
+
+    def _collect(self, requests: Iterable[Req], options: CallOptions) -> tuple[Res, trxds.CompletedCall]:
+        with self.open(**options) as call:
+            for request in requests:
+                if not call.send(request):
+                    break
+            call.done_sending()
+            return call._only()
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._method!r}>"
+
+
+class _OneRequest(Protocol[Req, Res]):
+    @overload
+    def open(self, request: Req, **options: Unpack[CallOptions]) -> AbstractContextManager[Replies[Res]]: ...
+    @overload
+    def open(self, request: None = None, **options: Unpack[CallOptions]) -> AbstractContextManager[Call[Req, Res]]: ...
+
+
+class _ManyRequests(Protocol[Req, Res]):
+    def open(
+        self, request: Req | None = None, **options: Unpack[CallOptions]
+    ) -> AbstractContextManager[Call[Req, Res]]: ...
+
+
+class UnaryUnary(_OneRequest[Req, Res], Protocol[Req, Res]):
+    """One request, one reply: `reply = method(request)`."""
+
+    def __call__(self, request: Req, **options: Unpack[CallOptions]) -> Res: ...
+    def with_call(self, request: Req, **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
+    def future(self, request: Req, **options: Unpack[CallOptions]) -> Future[Res]: ...
+
+
+class UnaryStream(_OneRequest[Req, Res], Protocol[Req, Res]):
+    """One request, many replies: `with method.open(request) as call: for reply in call`."""
+
+
+class StreamUnary(_ManyRequests[Req, Res], Protocol[Req, Res]):
+    """Many requests, one reply: `reply = method(requests)`, or `open` to send them one by one."""
+
+    def __call__(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> Res: ...
+    def with_call(self, request: Iterable[Req], **options: Unpack[CallOptions]) -> tuple[Res, trxds.CompletedCall]: ...
+
+
+class StreamStream(_ManyRequests[Req, Res], Protocol[Req, Res]):
+    """Many of both, in any order: `with method.open() as call`."""
