@@ -257,9 +257,9 @@ def test_a_mistake_of_a_policy_is_told_with_its_place(policy: Any, problem: str)
     assert [found[: len(problem)] for found in balancing_problems(policy)] == [problem]
 
 
-@pytest.mark.parametrize("tokens", [0, -1, 1001, "many"])
-def test_the_throttle_has_between_0_and_1000_tokens(tokens: Any) -> None:
-    assert "retryThrottling.maxTokens: must be more than 0 and at most 1000" in problems(
+@pytest.mark.parametrize("tokens", [0, -1, 2.5, 1001, "many"])
+def test_the_throttle_has_a_whole_number_of_tokens_from_1_to_1000(tokens: Any) -> None:
+    assert "retryThrottling.maxTokens: must be a whole number, more than 0 and at most 1000" in problems(
         {"retryThrottling": {"maxTokens": tokens, "tokenRatio": 1}}
     )
 

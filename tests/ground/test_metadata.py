@@ -50,6 +50,10 @@ def test_all_values_of_a_key_can_be_had():
         (("grpc-status", "0"), ValueError, "belongs to the protocol"),
         ((":path", "/"), ValueError, "its key has a punctuation mark at position 0"),
         (("te", "trailers"), ValueError, "belongs to the protocol"),
+        (("keep-alive", "1"), ValueError, "belongs to the protocol"),
+        (("proxy-connection", "close"), ValueError, "belongs to the protocol"),
+        (("transfer-encoding", "chunked"), ValueError, "belongs to the protocol"),
+        (("upgrade", "h2c"), ValueError, "belongs to the protocol"),
     ],
 )
 def test_a_bad_pair_is_named(pair, error, text):

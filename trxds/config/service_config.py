@@ -137,8 +137,9 @@ def _name(place: Place) -> MethodName:
 def _throttling(place: Place) -> Throttling:
     most, ratio = place.member("maxTokens"), place.member("tokenRatio")
     tokens = most.number(0.0)
-    if not 0 < tokens <= _MOST_TOKENS:
-        most.wrong(f"must be more than 0 and at most {_MOST_TOKENS}")
+    # A6: an integer in the range (0, 1000].
+    if tokens != int(tokens) or not 0 < tokens <= _MOST_TOKENS:
+        most.wrong(f"must be a whole number, more than 0 and at most {_MOST_TOKENS}")
     # Three decimals count, and no more (A6).
     returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
     if returned <= 0:

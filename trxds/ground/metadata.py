@@ -22,7 +22,11 @@ _KEY = re.compile(r"[0-9a-z_.\-]+\Z")
 _VALUE = re.compile(r"[\x20-\x7e]*\Z")
 # PROTOCOL-HTTP2 reserves all of "grpc-". Refused is what would be taken for the transport's own words; tracers and
 # interceptors do set other such names (grpc-trace-bin).
-_RESERVED = frozenset({"te", "content-type", "user-agent", "host", "connection", "grpc-timeout"})
+# RFC 9113 §8.2.2: connection-specific fields must not be sent; the peer resets the stream for one.
+_RESERVED = frozenset(
+    {"te", "content-type", "user-agent", "host", "grpc-timeout"}
+    | {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
+)
 # What the protocol itself carries in response headers and users are not shown.
 _PROTOCOL = frozenset({b"grpc-status", b"grpc-message", b"content-type", b"grpc-encoding", b"grpc-accept-encoding"})
 
