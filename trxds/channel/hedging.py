@@ -42,7 +42,7 @@ class HedgedCall(Protocol):
         """The response of the attempt that was chosen has begun."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class HedgedAttempt:
     """One attempt and the task that runs it. `has_all`: everything that was said so far has been said on its stream."""
 

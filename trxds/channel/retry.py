@@ -17,7 +17,7 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 _LONGEST = 10  # digits of a 32-bit number, which it is
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Retries:
     """The attempts of one call under its method's policy, from the first failure on."""
 
