@@ -14,9 +14,6 @@ class RegisteredCall(Protocol):
     def cancel(self) -> None:
         """The channel has closed. Plain."""
 
-    def mark_forked(self) -> None:
-        """This process is a fork of the call's. Plain; nothing is sent or woken."""
-
 
 class CallRegistry:
     """Each call is counted once, with all its attempts. One that goes well costs two additions."""
@@ -35,8 +32,3 @@ class CallRegistry:
         """End every call, in whatever nursery it runs. Plain."""
         for call in tuple(self.open):
             call.cancel()
-
-    def mark_forked(self) -> None:
-        """This process is a fork of the calls'."""
-        for call in self.open:
-            call.mark_forked()

@@ -327,10 +327,6 @@ class Rpc:
         if self.hedging is not None:
             self.hedging.stop()
 
-    def mark_forked(self) -> None:
-        """This process is a fork of the call's: each further step of it raises."""
-        self.scope.mark_forked()
-
     def give_up(self, problem: Status) -> None:
         """The caller has said what cannot be sent: the call is over."""
         if self.attempt is not None and self.attempt.stream is not None:
