@@ -25,10 +25,12 @@ class CallRegistry:
 
     @property
     def counts(self) -> Calls:
-        """What came of all calls; a call that is not open any more and did not succeed has failed."""
+        """What came of all calls."""
+        # What is not open any more and did not succeed has failed: so failures cost the calls nothing to count.
         return Calls(self.started, self.succeeded, self.started - self.succeeded - len(self.open), self.last_started)
 
     def cancel_all(self) -> None:
         """End every call, in whatever nursery it runs. Plain."""
+        # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self.open):
             call.cancel()

@@ -58,6 +58,7 @@ class CallScope:
         # Without a deadline there is no cancel scope: it would cost as much as the call's routing.
         if self.deadline < math.inf:
             return await self.run_with_deadline(step)
+        # In a fork no task would ever end the step.
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         result = await step()

@@ -220,6 +220,7 @@ class HedgingState:
 
     def stop(self) -> None:
         """The call is over. Plain and idempotent."""
+        # Also streams that are opened in the last step of a task: `_run` cancels those (A6: the others are cancelled).
         self._scope.cancel(reason="the hedged call is over")
         running, self._running = self._running, []
         for hedge in running:

@@ -43,6 +43,7 @@ class CallRoute:
                 metadata = respond(metadata)
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.args.path)
+        # Filters first: the cluster's name, which the cookie has, is certain until it is let go.
         self.release()
         return metadata
 
@@ -82,6 +83,7 @@ async def find_route(
         scope.waiting_for = NextConfiguration(live)
         plane = await scope.wait_on_stream(partial(live.wait_for_change, plane))
     route = selection.route
+    # A31: it counts from the call's start, so what has been waited for is over, and filters wait within it.
     if route.limit < math.inf:
         scope.shorten(route.limit)
     args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)

@@ -81,6 +81,7 @@ class Rpc:
         # After all that may raise: who claims to be the first has to close, or the session waits for ever.
         self._session = session
         self._is_first = session is not None and session.claim()
+        # A14: a call is counted once, however many attempts it makes.
         calls = channel.calls
         calls.open.add(self)
         calls.started += 1
@@ -129,6 +130,7 @@ class Rpc:
         route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
         if isinstance(route, Status):
             return route
+        # A31: the cluster is drawn once for a call, and every attempt stays in it.
         self._route, config = route, route.config
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
@@ -214,6 +216,7 @@ class Rpc:
             return False
         if self._retry is None:
             self._retry = Retries(policy, self._channel.random, self._channel.throttle)
+        # A6: a pick that fails is an attempt that fails, so both come here; a drop does not.
         delay = self._retry.after(failed.status, failed.trailing)
         if delay is None:
             return False
@@ -243,6 +246,7 @@ class Rpc:
     def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
         """Make one more attempt of a hedged call, with a pick of its own; it may take the place of a refused one."""
         attempt = self._new_attempt(number) if refused is None else self._transparent(refused)
+        # A55: a pick notes its host in the override, and the cookie must be that of the attempt that is chosen.
         args = attempt.args
         attempt.args = replace(args, override=args.override and replace(args.override))
         return attempt
@@ -261,6 +265,7 @@ class Rpc:
         """Whoever reads the connection: the response has begun, so no other attempt will be made."""
         attempt, route = self.attempt, self._route
         assert attempt is not None and attempt.stream is not None and route is not None
+        # A6: a response of trailers only does not come here, so an attempt that fails so may be made again.
         attempt.committed = True
         attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
 
@@ -278,9 +283,11 @@ class Rpc:
         assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
         stream, status = attempt.stream, attempt.stream.status
         attempt.trailing = stream.trailing_metadata
+        # A55: a response of trailers only has nowhere else to put its Set-Cookie.
         if stream.trailers_only and self._route is not None:
             attempt.trailing = self._respond(attempt.trailing, self._route)
         attempt.end()
+        # A6: tokens come back for calls that succeed, and go (`retry.py`) for attempts that fail.
         if self._channel.throttle is not None and status.ok:
             self._channel.throttle.succeeded()
         return status
@@ -294,6 +301,7 @@ class Rpc:
             stream = self.attempt.stream
             message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
             problem = Status(StatusCode.INTERNAL, message)
+            # The server is not told why: no status goes from a client to it, so the stream is reset.
             stream.refuse(problem)  # also where the server has said OK: the call counts as failed
             stream.cancel()
             raise self.error(problem) from error
