@@ -11,6 +11,7 @@ from trxds import RpcError, StatusCode
 from trxds.channel.hedging import HedgingState
 from trxds.ground.status import Status
 from trxds.lb.pick import QUEUEING, failing
+from trxds.wire.stream import ClientStream
 
 PATH = "/shop.Cart/Fail"
 HEDGING = {"maxAttempts": 4, "hedgingDelay": "1s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
@@ -442,3 +443,23 @@ async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, auto
         for server in world.mesh.servers.values():
             server.handlers[PATH] = refuse
         assert await world.failure() == Status(StatusCode.UNAVAILABLE, "no host is left")
+
+
+async def test_what_is_said_in_the_step_in_which_a_queued_attempt_opens_is_said_once(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
+    left_queue = ClientStream.left_queue
+
+    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
+        host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
+        document = for_all(hedgingPolicy=policy)
+        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
+
+            def leave(stream):  # the second attempt, which has waited for the end of the first
+                left_queue(stream)
+                call._rpc.hedging.send(b"two")
+
+            monkeypatch.setattr(ClientStream, "left_queue", leave)
+            assert await call.receive() == b"1"
+            call.done_sending()
+            assert await call.receive() is None
+        assert host.said[1] == [b"one", b"two"]

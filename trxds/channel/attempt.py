@@ -28,6 +28,7 @@ from .call_credentials import authorize, requires_tls
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
+from .completed_call import CompletedCall
 from .replay_buffer import ReplayBuffer
 from .watched import WatchedAttempt
 
@@ -57,7 +58,7 @@ AttemptOutcome: TypeAlias = AttemptCommitted | AttemptFailed
 COMMITTED = AttemptCommitted()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """`number` counts the attempts that a server may have seen before. `stream` is None until there is a host.
 
@@ -79,7 +80,6 @@ class Attempt:
     initial: Metadata | None = None
     trailing: Metadata = EMPTY
     _trackers: tuple[Tracker, ...] = ()
-    _began: bool = False  # as far as trackers know
 
     # -- a host and a stream
 
@@ -100,14 +100,15 @@ class Attempt:
         while True:
             plane = live.current
             assert plane is not None
-            failed = self._pick(plane.picker, headers, scope, on_headers)
-            if failed is not None:
-                return failed
+            picked = self._pick(plane.picker, headers, scope, on_headers)
+            if isinstance(picked, AttemptFailed):
+                return picked
             stream = self.stream
-            if stream is not None:
+            if picked is not None and stream is not None:
                 if stream.id or await self._left_queue(stream, scope):
-                    tell_began(self._trackers, self.args.path)
-                    self._began = True
+                    if picked.trackers:
+                        self._trackers = picked.trackers
+                        tell_began(picked.trackers, self.args.path)
                     if isinstance(self.request, ReplayBuffer):
                         self.request.replay_on(stream)
                     scope.waiting_for = "the response"
@@ -121,7 +122,7 @@ class Attempt:
 
     def _pick(
         self, picker: Picker, headers: md.Headers, scope: CallScope, on_headers: Callable[[], None]
-    ) -> AttemptFailed | None:
+    ) -> Complete | AttemptFailed | None:
         """Pick a host and open a stream there; no checkpoint between, so what the picker knew of it is still so."""
         args, settings = self.args, self.settings
         args.now = self.channel.now()
@@ -136,7 +137,9 @@ class Attempt:
                 host = cast(Subchannel, result.host)  # of which the tree knows less
                 if settings.credentials and (problem := requires_tls(settings.credentials, host)):
                     return AttemptFailed(problem, final=True)
-                deadline = min(trio.current_effective_deadline(), self.deadline)
+                deadline = trio.current_effective_deadline()
+                if deadline > self.deadline:
+                    deadline = self.deadline
                 if deadline == -math.inf:
                     return None  # the caller is cancelled: nothing is sent, and the next thing to wait for says so
                 message = None if isinstance(self.request, ReplayBuffer) else self.request
@@ -152,7 +155,8 @@ class Attempt:
                     None if telemetry is None else telemetry.observers,
                     settings.one_reply,
                 )
-                self.stream, self._trackers = host.open_stream(request), result.trackers
+                self.stream = host.open_stream(request)
+                return result
             case Fail(status):
                 if not settings.wait_for_ready:
                     return AttemptFailed(made_here(status, "the load balancing policy"))
@@ -207,11 +211,10 @@ class Attempt:
         if self.telemetry is not None:
             telemetry, self.telemetry = self.telemetry, None
             telemetry.end(status, self.stream)
-        stream = self.stream
-        if self._began and stream is not None:
-            self._began = False
-            status, now = stream.status or OK, self.channel.now()
-            tell_ended(self._trackers, self.args.path, status, stream.trailing_metadata, now)
+        if self._trackers and self.stream is not None:
+            trackers, self._trackers = self._trackers, ()
+            status, now = self.stream.status or OK, self.channel.now()
+            tell_ended(trackers, self.args.path, status, self.stream.trailing_metadata, now)
 
     def cancel(self) -> None:
         """Another one was chosen, or the call is over. Plain and idempotent."""
@@ -219,7 +222,15 @@ class Attempt:
             self.stream.cancel()
         self.end()
 
+    def completed(self) -> CompletedCall:
+        """What there is to know of a call that has its one reply."""
+        assert self.stream is not None and self.stream.status is not None
+        return CompletedCall(self.stream.status, self.initial or EMPTY, self.trailing, self.stream.peer)
+
     @property
     def peer(self) -> str:
         """The address of the host; empty while there is none."""
         return self.stream.peer if self.stream is not None else ""
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.number} of {self.args.path}: {self.stream or 'no host yet'}>"

@@ -14,9 +14,6 @@ class RegisteredCall(Protocol):
     def cancel(self) -> None:
         """The channel has closed. Plain."""
 
-    def mark_forked(self) -> None:
-        """This process is a fork of the call's. Plain; nothing is sent or woken."""
-
 
 class CallRegistry:
     """Each call is counted once, with all its attempts. One that goes well costs two additions."""
@@ -28,15 +25,12 @@ class CallRegistry:
 
     @property
     def counts(self) -> Calls:
-        """What came of all calls; a call that is not open any more and did not succeed has failed."""
+        """What came of all calls."""
+        # What is not open any more and did not succeed has failed: so failures cost the calls nothing to count.
         return Calls(self.started, self.succeeded, self.started - self.succeeded - len(self.open), self.last_started)
 
     def cancel_all(self) -> None:
         """End every call, in whatever nursery it runs. Plain."""
+        # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self.open):
             call.cancel()
-
-    def mark_forked(self) -> None:
-        """This process is a fork of the calls'."""
-        for call in self.open:
-            call.mark_forked()

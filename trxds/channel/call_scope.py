@@ -21,7 +21,7 @@ class CallScope:
     `error` makes of a status the exception that the caller is given.
     """
 
-    __slots__ = ("_cancelled", "_lifecycle", "_scopes", "deadline", "error", "path", "started", "waiting_for")
+    __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "path", "started", "waiting_for")
 
     def __init__(
         self,
@@ -41,7 +41,6 @@ class CallScope:
         self.error = error
         self._lifecycle = lifecycle
         self.path = path
-        self._cancelled = False  # the channel closed before the call was over
         self._scopes: list[trio.CancelScope] = []  # a call has one or two at a time; most have none
         if timeout is not None:
             if not isinstance(timeout, int | float) or timeout != timeout:  # type: ignore[redundant-expr]
@@ -59,8 +58,11 @@ class CallScope:
         # Without a deadline there is no cancel scope: it would cost as much as the call's routing.
         if self.deadline < math.inf:
             return await self.run_with_deadline(step)
+        # In a fork no task would ever end the step.
+        if self._lifecycle.closed:
+            raise self._lifecycle.closed_error()
         result = await step()
-        if self._cancelled:
+        if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         return result
 
@@ -87,10 +89,5 @@ class CallScope:
 
     def cancel(self) -> None:
         """The channel has closed. Plain."""
-        self._cancelled = True
         for scope in self._scopes:
             scope.cancel(reason="the channel has closed")
-
-    def mark_forked(self) -> None:
-        """This process is a fork of the call's: each further step of it raises."""
-        self._cancelled, self.deadline = True, -math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trxds.config.method_config import MethodConfig
 from trxds.wire.request import MAX_RECEIVE_SIZE
@@ -11,9 +11,9 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 from .call_credentials import CallCredentials, check_call_credentials
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallSettings:
-    """Sizes are bytes of one message, before it is compressed; `encoding` is empty for none.
+    """Sizes are bytes of one message, before it is compressed; `encoding` is empty for none. Nobody changes them.
 
     A channel has one, each method one made of it, and a call one of its own only if it differs.
     `one_reply`: the method does not stream its replies.
@@ -25,6 +25,7 @@ class CallSettings:
     credentials: tuple[CallCredentials, ...] = ()
     wait_for_ready: bool | None = None
     one_reply: bool = False
+    _limited: tuple[MethodConfig, CallSettings] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("max_receive_size", "max_send_size"):
@@ -47,6 +48,12 @@ class CallSettings:
 
     def limited_by(self, config: MethodConfig) -> CallSettings:
         """Not less strict than the caller, and of two wishes the caller's (doc/service_config.md)."""
+        # The calls of a method have the same configuration, one after the other.
+        if self._limited is None or self._limited[0] is not config:
+            self._limited = config, self._limited_by(config)
+        return self._limited[1]
+
+    def _limited_by(self, config: MethodConfig) -> CallSettings:
         receive, send = config.max_response_size, config.max_request_size
         return replace(
             self,

@@ -230,7 +230,7 @@ async def open_channel(
     defaults = CallSettings(max_receive_size, most, encoding_named(compression), shown)
     state = ChannelState(target, origin, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
-    tell_after_fork(state)
+    tell_after_fork(state.lifecycle)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, read_pause=read_pause)
     pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)

@@ -43,8 +43,3 @@ class ChannelState:
             self.lifecycle.close(crash)
             self.data_plane.wake_waiters()
             self.calls.cancel_all()
-
-    def mark_forked(self) -> None:
-        """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""
-        self.lifecycle.mark_forked()
-        self.calls.mark_forked()

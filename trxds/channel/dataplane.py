@@ -40,6 +40,7 @@ class LiveDataPlane:
 
     def publish(self, selector: Selector, picker: Picker) -> None:
         """Put another pair into force."""
+        # A31: with one assignment no call can see the selector of one configuration and the picker of another.
         self.current = DataPlane(selector, picker)
         self._changed.unpark_all()
 
@@ -52,6 +53,7 @@ class LiveDataPlane:
         while self.current is None or self.current is plane:
             if self._lifecycle.closed:
                 raise self._lifecycle.closed_error()
+            # A call ends IDLE; who only watches the state does not (connectivity-semantics-and-api.md).
             self.exit_idle()
             await self._changed.park()
         return self.current
@@ -79,6 +81,7 @@ class LiveDataPlane:
 
     def enter_idle(self) -> None:
         """The control side is about to end. Plain."""
+        # No call may go by a tree that is about to end, so the next one finds nothing and waits.
         self.current = self.tree = None
         self._alarm = trio.Event()
         self._changed.unpark_all()

@@ -12,12 +12,12 @@ from weakref import ReferenceType, WeakSet, ref
 
 import trio
 
-from .channel_state import ChannelState
+from .lifecycle import ChannelLifecycle
 
-_CHANNELS: trio.lowlevel.RunVar[WeakSet[ChannelState]] = trio.lowlevel.RunVar("trxds.channels")
+_CHANNELS: trio.lowlevel.RunVar[WeakSet[ChannelLifecycle]] = trio.lowlevel.RunVar("trxds.channels")
 
 
-def tell_after_fork(state: ChannelState) -> None:
+def tell_after_fork(channel: ChannelLifecycle) -> None:
     """From now on, a child of this process is told that it has no use for this channel."""
     try:
         channels = _CHANNELS.get()
@@ -27,9 +27,9 @@ def tell_after_fork(state: ChannelState) -> None:
         if hasattr(os, "register_at_fork"):  # Windows does not fork
             # It cannot be taken back: of a run that is over, a dead reference remains.
             os.register_at_fork(after_in_child=partial(_tell, ref(channels)))
-    channels.add(state)
+    channels.add(channel)
 
 
-def _tell(channels: ReferenceType[WeakSet[ChannelState]]) -> None:
-    for state in channels() or ():
-        state.mark_forked()
+def _tell(channels: ReferenceType[WeakSet[ChannelLifecycle]]) -> None:
+    for channel in channels() or ():
+        channel.mark_forked()

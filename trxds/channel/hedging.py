@@ -42,7 +42,7 @@ class HedgedCall(Protocol):
         """The response of the attempt that was chosen has begun."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class HedgedAttempt:
     """One attempt and the task that runs it. `has_all`: everything that was said so far has been said on its stream."""
 
@@ -220,6 +220,7 @@ class HedgingState:
 
     def stop(self) -> None:
         """The call is over. Plain and idempotent."""
+        # Also streams that are opened in the last step of a task: `_run` cancels those (A6: the others are cancelled).
         self._scope.cancel(reason="the hedged call is over")
         running, self._running = self._running, []
         for hedge in running:

@@ -24,7 +24,7 @@ class ChannelLifecycle:
         self.closed, self.crash = True, crash
 
     def mark_forked(self) -> None:
-        """This process is a fork of the channel's: its tasks and connections are the parent's. Plain."""
+        """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""
         self.closed = self._forked = True
 
     def check_process(self) -> None:

@@ -117,7 +117,9 @@ class Method(Generic[Req, Res]):
         payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
         rpc = self._rpc(**options)
         try:
-            return await rpc.unary(payload, self._deserialize), rpc.completed()
+            reply = await rpc.unary(payload, self._deserialize)
+            assert rpc.attempt is not None
+            return reply, rpc.attempt.completed()
         finally:
             rpc.close()
 

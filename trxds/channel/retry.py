@@ -17,7 +17,7 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 _LONGEST = 10  # digits of a 32-bit number, which it is
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Retries:
     """The attempts of one call under its method's policy, from the first failure on."""
 
@@ -32,12 +32,14 @@ class Retries:
 
     def after(self, status: Status, trailing: Metadata) -> float | None:
         """Seconds until the next attempt, or None if that was the last."""
+        # A6: what server and throttle say is asked for the last attempt too, for it takes its token like any other.
         self._made += 1
         asked, named = pushback(trailing), status.code in self._policy.codes
         if not may_repeat(named, asked, self._throttle) or self._made >= self._policy.max_attempts:
             return None
         if asked is None:
             return self._backoff.next()
+        # A6: after a pushback the backoff begins anew.
         self._backoff = self._fresh()
         return asked
 

@@ -27,14 +27,14 @@ from .filter import Filter, Respond, Wait
 _log = logging.getLogger("trxds.channel")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class CallRoute:
     """What routes and filters have decided for one call. `release` must be called at its commit or its end."""
 
     args: PickArgs
     config: MethodConfig
     responders: tuple[Respond, ...]
-    _cluster: Lifetime | None
+    hold: Lifetime | None  # on the cluster
 
     def respond(self, metadata: Metadata) -> Metadata:
         """Return the response's metadata as the filters leave it; with it the call is committed."""
@@ -43,14 +43,15 @@ class CallRoute:
                 metadata = respond(metadata)
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.args.path)
+        # Filters first: the cluster's name, which the cookie has, is certain until it is let go.
         self.release()
         return metadata
 
     def release(self) -> None:
         """Let the cluster go: an attempt that is committed needs its stream only (A31, A60). Idempotent."""
-        if self._cluster is not None:
-            cluster, self._cluster = self._cluster, None
-            cluster.let_go()
+        if self.hold is not None:
+            hold, self.hold = self.hold, None
+            hold.let_go()
 
 
 class NextConfiguration:
@@ -73,13 +74,19 @@ async def find_route(
     channel: ChannelState, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
 ) -> CallRoute | Status:
     """Return the call's route, or why it has none; waits for filters, and perhaps for the next configuration."""
-    selection = await _select(channel.data_plane, scope, metadata, wait_for_ready)
-    if isinstance(selection, Status):
-        return selection
+    live, path = channel.data_plane, scope.path
+    plane = live.current
+    assert plane is not None
+    while not isinstance(selection := plane.selector.choose(path, metadata), Selection):
+        if not (selection.may_change and wait_for_ready):
+            return selection.status
+        scope.waiting_for = NextConfiguration(live)
+        plane = await scope.wait_on_stream(partial(live.wait_for_change, plane))
     route = selection.route
+    # A31: it counts from the call's start, so what has been waited for is over, and filters wait within it.
     if route.limit < math.inf:
         scope.shorten(route.limit)
-    args = PickArgs(scope.path, metadata, route, selection.cluster.name, hash=selection.hash)
+    args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)
     responders: tuple[Respond, ...] = ()
     table: Lifetime | None = None
     try:
@@ -87,7 +94,7 @@ async def find_route(
             try:
                 answer = each.start(args)
             except Exception:
-                answer = _raised(each, scope.path)
+                answer = _raised(each, path)
             if isinstance(answer, Wait):
                 # A60: a filter that waits may still choose any cluster of the route, so all of them live on. Where none
                 # waits, nothing can come between the choice of a cluster and the hold on it.
@@ -106,21 +113,6 @@ async def find_route(
     finally:
         if table is not None:
             table.let_go()
-
-
-async def _select(
-    live: LiveDataPlane, scope: CallScope, metadata: Metadata, wait_for_ready: bool | None
-) -> Selection | Status:
-    plane = live.current
-    while True:
-        assert plane is not None
-        selection = plane.selector.choose(scope.path, metadata)
-        if isinstance(selection, Selection):
-            return selection
-        if not (selection.may_change and wait_for_ready):
-            return selection.status
-        scope.waiting_for = NextConfiguration(live)
-        plane = await scope.wait_on_stream(partial(live.wait_for_change, plane))
 
 
 def _raised(one: Filter, path: str) -> Status:

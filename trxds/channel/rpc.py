@@ -26,7 +26,6 @@ from .attempt import Attempt, AttemptFailed
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
-from .completed_call import CompletedCall
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
 from .retry import Retries
@@ -82,6 +81,7 @@ class Rpc:
         # After all that may raise: who claims to be the first has to close, or the session waits for ever.
         self._session = session
         self._is_first = session is not None and session.claim()
+        # A14: a call is counted once, however many attempts it makes.
         calls = channel.calls
         calls.open.add(self)
         calls.started += 1
@@ -110,12 +110,6 @@ class Rpc:
             problem = await self.reopen() if await self.has_another_attempt() else self.final_status()
         raise await self.failure(problem)
 
-    def completed(self) -> CompletedCall:
-        """What there is to know of a call that has its one reply."""
-        attempt = self.attempt
-        assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
-        return CompletedCall(attempt.stream.status, attempt.initial or EMPTY, attempt.trailing, attempt.peer)
-
     # -- from metadata to a stream
 
     async def open(self, request: bytes | ReplayBuffer) -> Status | None:
@@ -123,47 +117,52 @@ class Rpc:
 
         A single message leaves with the headers; what a stream of them says is said on each attempt.
         """
-        if self.scope.deadline <= self.scope.started:
+        scope, channel = self.scope, self._channel
+        if scope.deadline <= scope.started:
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise self.scope.deadline_error()
+            raise scope.deadline_error()
         if self._session is not None:
             await self._join_session(self._session)
-        live = self._channel.data_plane
-        if live.current is None:
-            await self.scope.wait_on_stream(partial(live.wait_for_change, None))
+        if channel.data_plane.current is None:
+            await scope.wait_on_stream(partial(channel.data_plane.wait_for_change, None))
             if self._telemetry is not None:
                 self._telemetry.configured()
-        route = await find_route(self._channel, self.scope, self._metadata, self._settings.wait_for_ready)
+        route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
         if isinstance(route, Status):
             return route
-        self._route = route
-        if route.config is not NO_METHOD_CONFIG:
-            self._settings = self._settings.limited_by(route.config)
+        # A31: the cluster is drawn once for a call, and every attempt stays in it.
+        self._route, config = route, route.config
+        if config is not NO_METHOD_CONFIG:
+            self._settings = self._settings.limited_by(config)
         if self._telemetry is not None:
-            self._telemetry.routed(route.args.cluster, route.config.hedging is not None)
-        self._request = request
+            self._telemetry.routed(route.args.cluster, config.hedging is not None)
         settings = self._settings
         if isinstance(request, bytes) and (settings.encoding or len(request) > settings.max_send_size):
             outgoing = self.outgoing(request)
             if isinstance(outgoing, Status):
                 return outgoing
-            self._request = outgoing
-        if route.config.hedging is not None:
-            return await self._hedge(route.config.hedging)
-        self.attempt = self._new_attempt()
-        return await self.reopen()
+            request = outgoing
+        self._request = request
+        if config.hedging is not None:
+            return await self._hedge(config.hedging)
+        self.attempt = attempt = self._new_attempt()
+        failed = await attempt.start(scope, self.on_headers)
+        return None if failed is None else await self._recover(failed)
 
     async def reopen(self) -> Status | None:
-        """Open a stream for the present attempt or, should it fail and may be repeated, for a later one."""
-        while True:
-            attempt = self.attempt
-            assert attempt is not None
-            failed = await attempt.start(self.scope, self.on_headers)
-            if failed is None:
-                return None
-            if failed.final or not await self._repeated(attempt, failed):
-                attempt.end(failed.status)
+        """Open a stream for the next attempt, or say why there cannot be one."""
+        assert self.attempt is not None
+        return await self._recover(await self.attempt.start(self.scope, self.on_headers))
+
+    async def _recover(self, failed: AttemptFailed | None) -> Status | None:
+        """Start further attempts, as long as they find no host and may be repeated."""
+        while failed is not None:
+            assert self.attempt is not None
+            if failed.final or not await self._repeated(self.attempt, failed):
+                self.attempt.end(failed.status)
                 return failed.status
+            failed = await self.attempt.start(self.scope, self.on_headers)
+        return None
 
     async def _join_session(self, session: SessionCookies) -> None:
         if not self._is_first:
@@ -181,12 +180,12 @@ class Rpc:
 
     def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
         """A message as it is sent; a status if it is too long, by what it is before it is compressed."""
-        encoding, most = self._settings.encoding, self._settings.max_send_size
-        if len(payload) > most:
-            limit = f"the limit of {most}; raise max_send_size, or the service config's"
+        settings = self._settings
+        if len(payload) > settings.max_send_size:
+            limit = f"the limit of {settings.max_send_size}; raise max_send_size, or the service config's"
             text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
             return Status(StatusCode.RESOURCE_EXHAUSTED, text)
-        return compress(payload, encoding) if encoding and compressed else payload
+        return compress(payload, settings.encoding) if settings.encoding and compressed else payload
 
     # -- another attempt
 
@@ -217,6 +216,7 @@ class Rpc:
             return False
         if self._retry is None:
             self._retry = Retries(policy, self._channel.random, self._channel.throttle)
+        # A6: a pick that fails is an attempt that fails, so both come here; a drop does not.
         delay = self._retry.after(failed.status, failed.trailing)
         if delay is None:
             return False
@@ -246,6 +246,7 @@ class Rpc:
     def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
         """Make one more attempt of a hedged call, with a pick of its own; it may take the place of a refused one."""
         attempt = self._new_attempt(number) if refused is None else self._transparent(refused)
+        # A55: a pick notes its host in the override, and the cookie must be that of the attempt that is chosen.
         args = attempt.args
         attempt.args = replace(args, override=args.override and replace(args.override))
         return attempt
@@ -264,6 +265,7 @@ class Rpc:
         """Whoever reads the connection: the response has begun, so no other attempt will be made."""
         attempt, route = self.attempt, self._route
         assert attempt is not None and attempt.stream is not None and route is not None
+        # A6: a response of trailers only does not come here, so an attempt that fails so may be made again.
         attempt.committed = True
         attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
 
@@ -281,9 +283,11 @@ class Rpc:
         assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
         stream, status = attempt.stream, attempt.stream.status
         attempt.trailing = stream.trailing_metadata
+        # A55: a response of trailers only has nowhere else to put its Set-Cookie.
         if stream.trailers_only and self._route is not None:
             attempt.trailing = self._respond(attempt.trailing, self._route)
         attempt.end()
+        # A6: tokens come back for calls that succeed, and go (`retry.py`) for attempts that fail.
         if self._channel.throttle is not None and status.ok:
             self._channel.throttle.succeeded()
         return status
@@ -297,6 +301,7 @@ class Rpc:
             stream = self.attempt.stream
             message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
             problem = Status(StatusCode.INTERNAL, message)
+            # The server is not told why: no status goes from a client to it, so the stream is reset.
             stream.refuse(problem)  # also where the server has said OK: the call counts as failed
             stream.cancel()
             raise self.error(problem) from error
@@ -330,10 +335,6 @@ class Rpc:
         if self.hedging is not None:
             self.hedging.stop()
 
-    def mark_forked(self) -> None:
-        """This process is a fork of the call's: each further step of it raises."""
-        self.scope.mark_forked()
-
     def give_up(self, problem: Status) -> None:
         """The caller has said what cannot be sent: the call is over."""
         if self.attempt is not None and self.attempt.stream is not None:
@@ -344,14 +345,15 @@ class Rpc:
     def close(self) -> None:
         """Let go of everything: stream, cluster, trackers, and the session's gate."""
         attempt, calls = self.attempt, self._channel.calls
+        stream = attempt.stream if attempt is not None else None
+        if stream is not None:
+            if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
+                stream.cancel()
+            if stream.status is not None and stream.status.ok:
+                calls.succeeded += 1
         if attempt is not None:
-            stream = attempt.stream
-            if stream is not None:
-                if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
-                    stream.cancel()
-                calls.succeeded += stream.status is not None and stream.status.ok
             attempt.end()
-        if self._route is not None:
+        if self._route is not None and self._route.hold is not None:
             self._route.release()
         if self.hedging is not None:
             self.hedging.stop()
@@ -361,7 +363,7 @@ class Rpc:
             self._session.over()
         if self._telemetry is not None:
             telemetry, self._telemetry = self._telemetry, None
-            telemetry.end(attempt.stream if attempt is not None else None)
+            telemetry.end(stream)
 
     def __repr__(self) -> str:
         stream = self.attempt.stream if self.attempt is not None else None

@@ -24,7 +24,7 @@ _UNSAID = SessionPick("")
 _LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WatchedCall:
     """One call. `failure` is the error that its caller is given, if it is."""
 
@@ -92,7 +92,7 @@ class WatchedCall:
         return self.failure or status
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WatchedAttempt:
     """One attempt of it."""
 
