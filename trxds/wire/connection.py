@@ -158,15 +158,17 @@ class Connection:
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
         """A stream is over: its place goes to the next in the queue."""
-        streams = self.streams
+        streams, http2 = self.streams, self.http2
+        if stream is self.inline_reads.leader:
+            self.inline_reads.interrupt()
         streams.forget(stream)
-        streams.broken += broken
-        self.inline_reads.ended(stream)
-        if self.over is not None:
+        if broken:
+            streams.broken += 1
+        if http2.over is not None:
             return
         if streams.waiting:
             streams.begin_waiting()
-            self.http2.writer.write_soon()
+            http2.writer.write_soon()
         if self.error is not None:
             self._close_when_drained()
 

@@ -18,8 +18,6 @@ ENDS = 32
 class ConnectionTasks:
     """They begin while `run` runs, and end with it; `scope` ends them all."""
 
-    __slots__ = ("_context", "_nursery", "_peer", "scope")
-
     def __init__(self, peer: str) -> None:
         self.scope = trio.CancelScope()
         self._peer = peer

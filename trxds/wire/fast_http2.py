@@ -22,8 +22,6 @@ from .stream_state import FIRST_WINDOW, NOTHING, PeerSettings, StreamState, Stre
 class FastHttp2Engine:
     """A client's `Engine`."""
 
-    __slots__ = ("_encoder", "_frames", "_handler", "_peer", "_streams", "exhausted", "outgoing", "overhead", "unread")
-
     def __init__(self, options: WireOptions) -> None:
         self.outgoing = OutgoingFrames()
         self.unread = b""

@@ -49,19 +49,6 @@ _MOST_CONTINUATIONS = 64
 class FrameHandler:
     """Frames in, events out: takes what a `FrameReader` reads, and appends answers to `outgoing`."""
 
-    __slots__ = (
-        "_decoder",
-        "_fragment",
-        "_options",
-        "_outgoing",
-        "_peer",
-        "_streams",
-        "_unclaimed",
-        "_usual",
-        "events",
-        "overhead",
-    )
-
     def __init__(
         self, streams: StreamStates, peer: PeerSettings, outgoing: OutgoingFrames, options: WireOptions
     ) -> None:

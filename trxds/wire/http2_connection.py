@@ -34,11 +34,12 @@ from .events import (
 from .flood_guard import EARNED
 from .flow_control import FlowControl
 from .options import WireOptions
-from .reader import Handler, Reader
+from .reader import Reader
+from .role import Role
 from .send_queue import Sender, SendQueue
 from .tls import tls_cause
 from .transport import transport_of
-from .writer import Room, Writer
+from .writer import Writer
 
 
 class Http2Stream(Protocol):
@@ -58,32 +59,8 @@ class Http2Stream(Protocol):
         """Something else has ended it: the connection, or a rule that the peer broke."""
 
 
-class Role(Handler, Room, Protocol):
-    """What a client and a server do in ways of their own."""
-
-    def ended(self, status: Status) -> None:
-        """The connection is over, and no stream can go on."""
-
-
 class Http2Connection:
     """It owns the transport. `run()` is its life; the rest are plain functions that streams and their owner call."""
-
-    __slots__ = (
-        "_role",
-        "counts",
-        "disconnect",
-        "doubt",
-        "engine",
-        "flow",
-        "options",
-        "over",
-        "peer",
-        "reader",
-        "send_queue",
-        "streams",
-        "tasks",
-        "writer",
-    )
 
     def __init__(
         self,

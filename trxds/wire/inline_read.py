@@ -45,21 +45,6 @@ class Leader(Protocol):
 class InlineReads:
     """Who reads at one connection; `streams` are those that are open there."""
 
-    __slots__ = (
-        "_answered_at",
-        "_fault",
-        "_flow",
-        "_in_a_row",
-        "_is_waiting",
-        "_last_opened",
-        "_leaders",
-        "_reader",
-        "_streams",
-        "_waiter",
-        "is_delegated",
-        "leader",
-    )
-
     def __init__(self, reader: Reader, flow: FlowControl, streams: Sized) -> None:
         self.is_delegated = False
         """The reader stands aside, and a caller may read."""
@@ -130,7 +115,7 @@ class InlineReads:
                 if stream.status is None:  # otherwise the transport may be closed, too
                     self._read()
         except trio.ClosedResourceError:
-            pass  # by `ended`
+            pass  # by `interrupt`
         finally:
             self.leader = None
             self._is_waiting = False
@@ -138,9 +123,9 @@ class InlineReads:
                 self.reclaim()
         return stream.status is not None
 
-    def ended(self, stream: Leader) -> None:
-        """A stream is over; its caller waits no longer, if it has read itself and somebody else has ended it."""
-        if stream is self.leader and self._is_waiting:
+    def interrupt(self) -> None:
+        """Somebody else has ended the leader's stream, so its caller waits no longer."""
+        if self._is_waiting:
             self._reader.transport.interrupt()
 
     def _read(self) -> None:

@@ -29,20 +29,6 @@ MANY = 16
 class ReadModeration:
     """`most` is the longest pause, in seconds; with 0 there is none. `now` is when the bytes were read."""
 
-    __slots__ = (
-        "_answers",
-        "_last",
-        "_new",
-        "_quick",
-        "_read",
-        "_resumes",
-        "_seconds",
-        "_streaming",
-        "_streaming_at",
-        "_wary",
-        "most",
-    )
-
     def __init__(self, most: float) -> None:
         self.most = most
         self._quick = 0.0  # seconds that a quick call takes: falls at once, rises slowly

@@ -55,8 +55,6 @@ class Request:
 class RequestHeaders:
     """The headers of calls on one connection: what those of a method have in common, and whether they are too large."""
 
-    __slots__ = ("_fits", "_known", "_peer", "_scheme", "limit")
-
     def __init__(self, peer: str, scheme: bytes) -> None:
         self.limit = math.inf
         """How large headers the peer takes, by `list_size` (its SETTINGS_MAX_HEADER_LIST_SIZE)."""

@@ -290,7 +290,7 @@ class ClientStream:
         incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
         self._incoming = incoming
         incoming.is_open = self.status is None
-        is_waiting = self._waiter is not None and self._waiter.is_waiting
+        is_waiting = self._waiter is not None and self._waiter.until is not None
         incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
         return incoming
 

@@ -22,20 +22,6 @@ _NO_TIMEOUT: Headers = []
 class StreamTable:
     """`exhausted` is called when a stream would need an identifier and there is none left."""
 
-    __slots__ = (
-        "_exhausted",
-        "_headers",
-        "_http2",
-        "broken",
-        "failed",
-        "last_opened",
-        "last_taken",
-        "max_streams",
-        "open",
-        "opened_at",
-        "waiting",
-    )
-
     def __init__(
         self,
         http2: Http2Connection,
