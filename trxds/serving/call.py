@@ -22,7 +22,6 @@ from trxds.ground.metadata import (
     Value,
     check,
     decode,
-    decode_timeout,
     encode,
     encode_message,
     find,
@@ -30,6 +29,7 @@ from trxds.ground.metadata import (
 from trxds.ground.status import OK, Status, StatusCode
 from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
 from trxds.wire.events import DataReceived, ErrorCode, code_name
+from trxds.wire.grpc_timeout import decode_timeout
 from trxds.wire.incoming_messages import IncomingMessages
 from trxds.wire.outgoing_messages import OutgoingMessages
 
