@@ -117,9 +117,9 @@ class ServerConnection:
         """Why nothing is sent or read any more."""
         return self.http2.over
 
-    async def run(self) -> None:
+    def run(self) -> Awaitable[None]:
         """Serve the client until the connection is over."""
-        await self.http2.run()
+        return self.http2.run()
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
         """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""

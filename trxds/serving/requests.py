@@ -59,11 +59,10 @@ class PlainAnswer:
     The request is read to its end, if that comes soon: a reset might reach the client before it has read the answer.
     """
 
-    __slots__ = ("_body", "_link", "_uploaded", "id", "is_queued", "receiving")
+    __slots__ = ("_body", "_link", "_uploaded", "id", "receiving")
 
     def __init__(self, connection: StreamOwner, stream_id: int, *, receiving: bool) -> None:
         self.id = stream_id
-        self.is_queued = False
         self.receiving = receiving
         self._link = connection
         self._body = b""

@@ -117,12 +117,12 @@ class Connection:
         await self._settled.wait()
         return self._is_settled and self.over is None
 
-    async def run(self) -> None:
+    def run(self) -> Awaitable[None]:
         """Read and write until the connection is over, for whichever reason; `over` tells."""
         http2, start = self.http2, None
         if self._keepalive is not None:
             start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
-        await http2.run(start)
+        return http2.run(start)  # of a thousand idle connections each coroutine less is a good part
 
     # -- streams
 

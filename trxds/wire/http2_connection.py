@@ -95,15 +95,17 @@ class Http2Connection:
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
         """Read and write until the connection is over, for whichever reason; `begin` starts what runs beside that."""
-
-        async def read() -> None:
-            if begin is not None:
-                begin()
-            self.writer.wrote()
-            await self.reader.run()
-
         try:
-            await self.tasks.run(read)
+            with self.tasks.scope:
+                async with trio.open_nursery() as nursery:
+                    self.tasks.open(nursery)
+                    try:
+                        if begin is not None:
+                            begin()
+                        self.writer.wrote()
+                        await self.reader.run()
+                    finally:
+                        self.tasks.close()
         finally:
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
             await self.reader.transport.close()

@@ -21,14 +21,13 @@ _NOTHING = b""
 class OutgoingMessages:
     """One half of a stream. One task may send at a time."""
 
-    __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open", "is_queued")
+    __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open")
 
     def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
         self.id = stream_id
         """0 until the stream is opened: then everything waits."""
         self.is_open = True
         """Whether our half has not ended."""
-        self.is_queued = False
         self._http2 = http2
         self._rest: Octets = _NOTHING  # of the message being sent
         self._later: Octets = _NOTHING  # what of a large one comes after that
