@@ -211,6 +211,7 @@ class Call:
             fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
         opening = [] if self._headers_sent else _RESPONSE
         self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
+        # RFC 9113 §8.1: the answer is complete, and the rest of the request is not wanted.
         if self.incoming.is_open:
             self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
         self._link.call_served()

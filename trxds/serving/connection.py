@@ -199,7 +199,7 @@ class ServerConnection:
             text = f"malformed request: {problem}"
             self.http2.handle(StreamBroken(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
             self.count_reset()
-        elif stream is not None:
+        elif stream is not None:  # trailers, of which gRPC's requests have none that mean anything
             if event.end:
                 stream.peer_ended()
         elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):

@@ -34,6 +34,7 @@ class FlowControl:
     def received(self, size: int) -> None:
         """So many bytes of DATA have come, on whatever stream."""
         self._unacked_bytes += size
+        # A WINDOW_UPDATE for each DATA frame would be a write for each, and a flood to some peers (RFC 9113 §10.5).
         if self._unacked_bytes >= self._threshold:
             self._engine.credit(0, self._unacked_bytes)
             self._total_acked += self._unacked_bytes
@@ -54,6 +55,7 @@ class FlowControl:
         self.is_measuring = False
         estimate = self._estimate
         if estimate.grows(self._total_acked + self._unacked_bytes, trio.current_time()):
+            # The connection's window is two streams' wide at least: one that fills its own leaves room for others.
             self._engine.widen(estimate.window)
             self.stream_threshold = estimate.window // 2
             if 2 * estimate.window > self._connection_window:

@@ -107,6 +107,7 @@ class Http2Connection:
                     finally:
                         self.tasks.close()
         finally:
+            # Plain functions and an abrupt close only: a task that is cancelled gets no further step of its own.
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
             await self.reader.transport.close()
 
@@ -141,7 +142,7 @@ class Http2Connection:
 
     def _headers_too_large(self, event: HeadersTooLarge) -> None:
         stream = self.streams.get(event.stream_id)
-        if stream is None:
+        if stream is None:  # a request
             return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
         limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
         text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
@@ -189,6 +190,7 @@ class Http2Connection:
         """Fail every stream with `status`; what was said may still leave, for a while, if it is to `flush`."""
         if self.over is not None:
             return
+        # The fields first: streams that end now call us again.
         self.over = status
         self.disconnect = disconnect or self.disconnect
         self.writer.close()

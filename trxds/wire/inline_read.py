@@ -74,11 +74,13 @@ class InlineReads:
     async def stand_aside(self) -> None:
         """Leave the reading to leaders, until none has come between two looks, or somebody reclaims it."""
         self._in_a_row = 0
-        self.is_delegated = self._reader.transport.wait_apart()
+        self.is_delegated = self._reader.transport.wait_apart()  # by TLS nobody reads, and without a descriptor neither
         try:
             leaders = -1
             while self.is_delegated and self._leaders != leaders:
                 leaders = self._leaders
+                # A look now and then, instead of a timer that each leader sets back. What a server says between calls,
+                # GOAWAY for example, is heard in this time.
                 with trio.move_on_after(_LOOK):
                     await self._waiter.wait(self._is_readers_turn)
         finally:

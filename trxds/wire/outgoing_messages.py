@@ -92,6 +92,7 @@ class OutgoingMessages:
     def stop(self) -> None:
         """End our half now; what waits is dropped."""
         self.is_open = self._ending = False
+        # The rest of a message whose beginning has left is of no use: the stream is reset, or has been.
         if self._rest:
             self._http2.send_queue.forget(self)
             self._rest = self._later = _NOTHING

@@ -63,6 +63,7 @@ class Reader:
                 if not self._closed:
                     self.take(b"")
             else:
+                # Every wait below is for the peer or for the writer. A cancelled one has taken nothing.
                 try:
                     data = await self.transport.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -77,6 +78,7 @@ class Reader:
     def take(self, data: bytes) -> None:
         """Handle what a read has brought, as much of it as one step may. Nothing for the next step, or at the end."""
         engine = self._engine
+        # One look at the clock for a whole read: keepalive and moderation need no better one.
         if data:
             self.last_read = self._now()
         elif not engine.unread:

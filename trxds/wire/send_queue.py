@@ -93,6 +93,7 @@ class SendQueue:
             self._left_behind()
 
     def _serve_one(self, stream: Sender) -> None:
+        # A little each, where others wait: a large message does not hold up the small ones behind it.
         room = self._unsent_bound - self._engine.outgoing.unsent
         stream.push(min(_TURN, room) if self.line else room)
         if not stream.waits_for_room:

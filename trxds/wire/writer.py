@@ -54,6 +54,7 @@ class Writer:
 
     def wrote(self) -> None:
         """The caller's step has appended all that it has to say."""
+        # With two streams or more others are likely to speak in this step, too: all that is one write then.
         if self._transport.at_once and len(self._streams) < 2 and not self._closing:
             self.flush()
         else:
@@ -76,6 +77,7 @@ class Writer:
         """Offer what is pending to the transport; what that does not take at once is the task's."""
         if self._unwritten or not self._outgoing.unsent:
             return
+        # What follows may append more, and must not overtake this: so it counts as unwritten until it is sent.
         data = self._unwritten = self._outgoing.take()
         self._role.output_taken()  # which may call us again: for nothing, as long as there is something unwritten
         if self.taken.until is not None:
@@ -97,6 +99,7 @@ class Writer:
             self._flush_much()
             if self._unwritten:
                 try:
+                    # No RPC's task does that: cancelled in the middle of a frame it would cost the connection.
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._lost(error)
