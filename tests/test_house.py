@@ -60,7 +60,6 @@ SHELLS = frozenset(
         "wire/http2_connection.py",
         "wire/inline_read.py",
         "wire/keepalive.py",
-        "wire/message_stream.py",
         "wire/outgoing_messages.py",
         "wire/pool.py",
         "wire/race.py",

@@ -26,9 +26,9 @@ class Echo:
         if self.encoding:
             call.compress_with(self.encoding)
         while True:
-            await call._wait_hungrily(call._message_or_end)
-            self.seen += [type(message) for message in call._arrived.messages]
-            message = call.receive_nowait()
+            await call.incoming.wait()
+            self.seen += [type(message) for message in call.incoming.deframer.messages]
+            message = await call.receive()
             if message is None:
                 return
             await call.send(message)

@@ -127,7 +127,7 @@ async def test_they_may_change_all_of_it(autojump_clock):
     seen = []
 
     async def handler(call):
-        seen.append((call.path, call.metadata.first("user"), call.timeout, call._arrived.encoding))
+        seen.append((call.path, call.metadata.first("user"), call.timeout, call.incoming.deframer.encoding))
         await echo(call)
 
     changes = changing(method="/shop.Cart/Other", metadata=[("user", "8")], timeout=3.0, compression="deflate")

@@ -318,7 +318,7 @@ async def test_with_call_takes_what_a_call_takes(autojump_clock):
     seen = []
 
     async def note(call):
-        seen.append((call.metadata.first("user"), call.timeout is not None, call._arrived.encoding))
+        seen.append((call.metadata.first("user"), call.timeout is not None, call.incoming.deframer.encoding))
         await one_reply(call)
 
     async with served(note) as (channel, _):

@@ -10,7 +10,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status as RichStatus
 from support.engines import receive_all
 
-from trxds.ground.metadata import decode, decode_message, decode_timeout, encode_message, encode_timeout
+from trxds.ground.metadata import decode, decode_message, encode_message
 from trxds.ground.status import Status, StatusCode
 from trxds.resources.orca import chosen_metrics, load_report
 from trxds.resources.protos import OrcaLoadReport
@@ -21,6 +21,7 @@ from trxds.wire.events import Answered, Broken, DataReceived, Event, HeadersRece
 from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.frames import Violation
 from trxds.wire.framing import Deframer, frame
+from trxds.wire.grpc_timeout import decode_timeout, encode_timeout
 from trxds.wire.header_blocks import BlockDecoder, list_size
 from trxds.wire.http2 import H2Engine
 from trxds.wire.options import WireOptions

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import trio
 
@@ -22,20 +22,19 @@ from trxds.ground.metadata import (
     Value,
     check,
     decode,
-    decode_timeout,
     encode,
     encode_message,
     find,
 )
 from trxds.ground.status import OK, Status, StatusCode
 from trxds.wire.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
-from trxds.wire.events import ErrorCode, code_name
-from trxds.wire.message_stream import MessageStream
+from trxds.wire.events import DataReceived, ErrorCode, code_name
+from trxds.wire.grpc_timeout import decode_timeout
+from trxds.wire.incoming_messages import IncomingMessages
+from trxds.wire.outgoing_messages import OutgoingMessages
 
+from .owner import StreamOwner
 from .requests import content_subtype
-
-if TYPE_CHECKING:
-    from .connection import ServerConnection
 
 Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
 
@@ -50,38 +49,48 @@ class Abort(Exception):
         self.status = status
 
 
-class Call(MessageStream):
+class Call:
     """What the client asked, and how to answer.
 
     `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
     Trio's clock. `status` is how the call ended, None while it has not.
     """
 
-    _link: ServerConnection
-
-    def __init__(self, connection: ServerConnection, stream_id: int, headers: Headers) -> None:
-        super().__init__(connection, connection.max_receive_size)
+    def __init__(self, connection: StreamOwner, stream_id: int, headers: Headers) -> None:
+        self._link = connection
         self.id = stream_id
+        self.outgoing = OutgoingMessages(connection.http2, stream_id)
+        self.incoming = IncomingMessages(connection.http2, stream_id, connection.max_receive_size)
         self.path = (find(headers, b":path") or b"").decode("latin-1")
         self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
         self.authority = (find(headers, b":authority") or b"").decode("latin-1")
         self.metadata = decode(headers)
-        self._content_type = find(headers, b"content-type")
+        self._headers = headers
         timeout = find(headers, b"grpc-timeout")
         self.timeout = decode_timeout(timeout) if timeout is not None else None
-        self.deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
         self.status: Status | None = None
-        self._accepts = (find(headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
-        self._arriving().encoding = (find(headers, b"grpc-encoding") or IDENTITY.encode()).decode("latin-1")
+        encoding = find(headers, b"grpc-encoding") or IDENTITY.encode()
+        self.incoming.deframer.encoding = encoding.decode("latin-1")
         self._encoding = ""  # of our messages
         self._trailing: Metadata = EMPTY
         self._headers_sent = False
-        self._scope = trio.CancelScope(deadline=self.deadline)
+        deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._link.http2.peer
+
+    @property
+    def deadline(self) -> float:
+        """When the client expects the end of the call, on Trio's clock; `inf` if it has not said."""
+        return self._scope.deadline
 
     @property
     def unreadable(self) -> Status | None:
         """Why the client's messages cannot be read, if they are compressed by what nobody here knows."""
-        encoding = self._arrived.encoding
+        encoding = self.incoming.deframer.encoding
         if encoding == IDENTITY or known(encoding):
             return None
         return Status(
@@ -91,12 +100,12 @@ class Call(MessageStream):
     @property
     def content_subtype(self) -> str:
         """The client's message format ("proto", "json"), empty if it names none."""
-        return content_subtype(self._content_type) or ""
+        return content_subtype(find(self._headers, b"content-type")) or ""
 
     @property
     def has_all(self) -> bool:
         """No more messages will come than have been taken."""
-        return not self.receiving and not self._arrived.messages
+        return not self.incoming.is_open and not self.incoming.deframer.messages
 
     def __repr__(self) -> str:
         return f"<Call {self.path} from {self.peer}: {self.status or 'open'}>"
@@ -121,16 +130,39 @@ class Call(MessageStream):
 
     def compress_with(self, encoding: str) -> None:
         """Compress the messages from now on, if the client reads that; before the headers are sent."""
-        self._encoding = encoding_named(encoding) if encoding in self._accepts else ""
+        accepts = (find(self._headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
+        self._encoding = encoding_named(encoding) if encoding in accepts else ""
 
     def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
         """What goes with the status."""
         self._trailing = check(metadata)
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
-        if not self._headers_sent and self.sending:
+        """Hand over a message of any size; False if the call is over. `trio.WouldBlock` while an earlier one waits."""
+        if not self._headers_sent and self.outgoing.is_open:
             self._send_headers(EMPTY)
-        return super().send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
+        return self.outgoing.send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
+
+    async def send(self, message: bytes, *, end: bool = False) -> bool:
+        """Send a message; returns when windows and buffer have taken all of it, and false if the call ended first.
+
+        Always a checkpoint.
+        """
+        await self.outgoing.wait_taken()
+        if not self.send_nowait(message, end=end):
+            return False
+        if self.outgoing.waits_for_room:
+            await self.outgoing.wait_taken()
+        return self.outgoing.has_ended_well
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when no more will come. Always a checkpoint."""
+        await self.incoming.wait()
+        message = self.incoming.take()
+        if isinstance(message, Status):
+            self.refuse(message)
+            return None
+        return message
 
     def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
         """End the call with that status."""
@@ -138,7 +170,7 @@ class Call(MessageStream):
 
     def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
         """End the call with a RST_STREAM in place of a status; the handler is cancelled."""
-        self._link.reset(self.id, code)
+        self._link.http2.reset(self.id, code)
         self.fail(Status(StatusCode.INTERNAL, "reset by the server"))
 
     # -- its life
@@ -147,7 +179,7 @@ class Call(MessageStream):
         """Let `handler` answer, then send the status it ended with."""
         with self._scope:
             status = await self._outcome(handler)
-            await self._wait_to_send(self._rest_taken)
+            await self.outgoing.wait_taken()
             self._send_status(status)
         if self.status is None:  # nothing but the deadline cancels a call that has not ended
             self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
@@ -163,15 +195,15 @@ class Call(MessageStream):
         return OK
 
     def _send_headers(self, metadata: Metadata) -> None:
-        if not self._headers_sent and self.sending:
+        if not self._headers_sent and self.outgoing.is_open:
             self._headers_sent = True
             encoding = [(b"grpc-encoding", self._encoding.encode())] if self._encoding else []
             self._link.send_headers(self.id, [*_RESPONSE, *encoding, *encode(metadata)])
 
     def _send_status(self, status: Status) -> None:
-        if not self.sending:
+        if not self.outgoing.is_open:
             return
-        if self._rest:
+        if self.outgoing.waits_for_room:
             # The end of a message is still missing, so no trailers can follow.
             return self.reset(ErrorCode.CANCEL)
         fields = [(b"grpc-status", b"%d" % status.code), (b"grpc-message", encode_message(status.message))]
@@ -179,19 +211,28 @@ class Call(MessageStream):
             fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
         opening = [] if self._headers_sent else _RESPONSE
         self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
-        self.sending = False
-        if self.receiving:
-            self._link.reset(self.id, ErrorCode.NO_ERROR)
+        # RFC 9113 §8.1: the answer is complete, and the rest of the request is not wanted.
+        if self.incoming.is_open:
+            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
         self._link.call_served()
         self._over(status)
 
     # -- what the connection reads
 
+    def accept(self, event: DataReceived) -> None:
+        """Take in a DATA frame."""
+        if self.incoming.is_open:
+            problem = self.incoming.accept(event)
+            if problem is not None:
+                self.refuse(problem)
+            elif event.end:
+                self.peer_ended()
+
     def peer_ended(self) -> None:
-        self.receiving = False
-        if not self._arrived.between_messages:
-            return self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
-        self._look_to_receive()
+        """The client has said all."""
+        self.incoming.stop()
+        if not self.incoming.deframer.between_messages:
+            self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
 
     def refuse(self, problem: Status) -> None:
         self._send_status(problem)
@@ -208,8 +249,9 @@ class Call(MessageStream):
     def _over(self, status: Status) -> None:
         if self.status is None:
             self.status = status
-            self.stop()
-            self._link.forget(self)
+            self.outgoing.stop()
+            self.incoming.stop()
+            self._link.forget(self.id)
 
 
 _RESPONSE: Headers = [

@@ -67,10 +67,9 @@ class HandlerSlots:
         if self._waiting:
             self.begin(self._waiting.popitem(last=False)[0])
 
-    def forget(self, stream: ServerStream) -> None:
+    def forget(self, call: Call) -> None:
         """It is over; if it waits, it needs no handler."""
-        if self._waiting and isinstance(stream, Call):
-            self._waiting.pop(stream, None)
+        self._waiting.pop(call, None)
 
     def clear(self) -> None:
         """Start none of those that wait."""
@@ -118,9 +117,9 @@ class ServerConnection:
         """Why nothing is sent or read any more."""
         return self.http2.over
 
-    async def run(self) -> None:
+    def run(self) -> Awaitable[None]:
         """Serve the client until the connection is over."""
-        await self.http2.run()
+        return self.http2.run()
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
         """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""
@@ -144,18 +143,11 @@ class ServerConnection:
         self._engine.send_headers(stream_id, headers, end=end)
         self.http2.writer.write_soon()
 
-    def push(self, stream: ServerStream) -> None:
-        """The stream has something to send."""
-        self.http2.push(stream)
-
-    def reset(self, stream_id: int, code: int) -> None:
-        """End a stream at once."""
-        self.http2.reset(stream_id, code)
-
-    def forget(self, stream: ServerStream) -> None:
+    def forget(self, stream_id: int) -> None:
         """The stream is over."""
-        self.streams.pop(stream.id, None)
-        self._handlers.forget(stream)
+        stream = self.streams.pop(stream_id, None)
+        if isinstance(stream, Call):
+            self._handlers.forget(stream)
         self._close_when_drained()
 
     def call_served(self) -> None:
@@ -203,16 +195,16 @@ class ServerConnection:
         problem = check(event.headers)
         if problem is not None:
             # RFC 9113 §8.1.1: a malformed request costs its stream.
-            self.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
+            self.http2.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
             text = f"malformed request: {problem}"
             self.http2.handle(StreamBroken(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
             self.count_reset()
-        elif stream is not None:
+        elif stream is not None:  # trailers, of which gRPC's requests have none that mean anything
             if event.end:
                 stream.peer_ended()
         elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
             # RFC 9113 §5.1.2: one stream too many costs that stream.
-            self.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
+            self.http2.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
             self.count_reset()
         else:
             self._request(event)
@@ -223,14 +215,13 @@ class ServerConnection:
             on_request()
         refusal = http_refusal(event.headers)
         if refusal is not None:
-            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id)
-            answer.receiving = not event.end
+            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, receiving=not event.end)
             return answer.give(refusal)
         call = Call(self, event.stream_id, event.headers)
         self.streams[event.stream_id] = call
         problem = call.unreadable
         if problem is not None:
-            call.receiving = not event.end
+            call.incoming.is_open = not event.end
             return call.refuse(problem)
         self._handlers.begin(call)
         if event.end:

@@ -8,15 +8,12 @@ words. A request without "te: trailers" is served, also as there: the field is t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trxds.ground.metadata import Headers, encode_message, find
 from trxds.ground.status import Status, StatusCode
 from trxds.wire.events import DataReceived, ErrorCode
-from trxds.wire.message_stream import MessageStream
 
-if TYPE_CHECKING:
-    from .connection import ServerConnection
+from .owner import StreamOwner
 
 _CONTENT_TYPE = b"application/grpc"
 _SEPARATORS = (b"+", b";")  # before a subtype, and before parameters
@@ -56,58 +53,77 @@ def content_subtype(content_type: bytes | None) -> str | None:
     return rest[1:].split(b";")[0].strip().decode("latin-1") if rest[:1] == b"+" else ""
 
 
-class PlainAnswer(MessageStream):
+class PlainAnswer:
     """A stream that ends with an `HttpRefusal`. It is no call: no handler sees it.
 
     The request is read to its end, if that comes soon: a reset might reach the client before it has read the answer.
     """
 
-    __slots__ = ("_uploaded",)
+    __slots__ = ("_body", "_link", "_uploaded", "id", "receiving")
 
-    _link: ServerConnection
-
-    def __init__(self, connection: ServerConnection, stream_id: int) -> None:
-        super().__init__(connection, 0)
+    def __init__(self, connection: StreamOwner, stream_id: int, *, receiving: bool) -> None:
         self.id = stream_id
+        self.receiving = receiving
+        self._link = connection
+        self._body = b""
         self._uploaded = 0
 
     def give(self, refusal: HttpRefusal) -> None:
         """Send it, as windows have room."""
+        self._body = refusal.body
         self._link.send_headers(self.id, refusal.headers, end=not refusal.body)
-        self._ending = True
-        self.sending = bool(refusal.body)
-        if self.sending:
-            self._rest = refusal.body
-            self._link.push(self)
-        self._done()
+        if refusal.body:
+            self._link.http2.push(self)
+        else:
+            self._forget_if_done()
+
+    # -- what it sends
+
+    @property
+    def outgoing(self) -> PlainAnswer:
+        """Itself: there is no message in it."""
+        return self
+
+    @property
+    def waits_for_room(self) -> bool:
+        return bool(self._body)
 
     def push(self, limit: int) -> None:
-        super().push(limit)
-        self._done()
+        """Append at most `limit` bytes of the body to the connection's output."""
+        written = self._link.http2.engine.write(self.id, self._body, end=True, limit=limit)
+        self._body = self._body[written:]
+        self._forget_if_done()
 
-    def _done(self) -> None:
-        if not self.sending and not self.receiving:
-            self._link.forget(self)
+    def _forget_if_done(self) -> None:
+        if not self._body and not self.receiving:
+            self._link.forget(self.id)
+
+    # -- what the connection reads
 
     def accept(self, event: DataReceived) -> None:
+        """Count what is uploaded in vain."""
         self._uploaded += event.flow_length
         if event.end:
             self.peer_ended()
         elif self._uploaded > _MOST_UPLOADED:
-            self._link.reset(self.id, ErrorCode.NO_ERROR)
-            self.was_reset(ErrorCode.NO_ERROR)
+            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
+            self._stop()
 
     def peer_ended(self) -> None:
+        """The client has said all."""
         self.receiving = False
-        self._done()
+        self._forget_if_done()
 
     def refuse(self, problem: Status) -> None:
-        self.fail(problem)
+        self._stop()
 
     def was_reset(self, code: int) -> None:
-        self.stop()
-        self._link.forget(self)
+        self._stop()
 
     def fail(self, status: Status) -> None:
-        self.stop()
-        self._link.forget(self)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._body = b""
+        self._link.http2.send_queue.forget(self)
+        self._link.forget(self.id)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 import trxds
-from trxds.channel.kinds import CallOptions
+from trxds.channel.call_protocol import CallOptions
 from trxds.channel.method import only_reply
 
 from .hand_over import ContextBridge, HandOver

@@ -12,7 +12,7 @@ import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
-from trxds.channel.kinds import Pairs
+from trxds.channel.call_protocol import Pairs
 from trxds.channel.stub import FromBytes, ToBytes
 
 from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary

@@ -117,12 +117,12 @@ class Connection:
         await self._settled.wait()
         return self._is_settled and self.over is None
 
-    async def run(self) -> None:
+    def run(self) -> Awaitable[None]:
         """Read and write until the connection is over, for whichever reason; `over` tells."""
         http2, start = self.http2, None
         if self._keepalive is not None:
             start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
-        await http2.run(start)
+        return http2.run(start)  # of a thousand idle connections each coroutine less is a good part
 
     # -- streams
 
@@ -135,6 +135,7 @@ class Connection:
         """
         http2, streams = self.http2, self.streams
         now = http2.counts.now()
+        # Nobody has read since the last call ended: a GOAWAY that came meanwhile is not to cost this one.
         if self.inline_reads.is_delegated and self.error is None:
             if now > http2.reader.last_read + READ_FRESHNESS:
                 self.inline_reads.catch_up()
@@ -158,15 +159,17 @@ class Connection:
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
         """A stream is over: its place goes to the next in the queue."""
-        streams = self.streams
+        streams, http2 = self.streams, self.http2
+        if stream is self.inline_reads.leader:
+            self.inline_reads.interrupt()
         streams.forget(stream)
-        streams.broken += broken
-        self.inline_reads.ended(stream)
-        if self.over is not None:
+        if broken:
+            streams.broken += 1
+        if http2.over is not None:
             return
         if streams.waiting:
             streams.begin_waiting()
-            self.http2.writer.write_soon()
+            http2.writer.write_soon()
         if self.error is not None:
             self._close_when_drained()
 
@@ -217,6 +220,7 @@ class Connection:
                     self._moderation.disturbed(read_at)
                 case _:
                     http2.handle(event)
+        # Not before the rest of this read was handled: a server may say SETTINGS and GOAWAY in one breath.
         if self._is_settled and not was_settled and self.on_ready is not None and self.error is None:
             self.on_ready()
 
@@ -233,6 +237,7 @@ class Connection:
 
     def _settings(self, event: SettingsReceived) -> None:
         engine = self.http2.engine
+        # RFC 9113 §6.5.3: they hold from now on, also for streams that wait.
         self.streams.max_streams = engine.peer_max_streams
         self._headers.set_limit(engine.peer_max_header_list)
         self._is_settled = True
@@ -247,6 +252,7 @@ class Connection:
             self._settled.set()
 
     def _goaway(self, event: GoAwayReceived) -> None:
+        # A8: "too_many_pings" makes the whole channel ask half as often.
         if self._keepalive is not None and self._keepalive.heed(event, self.peer):
             self._keepalive = None  # one complaint of a connection is enough, however often it is made
         self.goaway = event.code
@@ -293,6 +299,7 @@ class Connection:
     def ended(self, status: Status) -> None:
         self._tell_settled()
         self._leave(status)
+        # A6: what the server cannot have seen is begun again elsewhere, as often as it takes.
         last_taken = self.last_taken  # what is in the buffer still leaves, but nobody reads an answer
         self.http2.tasks.end_each(
             tuple(self.streams.open.values()),

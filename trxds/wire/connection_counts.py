@@ -9,8 +9,6 @@ from collections.abc import Callable
 class ConnectionCounts:
     """Counts, and times on Trio's clock; `now` asks that."""
 
-    __slots__ = ("last_received", "last_sent", "messages_received", "messages_sent", "now", "pings_sent")
-
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.messages_sent = self.messages_received = self.pings_sent = 0

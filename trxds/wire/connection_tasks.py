@@ -16,9 +16,7 @@ ENDS = 32
 
 
 class ConnectionTasks:
-    """They begin while `run` runs, and end with it; `scope` ends them all."""
-
-    __slots__ = ("_context", "_nursery", "_peer", "scope")
+    """They begin between `open` and `close`; `scope` ends them all."""
 
     def __init__(self, peer: str) -> None:
         self.scope = trio.CancelScope()
@@ -31,15 +29,13 @@ class ConnectionTasks:
         """Whether a task can begin: not before the connection runs, and not when it ends."""
         return self._nursery is not None
 
-    async def run(self, main: Callable[[], Awaitable[None]]) -> None:
-        """Run `main`, and what is started meanwhile, until `scope` is cancelled."""
-        with self.scope:
-            self._context = contextvars.copy_context()
-            async with trio.open_nursery() as self._nursery:
-                try:
-                    await main()
-                finally:
-                    self._nursery = None
+    def open(self, nursery: trio.Nursery) -> None:
+        """From now on tasks may begin."""
+        self._context, self._nursery = contextvars.copy_context(), nursery
+
+    def close(self) -> None:
+        """No task begins any more."""
+        self._nursery = None
 
     def start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
         """Start a task. It must not inherit the context of the RPC that needed it, which has a tracing span perhaps."""

@@ -22,8 +22,6 @@ from .stream_state import FIRST_WINDOW, NOTHING, PeerSettings, StreamState, Stre
 class FastHttp2Engine:
     """A client's `Engine`."""
 
-    __slots__ = ("_encoder", "_frames", "_handler", "_peer", "_streams", "exhausted", "outgoing", "overhead", "unread")
-
     def __init__(self, options: WireOptions) -> None:
         self.outgoing = OutgoingFrames()
         self.unread = b""
@@ -43,6 +41,7 @@ class FastHttp2Engine:
             frames.MAX_FRAME_SIZE: options.max_frame,
             frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
         }
+        # The preface and SETTINGS are first, and nothing has to be waited for behind them (RFC 9113 §3.4).
         self.outgoing.add_control(frames.PREFACE + frames.settings(values))
         # SETTINGS say nothing of the connection's own window (RFC 9113 §6.9.2).
         wider = self._streams.receive_window - FIRST_WINDOW
@@ -99,6 +98,7 @@ class FastHttp2Engine:
         stream = streams.open[stream_id] = StreamState(streams.initial_receive_window)
         block = self._encoder.encode(fixed, metadata, passing)
         if whole:
+            # END_STREAM comes with the DATA frame: HEADERS and an empty DATA frame would be one frame more.
             size = len(whole)
             stream.send_offset = -size
             stream.sending = False
@@ -119,7 +119,7 @@ class FastHttp2Engine:
             stream.send_offset -= room
             streams.send_window -= room
         elif size or not end:
-            return 0
+            return 0  # an empty DATA frame needs no window, also if that is below zero (RFC 9113 §6.9)
         ends = end and room == size
         self._append_data(stream_id, data if room == size else data[:room], ends)
         if ends:
@@ -144,10 +144,11 @@ class FastHttp2Engine:
         elif stream_id in self._streams.open:
             self._streams.open[stream_id].receive_window += size
         else:
-            return
+            return  # the peer, which has closed the stream, has no use for it
         self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
 
     def widen(self, stream_window: int) -> None:
+        # Counted at once, though the peer may send by the smaller window until it has read this: it only grows.
         self._streams.set_initial_receive_window(stream_window)
         self.outgoing.add_control(frames.settings({frames.INITIAL_WINDOW_SIZE: stream_window}))
 

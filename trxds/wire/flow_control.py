@@ -18,19 +18,11 @@ _BDP_PING = b"how far?"
 class FlowControl:
     """The windows for receiving, of one connection."""
 
-    __slots__ = (
-        "_connection_window",
-        "_engine",
-        "_estimate",
-        "_threshold",
-        "_total_acked",
-        "_unacked_bytes",
-        "stream_threshold",
-    )
-
     def __init__(self, engine: Engine, options: WireOptions) -> None:
         self.stream_threshold = options.stream_window // 2
         """A stream's window is opened by no less. The peer has the other half to send meanwhile."""
+        self.is_measuring = False
+        """Whether the answer to a PING is waited for, which says how far the peer is."""
         self._engine = engine
         self._connection_window = options.connection_window
         # A quarter: an engine keeps back up to a half for streams that have ended.
@@ -39,14 +31,10 @@ class FlowControl:
         self._total_acked = 0  # of the connection's window
         self._estimate = WindowEstimate(options.stream_window, options.most_stream_window)
 
-    @property
-    def is_measuring(self) -> bool:
-        """Whether the answer to a PING is waited for, which says how far the peer is."""
-        return self._estimate.is_measuring
-
     def received(self, size: int) -> None:
         """So many bytes of DATA have come, on whatever stream."""
         self._unacked_bytes += size
+        # A WINDOW_UPDATE for each DATA frame would be a write for each, and a flood to some peers (RFC 9113 §10.5).
         if self._unacked_bytes >= self._threshold:
             self._engine.credit(0, self._unacked_bytes)
             self._total_acked += self._unacked_bytes
@@ -58,12 +46,16 @@ class FlowControl:
         # A server at its window's end has sent the rest of it by now, so what is given back counts too.
         if self._estimate.begins(self._total_acked + self._unacked_bytes - size, trio.current_time()):
             self._engine.ping(_BDP_PING)
+            self.is_measuring = True
 
     def ping_acked(self, payload: bytes) -> None:
         """Widen all windows if the peer's answer shows that they were in the way."""
+        if payload != _BDP_PING:
+            return
+        self.is_measuring = False
         estimate = self._estimate
-        received = self._total_acked + self._unacked_bytes
-        if payload == _BDP_PING and estimate.grows(received, trio.current_time()):
+        if estimate.grows(self._total_acked + self._unacked_bytes, trio.current_time()):
+            # The connection's window is two streams' wide at least: one that fills its own leaves room for others.
             self._engine.widen(estimate.window)
             self.stream_threshold = estimate.window // 2
             if 2 * estimate.window > self._connection_window:

@@ -49,19 +49,6 @@ _MOST_CONTINUATIONS = 64
 class FrameHandler:
     """Frames in, events out: takes what a `FrameReader` reads, and appends answers to `outgoing`."""
 
-    __slots__ = (
-        "_decoder",
-        "_fragment",
-        "_options",
-        "_outgoing",
-        "_peer",
-        "_streams",
-        "_unclaimed",
-        "_usual",
-        "events",
-        "overhead",
-    )
-
     def __init__(
         self, streams: StreamStates, peer: PeerSettings, outgoing: OutgoingFrames, options: WireOptions
     ) -> None:
@@ -153,6 +140,7 @@ class FrameHandler:
         end = flags & END_STREAM != 0
         if flags & END_HEADERS:
             return self._read_block(stream_id, end, payload)
+        # Also for a closed stream, whose block is read for the sake of the compression table (RFC 9113 §4.3).
         if stream_id not in self._streams.open:
             self._streams.check_opened(stream_id)
         self._fragment = HeaderFragment(stream_id, end, payload)
@@ -184,6 +172,7 @@ class FrameHandler:
         if stream.receiving is NOTHING:
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "headers after the end of the stream")
         if block.informational:
+            # Any number of 1xx may come before the response, and ends no half (RFC 9113 §8.1).
             self.overhead += 1
             if end or stream.receiving is BODY:
                 raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
@@ -193,6 +182,7 @@ class FrameHandler:
         stream.receiving = BODY
         if end:
             self._peer_ended(stream_id, stream)
+        # MAX_HEADER_LIST_SIZE is advice to the peer (RFC 9113 §10.5.1): who does not take it loses the stream only.
         if block.size > self._options.max_header_list:
             return HeadersTooLarge(stream_id, block.size)
         return HeadersReceived(stream_id, block.headers, end)
@@ -211,6 +201,7 @@ class FrameHandler:
             raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
 
     def _read_reset(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        # The stream is closed at once, and needs no answer: a RST_STREAM is never answered by one (RFC 9113 §5.4.2).
         code = frames.long_value(payload, "RST_STREAM")
         if self._streams.open.pop(stream_id, None) is None:
             self._streams.check_opened(stream_id)
@@ -230,6 +221,7 @@ class FrameHandler:
                 self._streams.set_initial_send_window(value)
             else:
                 self._peer.set(key, value)
+        # After all values were applied (RFC 9113 §6.5.3).
         self._outgoing.add_control(frames.head(0, frames.SETTINGS, frames.ACK, 0))
         return SettingsReceived()
 
@@ -241,6 +233,7 @@ class FrameHandler:
         self._check_no_stream(stream_id, "PING")
         if len(payload) != 8:
             raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
+        # An answer is not answered, and one that is owed carries the same eight bytes (RFC 9113 §6.7).
         if flags & frames.ACK:
             return PingAcked(payload)
         self._outgoing.add_control(frames.head(8, frames.PING, frames.ACK, 0) + payload)

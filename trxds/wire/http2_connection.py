@@ -34,11 +34,12 @@ from .events import (
 from .flood_guard import EARNED
 from .flow_control import FlowControl
 from .options import WireOptions
-from .reader import Handler, Reader
+from .reader import Reader
+from .role import Role
 from .send_queue import Sender, SendQueue
 from .tls import tls_cause
 from .transport import transport_of
-from .writer import Room, Writer
+from .writer import Writer
 
 
 class Http2Stream(Protocol):
@@ -58,32 +59,8 @@ class Http2Stream(Protocol):
         """Something else has ended it: the connection, or a rule that the peer broke."""
 
 
-class Role(Handler, Room, Protocol):
-    """What a client and a server do in ways of their own."""
-
-    def ended(self, status: Status) -> None:
-        """The connection is over, and no stream can go on."""
-
-
 class Http2Connection:
     """It owns the transport. `run()` is its life; the rest are plain functions that streams and their owner call."""
-
-    __slots__ = (
-        "_role",
-        "counts",
-        "disconnect",
-        "doubt",
-        "engine",
-        "flow",
-        "options",
-        "over",
-        "peer",
-        "reader",
-        "send_queue",
-        "streams",
-        "tasks",
-        "writer",
-    )
 
     def __init__(
         self,
@@ -118,16 +95,19 @@ class Http2Connection:
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
         """Read and write until the connection is over, for whichever reason; `begin` starts what runs beside that."""
-
-        async def read() -> None:
-            if begin is not None:
-                begin()
-            self.writer.wrote()
-            await self.reader.run()
-
         try:
-            await self.tasks.run(read)
+            with self.tasks.scope:
+                async with trio.open_nursery() as nursery:
+                    self.tasks.open(nursery)
+                    try:
+                        if begin is not None:
+                            begin()
+                        self.writer.wrote()
+                        await self.reader.run()
+                    finally:
+                        self.tasks.close()
         finally:
+            # Plain functions and an abrupt close only: a task that is cancelled gets no further step of its own.
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
             await self.reader.transport.close()
 
@@ -162,7 +142,7 @@ class Http2Connection:
 
     def _headers_too_large(self, event: HeadersTooLarge) -> None:
         stream = self.streams.get(event.stream_id)
-        if stream is None:
+        if stream is None:  # a request
             return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
         limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
         text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
@@ -210,6 +190,7 @@ class Http2Connection:
         """Fail every stream with `status`; what was said may still leave, for a while, if it is to `flush`."""
         if self.over is not None:
             return
+        # The fields first: streams that end now call us again.
         self.over = status
         self.disconnect = disconnect or self.disconnect
         self.writer.close()

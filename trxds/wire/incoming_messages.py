@@ -101,7 +101,7 @@ class IncomingMessages:
         problem = self.deframer.feed(event.data)
         if problem is not None:
             return problem
-        if not event.end:
+        if not event.end:  # the window of a half that has ended is of no use
             size = len(event.data)
             self._buffered += size
             self._unacked_bytes += event.flow_length - size  # padding
@@ -118,6 +118,7 @@ class IncomingMessages:
             self._waiter.wake_if()
 
     def _open_window(self) -> None:
+        # A message longer than the window could never come whole if what has come of it were held back.
         kept = 0 if self.is_reading and not self.deframer.messages else self.deframer.buffered
         if self._buffered > kept:
             self._unacked_bytes += self._buffered - kept

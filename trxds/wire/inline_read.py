@@ -45,21 +45,6 @@ class Leader(Protocol):
 class InlineReads:
     """Who reads at one connection; `streams` are those that are open there."""
 
-    __slots__ = (
-        "_answered_at",
-        "_fault",
-        "_flow",
-        "_in_a_row",
-        "_is_waiting",
-        "_last_opened",
-        "_leaders",
-        "_reader",
-        "_streams",
-        "_waiter",
-        "is_delegated",
-        "leader",
-    )
-
     def __init__(self, reader: Reader, flow: FlowControl, streams: Sized) -> None:
         self.is_delegated = False
         """The reader stands aside, and a caller may read."""
@@ -89,11 +74,13 @@ class InlineReads:
     async def stand_aside(self) -> None:
         """Leave the reading to leaders, until none has come between two looks, or somebody reclaims it."""
         self._in_a_row = 0
-        self.is_delegated = self._reader.transport.wait_apart()
+        self.is_delegated = self._reader.transport.wait_apart()  # by TLS nobody reads, and without a descriptor neither
         try:
             leaders = -1
             while self.is_delegated and self._leaders != leaders:
                 leaders = self._leaders
+                # A look now and then, instead of a timer that each leader sets back. What a server says between calls,
+                # GOAWAY for example, is heard in this time.
                 with trio.move_on_after(_LOOK):
                     await self._waiter.wait(self._is_readers_turn)
         finally:
@@ -130,7 +117,7 @@ class InlineReads:
                 if stream.status is None:  # otherwise the transport may be closed, too
                     self._read()
         except trio.ClosedResourceError:
-            pass  # by `ended`
+            pass  # by `interrupt`
         finally:
             self.leader = None
             self._is_waiting = False
@@ -138,9 +125,9 @@ class InlineReads:
                 self.reclaim()
         return stream.status is not None
 
-    def ended(self, stream: Leader) -> None:
-        """A stream is over; its caller waits no longer, if it has read itself and somebody else has ended it."""
-        if stream is self.leader and self._is_waiting:
+    def interrupt(self) -> None:
+        """Somebody else has ended the leader's stream, so its caller waits no longer."""
+        if self._is_waiting:
             self._reader.transport.interrupt()
 
     def _read(self) -> None:

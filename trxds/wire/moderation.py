@@ -29,20 +29,6 @@ MANY = 16
 class ReadModeration:
     """`most` is the longest pause, in seconds; with 0 there is none. `now` is when the bytes were read."""
 
-    __slots__ = (
-        "_answers",
-        "_last",
-        "_new",
-        "_quick",
-        "_read",
-        "_resumes",
-        "_seconds",
-        "_streaming",
-        "_streaming_at",
-        "_wary",
-        "most",
-    )
-
     def __init__(self, most: float) -> None:
         self.most = most
         self._quick = 0.0  # seconds that a quick call takes: falls at once, rises slowly
@@ -53,7 +39,7 @@ class ReadModeration:
         self._last = 0.0
         self._resumes = 0.0  # no pause before,
         self._wary = 0  # ... nor before so many answers
-        self._streaming: set[int] = set()  # streams with data in one read,
+        self._streaming: set[int] | None = None  # streams with data in one read,
         self._streaming_at = -math.inf  # ... which was then
 
     def answered(self, took: float, now: float) -> None:
@@ -74,13 +60,13 @@ class ReadModeration:
     def data(self, stream_id: int, now: float) -> None:
         """This read brought data: a part of an answer, or a message of a stream that goes on."""
         if self._streaming_at != now:  # nobody asked after that read, for then they were fewer
-            self._streaming.clear()
-            self._streaming_at = now
+            self._streaming, self._streaming_at = None, now
+        self._streaming = self._streaming or set()
         self._streaming.add(stream_id)
 
     def settle(self, streams: Collection[int], now: float) -> None:
         """All of a read was handled: who had data and is still among these `streams` ought not to wait."""
-        if self._streaming_at == now and not self._streaming.isdisjoint(streams):
+        if self._streaming_at == now and self._streaming and not self._streaming.isdisjoint(streams):
             self.disturbed(now)
 
     def pause(self, under_way: int, now: float) -> float:

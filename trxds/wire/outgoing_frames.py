@@ -10,8 +10,6 @@ Octets: TypeAlias = bytes | memoryview
 class OutgoingFrames:
     """An engine's output buffer."""
 
-    __slots__ = ("_pieces", "control_unsent", "frames_sent", "unsent")
-
     def __init__(self) -> None:
         self._pieces: list[Octets] = []
         self.unsent = 0

@@ -21,14 +21,13 @@ _NOTHING = b""
 class OutgoingMessages:
     """One half of a stream. One task may send at a time."""
 
-    __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open", "is_queued")
+    __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open")
 
     def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
         self.id = stream_id
         """0 until the stream is opened: then everything waits."""
         self.is_open = True
         """Whether our half has not ended."""
-        self.is_queued = False
         self._http2 = http2
         self._rest: Octets = _NOTHING  # of the message being sent
         self._later: Octets = _NOTHING  # what of a large one comes after that
@@ -93,6 +92,7 @@ class OutgoingMessages:
     def stop(self) -> None:
         """End our half now; what waits is dropped."""
         self.is_open = self._ending = False
+        # The rest of a message whose beginning has left is of no use: the stream is reset, or has been.
         if self._rest:
             self._http2.send_queue.forget(self)
             self._rest = self._later = _NOTHING

@@ -24,7 +24,7 @@ from .connect import Network
 from .connection import Connection
 from .keepalive import Keepalive
 from .options import WireOptions
-from .subchannel import Subchannel
+from .subchannel import Subchannel, SubchannelContext
 
 Key: TypeAlias = tuple[str, Hashable]
 """An address, and what the user of the host asks of the connection: None for nothing in particular."""
@@ -53,14 +53,12 @@ class Pool:
         self.subchannels: dict[Key, Subchannel] = {}
         self._network = network
         self._secured = secured
-        self._options = options
-        self._keepalive = keepalive
-        self._observers = observers or Observers()
         self._random = random
         self._leases: dict[Key, Counter[Mailbox[Any]]] = {}
         self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
         self._changes = 0
         self._asked: Mailbox[Subchannel | None] = Mailbox()  # to connect; None when we are closed
+        self._context = SubchannelContext(options, keepalive, observers or Observers(), self._connections, self._ask)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -156,13 +154,9 @@ class Pool:
         subchannel = Subchannel(
             address,
             self._network if security is None or self._secured is None else self._secured(security),
-            self._options,
+            self._context,
             Backoff(self._random),
-            keepalive=self._keepalive,
-            connections=self._connections,
-            start=self._ask,
-            changed=partial(self._post, key),
-            observers=self._observers,
+            partial(self._post, key),
         )
         if self._closed:
             subchannel.retire()

@@ -6,29 +6,19 @@ takes a checkpoint before it has the rest read. It reads nothing while what the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
 from .engine import Engine
-from .events import Event
 from .flood_guard import FloodGuard
 from .options import WireOptions
+from .role import Role
 from .transport import Transport
 from .writer import Writer
 
 _LITTLE_OVERHEAD = 30  # frames, which are counted later
-
-
-class Handler(Protocol):
-    """Whoever is told what was read."""
-
-    def handle(self, events: Iterable[Event]) -> None:
-        """All that one step has read."""
-
-    def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """What has to be done before the next read, if anything."""
 
 
 class Owner(Protocol):
@@ -44,25 +34,12 @@ class Owner(Protocol):
 class Reader:
     """`run` reads until the connection is over; `take` is for a task that reads in its place (`inline_read.py`)."""
 
-    __slots__ = (
-        "_closed",
-        "_control_bound",
-        "_engine",
-        "_flood_guard",
-        "_handler",
-        "_now",
-        "_owner",
-        "_writer",
-        "last_read",
-        "transport",
-    )
-
     def __init__(
         self,
         engine: Engine,
         transport: Transport,
         writer: Writer,
-        handler: Handler,
+        role: Role,
         owner: Owner,
         options: WireOptions,
         now: Callable[[], float],
@@ -72,7 +49,7 @@ class Reader:
         """When a byte last came, on Trio's clock."""
         self._engine = engine
         self._writer = writer
-        self._handler = handler
+        self._role = role
         self._owner = owner
         self._control_bound = options.control_bound
         self._flood_guard = FloodGuard(options.overhead_rate)
@@ -80,19 +57,19 @@ class Reader:
         self._closed = False
 
     async def run(self) -> None:
-        handler = self._handler
         while not self._closed:
             if self._engine.unread:  # also what a leader left
                 await trio.lowlevel.checkpoint()
                 if not self._closed:
                     self.take(b"")
             else:
+                # Every wait below is for the peer or for the writer. A cancelled one has taken nothing.
                 try:
                     data = await self.transport.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._owner.lost(error)
                 self.take(data)
-            if not self._engine.unread and (meanwhile := handler.before_read()) is not None:
+            if not self._engine.unread and (meanwhile := self._role.before_read()) is not None:
                 await meanwhile()
             # Acknowledgements of what a peer sends wait in our memory, if it reads none of them (CVE-2019-9512).
             if self.is_provoked:
@@ -101,11 +78,12 @@ class Reader:
     def take(self, data: bytes) -> None:
         """Handle what a read has brought, as much of it as one step may. Nothing for the next step, or at the end."""
         engine = self._engine
+        # One look at the clock for a whole read: keepalive and moderation need no better one.
         if data:
             self.last_read = self._now()
         elif not engine.unread:
             return self._owner.lost(None)
-        self._handler.handle(engine.receive(data))
+        self._role.handle(engine.receive(data))
         if engine.overhead > _LITTLE_OVERHEAD:
             self._check_overhead()
         if engine.outgoing.unsent:
@@ -128,7 +106,8 @@ class Reader:
     @property
     def is_behind(self) -> bool:
         """Whether the reader's own task has to go on: something is left unread, or may not be read yet."""
-        return bool(self._engine.unread) or self.is_provoked
+        engine = self._engine
+        return bool(engine.unread) or engine.outgoing.control_unsent > self._control_bound
 
     @property
     def is_provoked(self) -> bool:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trxds.ground.metadata import Headers, encode_timeout
+from trxds.ground.metadata import Headers
 from trxds.ground.observe import AttemptObserver
 from trxds.ground.status import Status, StatusCode
 
 from .compression import ACCEPTED
 from .engine import Fields
+from .grpc_timeout import encode_timeout
 from .header_blocks import list_size
 
 USER_AGENT = b"grpc-python-trxds/0.1.0"
@@ -54,8 +55,6 @@ class Request:
 
 class RequestHeaders:
     """The headers of calls on one connection: what those of a method have in common, and whether they are too large."""
-
-    __slots__ = ("_fits", "_known", "_peer", "_scheme", "limit")
 
     def __init__(self, peer: str, scheme: bytes) -> None:
         self.limit = math.inf

@@ -189,6 +189,7 @@ class ClientStream:
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
+            # A leader would go on to the end of its call.
             self._connection.inline_reads.reclaim()
             await self._headers_lot.park()
         else:
@@ -266,6 +267,7 @@ class ClientStream:
 
     def accept_headers(self, event: HeadersReceived) -> None:
         """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
+        # PROTOCOL-HTTP2: a status alone is one HEADERS frame with END_STREAM ("Trailers-Only").
         if event.end:
             self.trailers_only = self.initial_metadata is None
             self._accept_trailers(event.headers)
@@ -290,7 +292,7 @@ class ClientStream:
         incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
         self._incoming = incoming
         incoming.is_open = self.status is None
-        is_waiting = self._waiter is not None and self._waiter.is_waiting
+        is_waiting = self._waiter is not None and self._waiter.until is not None
         incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
         return incoming
 
@@ -300,6 +302,7 @@ class ClientStream:
             return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
             (self._incoming or self._arriving()).deframer.encoding = encoding
+        # A6: headers commit the call. Trailers-Only does not, which may be a refusal that is retried.
         if self.request.on_headers is not None:
             self.request.on_headers()
         if self._headers_lot is not None:
@@ -343,6 +346,7 @@ class ClientStream:
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
         """It ends otherwise than by the server's last word; with `reset` the server is told so."""
+        # A stream without a number is idle for the server, and must not be reset (RFC 9113 §6.4).
         if self.id and reset is not None:
             self._connection.http2.reset(self.id, reset)
         self._finish(status, refused=refused, broken=self.id != 0)

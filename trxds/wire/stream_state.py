@@ -46,16 +46,6 @@ class StreamState:
 class StreamStates:
     """A client's streams that are not closed, and the windows that they share."""
 
-    __slots__ = (
-        "_max_send_offset",
-        "initial_receive_window",
-        "initial_send_window",
-        "next_id",
-        "open",
-        "receive_window",
-        "send_window",
-    )
-
     def __init__(self, options: WireOptions) -> None:
         self.open: dict[int, StreamState] = {}
         self.next_id = 1
@@ -105,8 +95,6 @@ class StreamStates:
 
 class PeerSettings:
     """The limits that the peer's SETTINGS name; how large its windows are is in `StreamStates`."""
-
-    __slots__ = ("max_frame", "max_header_list", "max_streams")
 
     def __init__(self) -> None:
         self.max_streams = _NO_LIMIT

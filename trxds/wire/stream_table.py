@@ -22,20 +22,6 @@ _NO_TIMEOUT: Headers = []
 class StreamTable:
     """`exhausted` is called when a stream would need an identifier and there is none left."""
 
-    __slots__ = (
-        "_exhausted",
-        "_headers",
-        "_http2",
-        "broken",
-        "failed",
-        "last_opened",
-        "last_taken",
-        "max_streams",
-        "open",
-        "opened_at",
-        "waiting",
-    )
-
     def __init__(
         self,
         http2: Http2Connection,
@@ -74,6 +60,7 @@ class StreamTable:
     def has_room(self) -> bool:
         """Whether the server and the connection's buffer take one more."""
         engine = self._http2.engine
+        # A connection whose identifiers are used up can open none any more (RFC 9113 §5.1.1).
         if engine.exhausted:
             self._exhausted()
             return False
@@ -87,7 +74,7 @@ class StreamTable:
         if request.message is not None and len(request.message) <= LARGE:
             complete = frame(request.message)
             if len(complete) > engine.opening_room():
-                complete = b""
+                complete = b""  # the send queue waits for windows, and the headers need none
         # A call that waited says what is left of its time.
         timeout = request.timeout(now) if request.deadline < math.inf else _NO_TIMEOUT
         fields = self._headers.fields(request.path, request.authority)
@@ -108,6 +95,7 @@ class StreamTable:
 
     def forget(self, stream: ClientStream) -> None:
         """A stream is over."""
+        # Nothing is kept of closed streams: the engine knows by their numbers that they have been.
         if stream.id:
             self.open.pop(stream.id, None)
             if stream.status is not None and not stream.status.ok:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -36,6 +37,17 @@ MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up bef
 MIN_FAILURE_TIME = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class SubchannelContext:
+    """What all subchannels of a pool have in common; `start` has one's `live` run as a task."""
+
+    options: WireOptions
+    keepalive: Keepalive | None
+    observers: Observers
+    connections: set[Connection]
+    start: Callable[[Subchannel], None]
+
+
 class Subchannel:
     """Made by `Pool.lease`.
 
@@ -47,14 +59,9 @@ class Subchannel:
         self,
         address: str,
         network: Network,
-        options: WireOptions,
+        context: SubchannelContext,
         backoff: Backoff,
-        *,
-        keepalive: Keepalive | None,
-        connections: set[Connection],
-        start: Callable[[Subchannel], None],
         changed: Callable[[Subchannel], None],
-        observers: Observers,
     ) -> None:
         self.address = address
         self.state = Connectivity.IDLE
@@ -64,13 +71,9 @@ class Subchannel:
         self.traffic = Traffic()
         self.secure = isinstance(network, TlsNetwork)
         self._network = network
-        self._options = options
-        self._keepalive = keepalive
+        self._context = context
         self._backoff = backoff
-        self._connections = connections
-        self._start = start
         self._changed = changed
-        self._observers = observers
         self._connection: Connection | None = None  # while READY
         self._scope = trio.CancelScope()  # of the attempt and the backoff after it
         self.retired = False
@@ -84,7 +87,7 @@ class Subchannel:
         if self.state is Connectivity.IDLE and not self.retired:
             self._scope = trio.CancelScope()
             self._become(Connectivity.CONNECTING)
-            self._start(self)
+            self._context.start(self)
 
     def open_stream(self, request: Request) -> ClientStream | None:
         """Begin a call; None unless READY. Never a checkpoint."""
@@ -110,7 +113,7 @@ class Subchannel:
         if connection is not None:
             connection.on_draining = None
             connection.retire()
-            self._observers.connection_closed(self.address, self._security, SHUTDOWN)
+            self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
         elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
             self._scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
@@ -124,7 +127,7 @@ class Subchannel:
         failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
         if failure is None or self.retired:
             return
-        self._observers.connection_failed(self.address, failure)
+        self._context.observers.connection_failed(self.address, failure)
         self.error, self._scope = failure, trio.CancelScope()
         self._become(Connectivity.TRANSIENT_FAILURE)
         with self._scope:
@@ -151,14 +154,15 @@ class Subchannel:
 
     async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
         """This task is the connection's reader."""
-        connection = Connection(transport, peer=self.address, options=self._options, keepalive=self._keepalive)
+        context = self._context
+        connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
         connection.on_ready = partial(self._become_ready, connection, scope)
-        self._connections.add(connection)
+        context.connections.add(connection)
         self.traffic.begin(connection)
         try:
             await connection.run()
         finally:
-            self._connections.discard(connection)
+            context.connections.discard(connection)
             self.traffic.end(connection)
         # Without having been READY it is a failed attempt, even if SETTINGS came (with a GOAWAY,
         # say), so that the next one waits for the backoff.
@@ -172,13 +176,13 @@ class Subchannel:
         self._connection = connection
         connection.on_draining = partial(self._leave, connection)
         self._become(Connectivity.READY)
-        self._observers.connection_opened(self.address, self._security)
+        self._context.observers.connection_opened(self.address, self._security)
 
     def _leave(self, connection: Connection) -> None:
         self._connection = None
         self.error = connection.error
         self._become(Connectivity.IDLE)
-        self._observers.connection_closed(self.address, self._security, connection.http2.disconnect)
+        self._context.observers.connection_closed(self.address, self._security, connection.http2.disconnect)
 
     @property
     def _security(self) -> str:

@@ -27,16 +27,12 @@ _WOKEN: Any = _Woken()
 
 
 class Waiter:
-    __slots__ = ("_task", "_until")
+    __slots__ = ("_task", "until")
 
     def __init__(self) -> None:
         self._task: trio.lowlevel.Task | None = None
-        self._until: Callable[[], bool] | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a task waits here."""
-        return self._task is not None
+        self.until: Callable[[], bool] | None = None
+        """What the task waits for; None when nobody waits."""
 
     async def wait(self, until: Callable[[], bool]) -> None:
         """Wait until `until()`; always a checkpoint. A second task is a `trio.BusyResourceError`."""
@@ -46,16 +42,16 @@ class Waiter:
             await trio.lowlevel.checkpoint()
             return
         self._task = trio.lowlevel.current_task()
-        self._until = until
+        self.until = until
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
     def wake_if(self) -> None:
         """Something changed: wake the task if it is what it waits for."""
-        if self._until is not None and self._until():
-            task, self._task, self._until = self._task, None, None
+        if self.until is not None and self.until():
+            task, self._task, self.until = self._task, None, None
             assert task is not None
             trio.lowlevel.reschedule(task, _WOKEN)
 
     def _leave(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-        self._task = self._until = None
+        self._task = self.until = None
         return trio.lowlevel.Abort.SUCCEEDED

@@ -37,11 +37,6 @@ class WindowEstimate:
         self._pause = 0
         self._skip = 0
 
-    @property
-    def is_measuring(self) -> bool:
-        """Whether a PING is on its way."""
-        return self._began is not None
-
     def begins(self, received: int, now: float) -> bool:
         """A good part of a window has come: whether to send a PING. `received` counts all bytes ever before that."""
         if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST:

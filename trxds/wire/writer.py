@@ -10,52 +10,27 @@ is cancelled leaves no half frame behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
-from typing import Protocol
 
 import trio
 
 from .connection_tasks import ConnectionTasks
 from .outgoing_frames import OutgoingFrames
+from .role import Role
 from .transport import Transport
 from .waiter import Waiter
 
 _BURST = 4  # so many full buffers may leave in one step
 
 
-class Room(Protocol):
-    """Whoever has more to say when there is room again."""
-
-    def output_taken(self) -> None:
-        """What was pending is on its way."""
-
-    def use_room(self) -> None:
-        """Append what there is room for, not more than a step's worth."""
-
-
 class Writer:
     """The one that sends. `taken` is for a task that waits until there is less to send."""
-
-    __slots__ = (
-        "_behind",
-        "_closing",
-        "_has_task",
-        "_lost",
-        "_outgoing",
-        "_room",
-        "_streams",
-        "_tasks",
-        "_transport",
-        "_unwritten",
-        "_waiter",
-        "taken",
-    )
 
     def __init__(
         self,
         outgoing: OutgoingFrames,
         transport: Transport,
         tasks: ConnectionTasks,
-        room: Room,
+        role: Role,
         streams: Sized,
         lost: Callable[[BaseException | None], None],
     ) -> None:
@@ -63,7 +38,7 @@ class Writer:
         self._outgoing = outgoing
         self._transport = transport
         self._tasks = tasks
-        self._room = room
+        self._role = role
         self._streams = streams
         self._lost = lost
         self._unwritten: bytes | memoryview = b""  # taken from the engine; only the task may wait with it
@@ -79,6 +54,7 @@ class Writer:
 
     def wrote(self) -> None:
         """The caller's step has appended all that it has to say."""
+        # With two streams or more others are likely to speak in this step, too: all that is one write then.
         if self._transport.at_once and len(self._streams) < 2 and not self._closing:
             self.flush()
         else:
@@ -101,9 +77,11 @@ class Writer:
         """Offer what is pending to the transport; what that does not take at once is the task's."""
         if self._unwritten or not self._outgoing.unsent:
             return
+        # What follows may append more, and must not overtake this: so it counts as unwritten until it is sent.
         data = self._unwritten = self._outgoing.take()
-        self._room.output_taken()  # which may call us again: for nothing, as long as there is something unwritten
-        self.taken.wake_if()
+        self._role.output_taken()  # which may call us again: for nothing, as long as there is something unwritten
+        if self.taken.until is not None:
+            self.taken.wake_if()
         sent = self._transport.send_nowait(data)
         self._unwritten = memoryview(data)[sent:] if sent < len(data) else b""
         if self._unwritten or self._outgoing.unsent:
@@ -121,6 +99,7 @@ class Writer:
             self._flush_much()
             if self._unwritten:
                 try:
+                    # No RPC's task does that: cancelled in the middle of a frame it would cost the connection.
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._lost(error)
@@ -131,7 +110,7 @@ class Writer:
 
     def _use_room(self) -> None:
         self._behind = False
-        self._room.use_room()
+        self._role.use_room()
 
     def _flush_much(self) -> None:
         """Offer what is pending, and what then has room; not for ever, as others want to run."""
