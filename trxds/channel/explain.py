@@ -13,21 +13,23 @@ from trxds.config.explain import Explanation
 from trxds.config.methods import MethodSelector
 from trxds.config.routes import BoundRoute
 from trxds.config.select import ConfigSelector, Selector
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import Metadata
-from trxds.lb.explain import Explained
-from trxds.lb.pick import PickArgs
+from trxds.lb.explain import TreeNode, explain_pick
+from trxds.lb.pick import PickArgs, Trace
 
 from .fault import Fault
 from .filter import Filter
 
 
-def explain(selector: Selector, tree: Explained, path: str, metadata: Metadata, now: float) -> Explanation:
-    told = selector.explain(path, metadata)
+def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float) -> Explanation:
+    copies = RandomCopies()
+    told = selector.explain(path, metadata, copies)
     if told.chosen is None or (route := _route(selector, path, told.chosen.number)) is None:
         return told
-    call = PickArgs(path, metadata, route, told.chosen.cluster, hash=told.chosen.hash, now=now)
+    call = PickArgs(path, metadata, route, told.chosen.cluster, hash=told.chosen.hash, now=now, trace=Trace(copies))
     told = _filtered(told, route.clusters[told.chosen.entry].chain, call)
-    return told if told.outcome else replace(told, steps=tuple(tree.explain(call)))
+    return told if told.outcome else replace(told, steps=tuple(explain_pick(tree, call)))
 
 
 def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:

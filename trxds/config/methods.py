@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import Metadata
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.matchers import Prefix
@@ -57,7 +58,7 @@ class MethodSelector:
         bound = self._bound[path] = BoundRoute(self._route, limit, (self._cluster,), (1,), config=config)
         return bound
 
-    def explain(self, path: str, metadata: Metadata) -> Explanation:
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explanation:
         reason = "a target without a control plane has one, and every call takes it"
         limit = _limit(self._config.method(path))
         return Explanation(path, chosen=Chosen(0, reason, self._target, 0, None, limit, (), None))

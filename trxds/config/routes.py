@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from random import Random
 
+from trxds.ground.draws import Draws
 from trxds.ground.standing import Standing, as_asked
 from trxds.ground.status import Status
 from trxds.resources.listener import Listener
@@ -46,6 +46,7 @@ class BoundRoute:
     hash_policies: tuple[HashPolicy, ...] = ()
     config: MethodConfig = NO_METHOD_CONFIG
     standing: Standing | None = None  # of the resource that has it
+    number: int = 0  # in its virtual host
 
     def has(self, cluster: str) -> bool:
         """May a cookie send an RPC of this route to that cluster? (A60)"""
@@ -57,7 +58,7 @@ class BoundRoute:
             return status
         return replace(status, note=f"on a route of {self.standing}")
 
-    def draw(self, random: Random) -> BoundCluster:
+    def draw(self, random: Draws) -> BoundCluster:
         """By weight, and by nothing else: not by who can be reached (A31)."""
         if len(self.clusters) == 1:
             return self.clusters[0]
@@ -100,12 +101,12 @@ class BoundRoutes:
     def bound(self, position: int) -> BoundRoute:
         found = self._bound.get(position)
         if found is None:
-            found = self._bound[position] = self._bind(self.routes[position])
+            found = self._bound[position] = self._bind(self.routes[position], position)
         return found
 
-    def _bind(self, route: Route) -> BoundRoute:
+    def _bind(self, route: Route, number: int) -> BoundRoute:
         if route.action is None:
-            return BoundRoute(route, self.limit(route).seconds, (), ())
+            return BoundRoute(route, self.limit(route).seconds, (), (), number=number)
         clusters = route.action.clusters
         return BoundRoute(
             route,
@@ -115,6 +116,7 @@ class BoundRoutes:
             route.action.hash_policies,
             MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
             self.standing,
+            number,
         )
 
     def limit(self, route: Route) -> Limit:

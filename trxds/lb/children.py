@@ -8,7 +8,7 @@ from typing import Any
 from trxds.ground.channels import Mailbox
 
 from .edge import Child
-from .explain import Explained
+from .explain import TreeNode
 from .policy import Decision, Report
 from .ports import Hosts
 
@@ -30,13 +30,18 @@ class Children:
     def get(self, name: str) -> Child | None:
         return self._children.get(name)
 
-    def nodes(self) -> Iterator[Explained]:
+    @property
+    def only(self) -> Child | None:
+        """The one child of a policy that never has more."""
+        return next(iter(self._children.values()), None)
+
+    def nodes(self) -> Iterator[TreeNode]:
         """Of those whose task has begun and who are not only kept warm."""
         for child in self._children.values():
             if child.node is not None and not child.kept:
                 yield child.node
 
-    def everybody(self) -> Iterator[tuple[str, Explained, bool]]:
+    def everybody(self) -> Iterator[tuple[str, TreeNode, bool]]:
         """With names, and whether they are only kept warm; a predecessor that still speaks is here as well."""
         for name, child in tuple(self._children.items()):
             if child.node is not None:

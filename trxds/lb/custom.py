@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 from trxds.ground.connectivity import Connectivity
 
 from .endpoint_set import Endpoints
-from .explain import Explains, Said
-from .pick import PickArgs
+from .explain import Describes
+from .pick import TraceNote
 from .policy import Decision, Inputs, Policy, PolicyFactory, Surroundings
 
 _TOLD = ("began", "ended")
@@ -35,7 +35,7 @@ def checked(make: PolicyFactory) -> PolicyFactory:
 
     def made(surroundings: Surroundings) -> Policy:
         policy = make(surroundings)
-        return _Explaining(policy) if isinstance(policy, Explains) else _Checked(policy)
+        return _CheckedAndDescribed(policy) if isinstance(policy, Describes) else _Checked(policy)
 
     return made
 
@@ -50,9 +50,9 @@ class _Checked:
         return decision  # type: ignore[no-any-return]
 
 
-class _Explaining(_Checked):
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        return self._policy.explain(inputs, call)  # type: ignore[no-any-return]
+class _CheckedAndDescribed(_Checked):
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return str(self._policy.describe(inputs, now))
 
 
 def check(decision: object) -> None:
@@ -74,6 +74,7 @@ def check(decision: object) -> None:
         ("security", "None; it is the cluster's", decision.security is None),
         ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
         ("collects", "None; it is the sessions'", decision.collects is None),
+        ("handed_on", "a TraceNote, or None", isinstance(decision.handed_on, TraceNote | None)),
     ):
         if not good:
             raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it has to be {wanted}")

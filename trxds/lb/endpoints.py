@@ -190,7 +190,7 @@ def is_ready(host: Host | None) -> bool:
 
 def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
     """What says so when all of them have failed."""
-    return failing(last_error(endpoints))
+    return failing(last_error(endpoints), "all have failed")
 
 
 def last_error(endpoints: Iterable[EndpointState]) -> Status:

@@ -18,7 +18,6 @@ from typing import Any
 
 import trio
 
-from trxds.config.steps import Outcome, Step, Waits
 from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
@@ -27,19 +26,18 @@ from trxds.resources.slices import Slices
 
 from .children import Children
 from .edge import Child, Configure
-from .explain import Explained, Then, said
+from .explain import Describes, TreeNode
 from .health import Health
 from .host_trackers import HostTrackers
 from .leases import Leases
 from .limits import Limits
 from .load_report.load_store import LoadCounts
 from .node_snapshot import NodeSnapshot
-from .pick import QUEUEING, PickArgs, Picker, Tracker, failing
+from .pick import QUEUEING, Always, Drop, Fail, Picker, TraceNote, Tracker, failing
 from .policy import Decision, Inputs, Policy, Report, Rests, Surroundings
 from .ports import Hosts
 from .registry import Registry
 from .security import Security
-from .survey import in_words
 
 _log = logging.getLogger("trxds.lb")
 
@@ -365,19 +363,40 @@ class Node:
     def settled(self) -> bool:
         return self._mailbox.quiet and self._children.settled
 
-    def explain(self, call: PickArgs) -> Iterator[Step]:
-        """What the RPC would come to now, policy by policy. Nothing is wished, leased or connected for it."""
-        policy = None if self._raised else self._policy
-        its = said(self.path, policy, self._inputs(frozenset()), self._last, call)
-        below, end = self._goes_on(its.then)
-        yield Step(self.path, self._name, its.saw, its.chose, its.why, end)
-        if below is not None:
-            yield from below.explain(call)
+    @property
+    def policy_name(self) -> str:
+        return self._name
+
+    def describe(self, now: float) -> str:
+        """Say what its policy sees; of one that does not say so, where it stands."""
+        try:
+            policy: object = self._policy
+            if isinstance(policy, Describes) and not self._raised:
+                return policy.describe(self._inputs(frozenset()), now)
+        except Exception:
+            # This is asked ten times a second, so a user's policy that raises is no news.
+            _log.debug("policy %s raised when it was to describe itself", self.path, exc_info=True)
+        return f"itself {self._last.state.name}" if self._last is not None else "nothing yet"
+
+    def handed_on(self) -> TraceNote | None:
+        """Why its picker is a child's, if it is: by the decision, or because it is the same object."""
+        if self._raised or self._last is None or self._decision.handed_on is not None:
+            return None if self._raised else self._decision.handed_on
+        for name, report in self._children.reports().items():
+            if report.picker is self._last.picker:
+                return TraceNote("its picker is this child's", name)
+        return None
+
+    def child(self, name: str) -> TreeNode | None:
+        """The one whose picker counts under that name, or its only child; None before the first decision."""
+        child = self._children.get(name) if name else self._children.only
+        return child.speaker.node if child is not None and child.heard is not None else None
 
     def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
         """Itself under that name, then all below it."""
-        policy = None if self._raised else self._policy
-        says = in_words(self.path, policy, self._inputs(frozenset()), self._last)
+        says, problem = self.describe(trio.current_time()), _fails_all(self._last)
+        if problem is not None and problem.message not in says:
+            says = f"{says}; {problem.message}"
         ejected = self._health_below.ejected
         given, hosts = self._given, self._leases.all()
         yield NodeSnapshot(
@@ -386,18 +405,16 @@ class Node:
         for name, child, kept in self._children.everybody():
             yield from child.survey(f"{path}/{name}", path, warm or kept)
 
-    def _goes_on(self, then: Then) -> tuple[Explained | None, Outcome | None]:
-        """Who is asked next, or what becomes of the RPC."""
-        if not isinstance(then, str):
-            return None, then
-        child = self._children.get(then)
-        if child is None or child.heard is None:
-            return None, Waits(f"{self.path}/{then} to decide")
-        return child.speaker.node, None
-
     def __repr__(self) -> str:
         state = self._last.state.name if self._last else "undecided"
         return f"<Node {self.path} {state}, {len(self._children)} children>"
+
+
+def _fails_all(last: Report | None) -> Status | None:
+    match last:
+        case Report(picker=Always(Fail(status) | Drop(status))):
+            return status
+    return None
 
 
 def _of_a_host(sender: Hashable) -> bool:
