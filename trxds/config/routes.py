@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from random import Random
 
-from trxds.ground.draws import Draws
 from trxds.ground.standing import Standing, as_asked
 from trxds.ground.status import Status
 from trxds.resources.listener import Listener
@@ -58,7 +58,7 @@ class BoundRoute:
             return status
         return replace(status, note=f"on a route of {self.standing}")
 
-    def draw(self, random: Draws) -> BoundCluster:
+    def draw(self, random: Random) -> BoundCluster:
         """By weight, and by nothing else: not by who can be reached (A31)."""
         if len(self.clusters) == 1:
             return self.clusters[0]

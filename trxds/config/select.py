@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from trxds.ground.draws import Draws, RandomCopies, RecordedDraws
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.resources.matchers import header_value
@@ -44,6 +44,9 @@ class Refusal:
     route: BoundRoute | None = None  # that matches
 
 
+Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selection the RPC ends there
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigSelector:
     """One version of the routes; `channel_id` is what a hash policy may ask for (A42).
@@ -62,7 +65,7 @@ class ConfigSelector:
         settled = self.settled.get(path)
         return self._choose(path, metadata, self.random) if settled is None else settled
 
-    def _choose(self, path: str, metadata: Metadata, random: Draws) -> Selection | Refusal:
+    def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | Refusal:
         routes = self.routes
         candidates = routes.candidates(path)
         values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
@@ -76,7 +79,7 @@ class ConfigSelector:
         return Refusal(routes.no_route(path), False)
 
     def _select(
-        self, bound: BoundRoute, path: str, metadata: Metadata, random: Draws, *, first: bool = False
+        self, bound: BoundRoute, path: str, metadata: Metadata, random: Random, *, first: bool = False
     ) -> Selection | Refusal:
         if not bound.clusters:
             return Refusal(self.routes.no_action(path), False, bound)
@@ -86,22 +89,23 @@ class ConfigSelector:
             self.settled[path] = selection
         return selection
 
-    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explanation:
-        routes, draws = self.routes, RecordedDraws(copies.of(self.random))
-        found, drawn = self._choose(path, metadata, draws), iter(draws.numbers)
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
+        routes, random = self.routes, copies.of(self.random)
+        found = self._choose(path, metadata, random)
         passed = found.route.number if found.route is not None else len(routes.routes)
+        drawn = iter(random.numbers)
         told = explain_passed(routes, path, metadata, passed, drawn)
         if isinstance(found, Refusal):
-            return replace(told, refusal=found.status)
+            return replace(told, refusal=found.status), None
         chosen = explain_chosen(routes, path, metadata, found.route, found.cluster, found.hash, drawn)
-        return replace(told, chosen=chosen)
+        return replace(told, chosen=chosen), found
 
     @property
     def warnings(self) -> tuple[str, ...]:
         return self.routes.warnings
 
 
-def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None], random: Draws) -> bool:
+def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None], random: Random) -> bool:
     """The path matches; do the headers, and is the RPC among the share that is to go here?"""
     for header in match.headers:  # no `all`: its generator would cost more than the comparison
         name = header.name
@@ -131,8 +135,8 @@ class ErrorSelector:
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         return Refusal(self.status, True)
 
-    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explanation:
-        return Explanation(path, refusal=self.status, may_change=True)
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
+        return Explanation(path, refusal=self.status, may_change=True), None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -144,7 +148,7 @@ class Selector(Protocol):
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal: ...
 
-    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explanation:
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         """Choose once more and say why; what is drawn is drawn from copies."""
         ...
 

@@ -34,8 +34,7 @@ def checked(make: PolicyFactory) -> PolicyFactory:
     """What it makes is the user's, so what that decides is looked at before the node goes by it."""
 
     def made(surroundings: Surroundings) -> Policy:
-        policy = make(surroundings)
-        return _CheckedAndDescribed(policy) if isinstance(policy, Describes) else _Checked(policy)
+        return _Checked(make(surroundings))
 
     return made
 
@@ -49,10 +48,8 @@ class _Checked:
         check(decision)
         return decision  # type: ignore[no-any-return]
 
-
-class _CheckedAndDescribed(_Checked):
     def describe(self, inputs: Inputs, now: float) -> str:
-        return str(self._policy.describe(inputs, now))
+        return str(self._policy.describe(inputs, now)) if isinstance(self._policy, Describes) else ""
 
 
 def check(decision: object) -> None:

@@ -20,6 +20,8 @@ from .policy import Inputs
 
 _log = logging.getLogger("trxds.lb")
 
+_UNEXPLAINED = TraceNote("it does not explain itself")
+
 
 @runtime_checkable
 class Describes(Protocol):
@@ -81,47 +83,31 @@ def _told(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Itera
     notes = deque(trace.notes)
     while node is not None:
         handed_on = node.handed_on()
-        note = handed_on or (notes.popleft() if notes else None)
-        saw = note.saw if note is not None and note.saw else node.describe(now)
-        if note is None:
-            unknown = Unknown(node.path)
-            yield TraceStep(
-                node.path, node.policy_name, saw, "one of what it has", "it does not explain itself", unknown
-            )
-            return
-        if handed_on is None and not notes and not trace.is_opaque:
-            yield TraceStep(node.path, node.policy_name, saw, _chosen(result), note.why, _outcome(result, note))
-            return
-        below = node.child(note.chose)
-        end = PickQueued(f"{node.path}/{note.chose} to decide") if below is None else None
-        yield TraceStep(node.path, node.policy_name, saw, note.chose or "what is below it", note.why, end)
+        note = handed_on or (notes.popleft() if notes else _UNEXPLAINED)
+        below: TreeNode | None = None
+        end: Outcome | None = None
+        chose = note.chose or "what is below it"
+        if note is _UNEXPLAINED:
+            chose, end = "one of what it has", Unknown(node.path)
+        elif handed_on is None and not notes and not trace.is_opaque:
+            chose, end = _ended(result, note)
+        elif (below := node.child(note.chose)) is None:
+            end = PickQueued(f"{node.path}/{note.chose} to decide")
+        yield TraceStep(node.path, node.policy_name, note.saw or node.describe(now), chose, note.why, end)
         node = below
 
 
-def _chosen(result: PickResult) -> str:
+def _ended(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
+    """What was chosen in a word, and what becomes of the RPC."""
     match result:
         case Complete(host):
-            return host.address
+            return host.address, PickedSubchannel(host.address, host.state)
         case Queue():
-            return "to wait"
-        case Fail():
-            return "to fail"
-        case Drop():
-            return "to drop it"
-        case _ as never:
-            assert_never(never)
-
-
-def _outcome(result: PickResult, note: TraceNote) -> Outcome:
-    match result:
-        case Complete(host):
-            return PickedSubchannel(host.address, host.state)
-        case Queue():
-            return PickQueued(note.waits_for or "the tree to change", note.address)
+            return "to wait", PickQueued(note.waits_for or "the tree to change", note.address)
         case Fail(status):
-            return PickFailed(status)
+            return "to fail", PickFailed(status)
         case Drop(status):
-            return PickDropped(status)
+            return "to drop it", PickDropped(status)
         case _ as never:
             assert_never(never)
 

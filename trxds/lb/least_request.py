@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from trxds.ground.draws import Draws, RecordedDraws
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 from .endpoint_set import Endpoints
@@ -61,14 +60,14 @@ class LeastRequestPicker(Explainable):
     def pick(self, call: PickArgs) -> PickResult:
         if call.trace is None:
             return self.hosts[self._choose(self.random)]
-        draws = RecordedDraws(call.trace.random(self.random))
-        chosen = self._choose(draws)
-        drawn = [int(number * len(self.hosts)) for number in draws.numbers]
+        random = call.trace.random(self.random)
+        chosen = self._choose(random)
+        drawn = [int(fraction * len(self.hosts)) for fraction in random.fractions[-self.choice_count :]]
         loads = ", ".join(f"{self.hosts[each].host.address} with {self.counts[each].rpcs}" for each in drawn)
         call.trace.note(f"the fewest RPCs in flight of those drawn: {loads}")
         return self.hosts[chosen]
 
-    def _choose(self, random: Draws) -> int:
+    def _choose(self, random: Random) -> int:
         # Some may be drawn twice, as in Envoy: so even the busiest host gets an RPC now and then.
         counts, size = self.counts, len(self.hosts)
         chosen = int(random.random() * size)

@@ -371,8 +371,9 @@ class Node:
         """Say what its policy sees; of one that does not say so, where it stands."""
         try:
             policy: object = self._policy
-            if isinstance(policy, Describes) and not self._raised:
-                return policy.describe(self._inputs(frozenset()), now)
+            inputs = self._inputs(frozenset())
+            if isinstance(policy, Describes) and not self._raised and (says := policy.describe(inputs, now)):
+                return says
         except Exception:
             # This is asked ten times a second, so a user's policy that raises is no news.
             _log.debug("policy %s raised when it was to describe itself", self.path, exc_info=True)
