@@ -46,6 +46,7 @@ SHELLS = frozenset(
         "lb/edge.py",
         "lb/load_report/orca_oob.py",
         "lb/node.py",
+        "lb/node_tasks.py",
         "sync.py",
         "trio_thread.py",
         "wire/aside.py",

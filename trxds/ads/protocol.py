@@ -332,7 +332,8 @@ class Conversation:
         """When `due` has something to say; infinite if never."""
         if self._stream is None:
             return math.inf
-        return min(self._first_timeout, *self._stream.waiting.values(), math.inf)
+        first = next(iter(self._stream.deadlines.values()), math.inf)
+        return min(first, *self._stream.waiting.values(), math.inf)
 
     @property
     def _first_timeout(self) -> float:

@@ -44,22 +44,26 @@ class Cds:
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
         below = self._below(cluster)
+        picker = report.picker
+        if isinstance(cluster, AggregateConfig) and cluster.note:
+            picker = AggregateErrorPicker(picker, cluster.note)
+        if entry.given_up:
+            picker = UnroutedPicker(picker, session_hosts(cluster))
+        # A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed.
+        is_lost = report.state is Connectivity.TRANSIENT_FAILURE or (
+            was is Connectivity.READY and report.state is not was
+        )
         return Decision(
             report.state,
-            self._picker(report.picker, cluster, entry.given_up),
+            picker,
             children={_CHILD: below.config},
             endpoints={_CHILD: below.endpoints},
-            resolve_again=_name(cluster) if _lost(was, report.state) else "",
+            resolve_again=_name(cluster) if is_lost else "",
             handed_on=_UNROUTED if entry.given_up else _ROUTED,
         )
 
     def describe(self, inputs: Inputs, now: float) -> str:
         return _seen(inputs.endpoints.cluster)
-
-    def _picker(self, child: Picker, cluster: _Usable, given_up: bool) -> Picker:
-        if isinstance(cluster, AggregateConfig) and cluster.note:
-            child = AggregateErrorPicker(child, cluster.note)
-        return UnroutedPicker(child, session_hosts(cluster)) if given_up else child
 
     def _below(self, cluster: _Usable) -> Update:
         # Planned once per entry, not once per report of the child.
@@ -93,11 +97,6 @@ def _seen(cluster: ClusterOutcome) -> str:
             return f"cluster {its.name} with {size}" + (note and f"; {note}")
         case _ as never:
             assert_never(never)
-
-
-def _lost(was: Connectivity, state: Connectivity) -> bool:
-    """A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed."""
-    return state is Connectivity.TRANSIENT_FAILURE or (was is Connectivity.READY and state is not was)
 
 
 def _name(cluster: _Usable) -> str:
