@@ -16,6 +16,8 @@ from .ports import Hosts
 class Children:
     """By name, those that are only kept warm too. `hosts` is where new ones take their leases."""
 
+    __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
+
     def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
         self.hosts = hosts
         self._mailbox = mailbox

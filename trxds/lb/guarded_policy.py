@@ -20,20 +20,23 @@ _log = logging.getLogger("trxds.lb")
 class GuardedPolicy:
     """A bug in it fails its own subtree, not the whole channel."""
 
+    __slots__ = ("_make", "_path", "_policy", "decision", "is_to_be_asked", "reads_endpoints", "wake_at")
+
     def __init__(self, path: str, make: Callable[[], Policy]) -> None:
         self.decision = Decision(Connectivity.CONNECTING, QUEUEING)  # its last one
         self.is_to_be_asked = True  # whatever has changed: it has not decided yet, or has raised when it was to
         self.reads_endpoints = True
         self.wake_at = math.inf  # when it is to be asked if nothing happens
         self._path = path
-        self._make = make
+        self._make: Callable[[], Policy] | None = make  # until it is made
         self._policy: Policy | None = None
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         """Return what it decides. All RPCs fail instead while it raises."""
         try:
-            if self._policy is None:
-                self._policy = self._make()
+            if self._make is not None:
+                self._policy, self._make = self._make(), None
+            assert self._policy is not None
             decision = self._policy.decide(inputs, now)
             if type(decision) is not Decision:
                 raise TypeError(f"a policy decides by a Decision, not by {decision!r}")

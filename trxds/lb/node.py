@@ -1,9 +1,8 @@
 """The one shell around every policy: letters in, one decision, the world made to match, one report.
 
-A node is a task with a nursery for its children and for its policy's own tasks, so the task
-tree is the policy tree; a leaf, which has neither, does without the nursery. A parent never waits
-for a child: configuration goes down and reports come up by mailboxes, and each edge has its own
-stamps (DESIGN §3).
+A node is a task with a nursery for its children and for its policy's own tasks, so the tree of nurseries is
+the tree of policies. A parent never waits for a child: configuration goes down and reports come up by
+mailboxes, and each edge has its own stamps (DESIGN §3).
 """
 
 from __future__ import annotations
@@ -77,6 +76,24 @@ class Tree:
 class Node:
     """One policy at work. `report` is told each time that something changed."""
 
+    __slots__ = (  # a thousand clusters have seven thousand nodes
+        "_children",
+        "_given",
+        "_hosts_with_news",
+        "_last",
+        "_leases",
+        "_mailbox",
+        "_policy",
+        "_stepped",
+        "_subtree",
+        "_tasks",
+        "_tell",
+        "_tree",
+        "_wishes",
+        "path",
+        "policy_name",
+    )
+
     def __init__(
         self,
         path: str,
@@ -122,19 +139,14 @@ class Node:
         # The scope is here and not in a coroutine around this one, for a frame more is resumed at each letter.
         with scope or trio.CancelScope():
             try:
-                while not self._tasks.begun:
-                    many = len(self._leases.decided) >= _MANY_HOSTS
-                    for _ in self._take(await (self._gathered() if many else self._mailbox.next(self._policy.wake_at))):
-                        await trio.lowlevel.checkpoint()
                 async with trio.open_nursery() as nursery:
                     while True:
+                        many = len(self._leases.decided) >= _MANY_HOSTS
+                        news = self._gathered() if many else self._mailbox.next(self._policy.wake_at)
+                        for _ in self._take(await news):
+                            await trio.lowlevel.checkpoint()
                         if self._tasks.begun:
                             self._tasks.start(nursery)
-                        many = len(self._leases.decided) >= _MANY_HOSTS
-                        for _ in self._take(
-                            await (self._gathered() if many else self._mailbox.next(self._policy.wake_at))
-                        ):
-                            await trio.lowlevel.checkpoint()
             finally:
                 self._mailbox.close()
                 self._subtree.end(self._mailbox)
@@ -266,7 +278,7 @@ class Node:
 
     def _run_child(self, child: Child) -> Awaitable[None]:
         tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-        path, below = f"{self.path}/{child.name}", self._subtree.below
+        path, below = f"{self.path}/{child.name}", (self._subtree.health_below, self._subtree.trackers_below)
         node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
         return node.run(child.scope, partial(self._children.over, child))
 
@@ -312,7 +324,7 @@ class Node:
         says, problem = self.describe(trio.current_time()), _fails_all(self._last)
         if problem is not None and problem.message not in says:
             says = f"{says}; {problem.message}"
-        ejected = self._subtree.below[0].ejected
+        ejected = self._subtree.health_below.ejected
         given, hosts = self._given, self._leases.all()
         yield NodeSnapshot(
             path, parent, self.policy_name, self.state, says, given.config, hosts, ejected, warm, given.endpoints

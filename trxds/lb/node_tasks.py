@@ -17,6 +17,8 @@ Task: TypeAlias = Callable[[], Awaitable[None]]
 class NodeTasks:
     """A step, which is plain, begins tasks; the node starts them in its nursery when the step is over."""
 
+    __slots__ = ("_path", "begun", "named")
+
     def __init__(self, path: str) -> None:
         self._path = path
         self.begun: dict[str, Task] = {}  # by the name of the task that each is to be

@@ -16,7 +16,18 @@ from .security import Security
 
 
 class Subtree:
-    """One level of it. `health` and `trackers` are what the level above gave; `below` is what the next one gets."""
+    """One level of it. `health` and `trackers` are what the level above gave; the next one gets those below."""
+
+    __slots__ = (
+        "_all_hosts",
+        "_attached",
+        "_security",
+        "_trackers",
+        "health",
+        "health_below",
+        "hosts",
+        "trackers_below",
+    )
 
     def __init__(self, hosts: Hosts, health: Health | None = None, trackers: HostTrackers | None = None) -> None:
         self.hosts = hosts  # to be leased below
@@ -25,7 +36,8 @@ class Subtree:
         self._trackers = trackers  # where we attach ours, if anybody above wants to know
         self._attached: Mapping[str, Tracker] | None = None
         self._security: Security | None = None  # how our policy wants the hosts below to be reached
-        self.below: tuple[Health, HostTrackers | None] = self.health, trackers
+        self.health_below = self.health  # another one once our policy ejects hosts itself
+        self.trackers_below = trackers
 
     def follow(self, mailbox: Mailbox[Any], leased: Collection[str]) -> None:
         """Tell `mailbox` of ejections of what is leased."""
@@ -34,14 +46,14 @@ class Subtree:
     def match(self, decision: Decision) -> None:
         """Have it be as the policy has decided."""
         if decision.ejected is not None:
-            if self.below[0] is self.health:
-                self.below = Health(self.health), self.below[1]
-            self.below[0].eject(decision.ejected)
+            if self.health_below is self.health:
+                self.health_below = Health(self.health)
+            self.health_below.eject(decision.ejected)
         if decision.security is not self._security:
             security = self._security = decision.security
             self.hosts = self._all_hosts.over(security.of) if security is not None else self._all_hosts
         if decision.collects is not None:
-            self.below = self.below[0], decision.collects
+            self.trackers_below = decision.collects
         if decision.trackers is not self._attached:
             self._attached = decision.trackers
             if self._trackers is not None:
@@ -49,7 +61,7 @@ class Subtree:
 
     def end(self, mailbox: Mailbox[Any]) -> None:
         self.health.leave(mailbox)
-        if self.below[0] is not self.health:
-            self.below[0].end()
+        if self.health_below is not self.health:
+            self.health_below.end()
         if self._trackers is not None:
             self._trackers.detach(self)
