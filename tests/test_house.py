@@ -49,6 +49,7 @@ SHELLS = frozenset(
         "lb/edge.py",
         "lb/load_report/orca_oob.py",
         "lb/node.py",
+        "lb/node_tasks.py",
         "sync/channel.py",
         "sync/hand_over.py",
         "sync/trio_thread.py",

@@ -3,25 +3,26 @@
 async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPolicy)}) as channel: ...
 """
 
-from trxds.config.steps import Drops, Fails, Outcome, ToHost, Waits
 from trxds.ground.connectivity import Connectivity
 from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.endpoints import EndpointState
-from trxds.lb.explain import Explains, Said
 from trxds.lb.petiole import ConnectedEndpoints, Key
 from trxds.lb.pick import (
     QUEUEING,
     Always,
     Complete,
     Drop,
+    Explainable,
     Fail,
     Override,
     PickArgs,
     Picker,
     PickResult,
     Queue,
+    Trace,
+    TraceNote,
     Tracker,
     failing,
 )
@@ -45,19 +46,16 @@ __all__ = [
     "CustomConfig",
     "Decision",
     "Drop",
-    "Drops",
     "Endpoint",
     "EndpointState",
     "Endpoints",
-    "Explains",
+    "Explainable",
     "Fail",
-    "Fails",
     "Host",
     "Inputs",
     "Key",
     "LbConfig",
     "LeastRequestConfig",
-    "Outcome",
     "Override",
     "PickArgs",
     "PickFirstConfig",
@@ -69,12 +67,11 @@ __all__ = [
     "Report",
     "RingHashConfig",
     "RoundRobinConfig",
-    "Said",
     "Surroundings",
     "Target",
-    "ToHost",
+    "Trace",
+    "TraceNote",
     "Tracker",
-    "Waits",
     "WeightedTargetConfig",
     "aggregate",
     "failing",

@@ -30,7 +30,7 @@ async def test_an_explanation_is_that_of_the_programs_own_channel():
         for host in mesh.hosts:
             calls = [len(server.calls) for server in mesh.servers.values()]
             told = await program.explain("shop", METHOD, [("cookie", f"session={b64(f'{host};cart')}")])
-            assert (told["host"], told["outcome"]["kind"]) == (host, "ToHost")
+            assert (told["host"], told["outcome"]["kind"]) == (host, "PickedSubchannel")
             assert told["text"].splitlines()[-1] == f"so the RPC goes to {host} (READY)"
             assert [len(server.calls) for server in mesh.servers.values()] == calls
 

@@ -18,10 +18,10 @@ from trxds.policies import (
     Decision,
     Drop,
     Endpoints,
+    Explainable,
     Fail,
     PolicyType,
     RoundRobinConfig,
-    Said,
     aggregate,
 )
 from trxds.testing import resources as xds
@@ -303,22 +303,71 @@ async def test_a_decision_that_cannot_be_carried_out_fails_its_rpcs_and_names_th
 # -- explaining
 
 
-class Telling(ToLowest):
-    def explain(self, inputs, call):
-        return Said("all of it", "nothing", "why not", "nobody")
+class TellingPicker(Lowest, Explainable):
+    def pick(self, call):
+        if call.trace is not None:
+            call.trace.note("it is the lowest")
+        return super().pick(call)
 
 
-async def test_a_policy_may_explain_itself_and_need_not(autojump_clock):
+class Telling:
+    def __init__(self, surroundings):
+        self.endpoints = ConnectedEndpoints(lambda ready: TellingPicker(tuple(each.host for each in ready.values())))
+
+    def decide(self, inputs, now):
+        return self.endpoints.decide(inputs, now)
+
+    def describe(self, inputs, now):
+        return "all of it"
+
+
+class Opaque(ToLowest):
+    """Its picker takes RPCs, and nothing else."""
+
+    def __init__(self, surroundings):
+        self.endpoints = ConnectedEndpoints(lambda ready: OpaquePicker(tuple(each.host for each in ready.values())))
+        self.seen = []
+
+
+class OpaquePicker(Lowest):
+    def pick(self, call):
+        assert call.trace is None
+        return super().pick(call)
+
+
+class Raising(Telling):
+    def __init__(self, surroundings):
+        self.endpoints = ConnectedEndpoints(lambda ready: RaisingPicker(tuple(each.host for each in ready.values())))
+
+    def describe(self, inputs, now):
+        raise ZeroDivisionError
+
+
+class RaisingPicker(Lowest, Explainable):
+    def pick(self, call):
+        if call.trace is not None:
+            raise ZeroDivisionError
+        return super().pick(call)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Telling, "my.pkg.Policy sees all of it; chooses {host}: it is the lowest"),
+        (Opaque, "my.pkg.Policy sees itself READY; chooses one of what it has: it does not explain itself"),
+        (Raising, "my.pkg.Policy sees itself READY; chooses one of what it has: it does not explain itself"),
+        (Halves, "round_robin sees 1 of 1 endpoints READY; chooses {host}: it is its turn"),
+    ],
+)
+async def test_a_policy_may_explain_itself_and_need_not(policy, words, autojump_clock):
     async with Mesh.run(1) as mesh:
         asks_for(mesh)
-        for policy, words in (
-            (Telling, "my.pkg.Policy sees all of it; chooses nothing: why not"),
-            (ToLowest, "my.pkg.Policy sees itself READY; chooses one of what it has: it does not explain itself"),
-        ):
-            async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
-                await ask(channel)
-                told = await channel.explain("/shop.Cart/Add")
-                assert str(told.steps[-1]) == words
+        async with mesh.channel(policies={NAME: PolicyType(policy)}) as channel:
+            await ask(channel)
+            told = await channel.explain("/shop.Cart/Add")
+            assert str(told.steps[-1]) == words.format(host=mesh.hosts[0])
+            assert [step.policy for step in told.steps[:2]] == ["xds_cluster_manager_experimental", "cds_experimental"]
+            assert ("goes to" in str(told.outcome)) == ("does not" not in words)
 
 
 @pytest.mark.parametrize("answer", [Fail, Drop])

@@ -10,7 +10,7 @@ from support.sessions import answer, b64
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError
-from trxds.config.steps import Drops, Fails, ToHost, Waits
+from trxds.config.steps import PickDropped, PickedSubchannel, PickFailed, PickQueued
 from trxds.lb.pick import Complete, PickArgs
 from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
@@ -56,7 +56,7 @@ async def test_a_session_on_its_host(autojump_clock):
         told = await explained(channel, cookie(f"{host};cart"))
         assert told.sessions[0].verdict == f"names {host} and cluster cart"
         assert line(told, "xds_override_host") == f"{host} is HEALTHY, READY; the session's first host that is READY"
-        assert isinstance(told.outcome, ToHost)
+        assert isinstance(told.outcome, PickedSubchannel)
         assert told.host == host == (await answer(channel, f"{host};cart")).host
 
 
@@ -111,7 +111,7 @@ async def test_a_draining_host_that_its_sessions_may_use(autojump_clock):
         says = f"{mesh.hosts[0]};cart"
         told = await explained(channel, cookie(says))
         assert line(told, "xds_override_host").startswith(f"{mesh.hosts[0]} is DRAINING, not connected; nobody has")
-        assert told.outcome == Waits(f"{mesh.hosts[0]} to connect", mesh.hosts[0])
+        assert told.outcome == PickQueued(f"{mesh.hosts[0]} to connect", mesh.hosts[0])
         assert not mesh.servers[mesh.hosts[0]].connections
         assert (await answer(channel, says)).host == told.outcome.address
         assert (await explained(channel, cookie(says))).host == mesh.hosts[0]
@@ -163,7 +163,7 @@ async def test_all_hosts_down(autojump_clock):
             status = await status_of(channel)
             told = await explained(channel)
             assert line(told, "round_robin") == "0 of 1 endpoints READY, 1 TRANSIENT_FAILURE; all have failed"
-            assert isinstance(told.outcome, Fails) and told.host == ""
+            assert isinstance(told.outcome, PickFailed) and told.host == ""
             assert status.message.endswith(told.outcome.status.message)
 
 
@@ -174,7 +174,7 @@ async def test_a_cluster_that_is_deleted(autojump_clock):
         await wait_all_tasks_blocked()
         told = await explained(channel)
         assert line(told, "cds") == "cluster cart without a usable resource; it may still come"
-        assert told.outcome == Fails(await status_of(channel))
+        assert told.outcome == PickFailed(await status_of(channel))
 
 
 async def test_a_circuit_breaker_that_is_full(autojump_clock):
@@ -188,7 +188,7 @@ async def test_a_circuit_breaker_that_is_full(autojump_clock):
                 await call.receive()
                 told = await explained(channel)
                 assert line(told, "xds_cluster_impl") == "1 of 1 RPCs in flight, drops: none; there may be no more"
-                assert told.outcome == Drops(await status_of(channel))
+                assert told.outcome == PickDropped(await status_of(channel))
 
 
 async def test_a_host_that_is_ejected(autojump_clock):
@@ -232,7 +232,7 @@ async def test_ring_hash_by_a_header(autojump_clock):
         async with mesh.channel() as channel:
             told = await explained(channel, [("user", "7")])
             assert f"hash {told.chosen.hash:#018x}" in line(told, "ring_hash")
-            assert isinstance(told.outcome, Waits)
+            assert isinstance(told.outcome, PickQueued)
             assert all(not server.connections for server in mesh.servers.values())
             met = await ask(channel, metadata=[("user", "7")])
             assert met == told.outcome.address

@@ -13,7 +13,7 @@ from support.transcript import printed
 from trxds import RpcError
 from trxds.cli.explain import CREDENTIALS, call_metadata, explain_call, has_destination
 from trxds.cli.main import main
-from trxds.config.steps import ToHost
+from trxds.config.steps import PickedSubchannel
 from trxds.testing import resources as xds
 
 
@@ -29,7 +29,7 @@ def run(*command):
 async def test_it_waits_until_the_policies_have_connected_their_hosts(autojump_clock):
     async with Mesh.run(2) as mesh:
         told = await explained(mesh)
-        assert isinstance(told.outcome, ToHost)
+        assert isinstance(told.outcome, PickedSubchannel)
         assert told.host in mesh.hosts
 
 
@@ -49,7 +49,7 @@ async def test_nothing_is_sent_to_a_host(autojump_clock):
 async def test_the_data_say_the_outcome_and_its_kind(autojump_clock):
     async with Mesh.run(1) as mesh:
         data = json.loads(json.dumps((await explained(mesh)).as_data()))
-        assert data["outcome"] == {"kind": "ToHost", "address": mesh.hosts[0], "state": "READY"}
+        assert data["outcome"] == {"kind": "PickedSubchannel", "address": mesh.hosts[0], "state": "READY"}
         assert data["chosen"]["limit"] == {"seconds": None, "source": "no field sets one"}
 
 
@@ -58,7 +58,7 @@ async def test_the_command_prints_data_that_other_programs_read():
         command = "trxds explain xds:///shop /shop.Cart/Add -H canary:yes --json"
         status, output = await printed(command, shop.names, shop.environ)
     data = json.loads(output)
-    assert (status, data["outcome"]["kind"], data["host"]) == (0, "ToHost", HOSTS[2])
+    assert (status, data["outcome"]["kind"], data["host"]) == (0, "PickedSubchannel", HOSTS[2])
     assert data["chosen"]["filters"][0]["config"]["state"]["name"] == "session"
 
 

@@ -9,7 +9,8 @@ from trxds.config.chains import FilterUse
 from trxds.config.explain import Draw, Passed
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Selection
-from trxds.config.steps import Drops, Fails
+from trxds.config.steps import PickDropped, PickFailed
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import unavailable
 from trxds.resources.action import RouteAction, WeightedCluster
@@ -41,7 +42,7 @@ def to_a(path=ANY, *headers, fraction=None):
 
 def reasons(route, **headers):
     """Why this route was passed or chosen by an RPC to /s/m with these headers."""
-    told = selector(route).explain("/s/m", Metadata(headers.items()))
+    told = selector(route).explain("/s/m", Metadata(headers.items()), RandomCopies())[0]
     return told.passed[0].reason if told.passed else told.chosen.reason
 
 
@@ -82,7 +83,7 @@ def test_a_fraction_is_given_with_what_was_drawn():
 
 
 def test_it_is_plain_data():
-    told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY)
+    told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY, RandomCopies())[0]
     assert told.passed == (Passed(0, 'the path is not "/s/n"'),)
     chosen = told.chosen
     assert (chosen.number, chosen.cluster, chosen.draw, chosen.hash) == (1, "a", None, None)
@@ -91,7 +92,7 @@ def test_it_is_plain_data():
 
 def test_the_draw_is_shown_with_its_weights():
     action = RouteAction((WeightedCluster("a", 1), WeightedCluster("b", 3)))
-    told = selector(Route(RouteMatch(Prefix("")), action)).explain("/s/m", EMPTY)
+    told = selector(Route(RouteMatch(Prefix("")), action)).explain("/s/m", EMPTY, RandomCopies())[0]
     assert told.chosen.draw == Draw((("a", 1), ("b", 3)), Random(1).randrange(4))
     assert str(told.chosen.draw) == "drew 1 of 4 (a 1, b 3)"
 
@@ -100,7 +101,7 @@ def test_the_filters_are_shown_merged_with_the_cluster_selection_just_before_the
     listener, overriding = FaultConfig(Delay(1.0)), FaultConfig(Delay(2.0))
     route = Route(RouteMatch(Prefix("")), TO_A, {"y": overriding})
     filters = (HttpFilter("x", listener), HttpFilter("y", listener), HttpFilter("off", listener, disabled=True))
-    uses = selector(route, filters=filters).explain("/s/m", EMPTY).chosen.filters
+    uses = selector(route, filters=filters).explain("/s/m", EMPTY, RandomCopies())[0].chosen.filters
     assert uses[:2] == (FilterUse("x", listener, "listener"), FilterUse("y", overriding, "route"))
     assert [use.name for use in uses] == ["x", "y", "cluster selection", "router"]
 
@@ -108,26 +109,26 @@ def test_the_filters_are_shown_merged_with_the_cluster_selection_just_before_the
 def test_the_hash_is_shown():
     action = RouteAction((WeightedCluster("a"),), hash_policies=(HeaderHash("user"),))
     select = selector(Route(RouteMatch(Prefix("")), action))
-    assert select.explain("/s/m", Metadata([("user", "a")])).chosen.hash == 0xD24EC4F1A98C6E5B
+    assert select.explain("/s/m", Metadata([("user", "a")]), RandomCopies())[0].chosen.hash == 0xD24EC4F1A98C6E5B
 
 
 def test_no_route_and_an_unknown_action_are_refusals():
-    none = selector().explain("/s/m", EMPTY)
+    none = selector().explain("/s/m", EMPTY, RandomCopies())[0]
     assert (none.passed, none.chosen) == ((), None)
     assert none.refusal.note.startswith('no route matches /s/m in virtual host "shop"')
-    told = selector(Route(RouteMatch(Prefix("")), None)).explain("/s/m", EMPTY)
+    told = selector(Route(RouteMatch(Prefix("")), None)).explain("/s/m", EMPTY, RandomCopies())[0]
     assert told.refusal.note.endswith("has an action unknown to gRPC")
-    assert [type(each.outcome) for each in (none, told)] == [Drops, Drops]  # waiting for ready is no help
+    assert [type(each.outcome) for each in (none, told)] == [PickDropped, PickDropped]  # waiting for ready is no help
 
 
 def test_an_error_of_the_configuration_is_the_explanation():
-    told = ErrorSelector(unavailable("no listener")).explain("/s/m", EMPTY)
+    told = ErrorSelector(unavailable("no listener")).explain("/s/m", EMPTY, RandomCopies())[0]
     assert repr(told) == "<Explanation /s/m: UNAVAILABLE: no listener>"
-    assert isinstance(told.outcome, Fails)
+    assert isinstance(told.outcome, PickFailed)
 
 
 def test_its_repr_is_one_line():
-    told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY)
+    told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY, RandomCopies())[0]
     assert repr(told) == (
         '<Explanation /s/m: route 1 of virtual host "shop", cluster a, '
         "5 s (the listener's common_http_protocol_options.max_stream_duration)>"
@@ -136,7 +137,7 @@ def test_its_repr_is_one_line():
 
 def test_its_str_tells_it_line_by_line():
     passed = [to_a(Exact(f"/s/{number}")) for number in range(22)]
-    lines = str(selector(*passed, to_a()).explain("/s/m", EMPTY)).splitlines()
+    lines = str(selector(*passed, to_a()).explain("/s/m", EMPTY, RandomCopies())[0]).splitlines()
     assert lines[:2] == ['/s/m in virtual host "shop"', 'route 0 does not match: the path is not "/s/0"']
     assert lines[21:] == [
         "2 more routes do not match",
@@ -162,11 +163,20 @@ ROUTES = st.lists(st.builds(Route, MATCHES, ACTIONS), max_size=6)
 
 
 @given(ROUTES, st.sampled_from(["/s/m", "/s/n", "/t/m"]), st.sampled_from([(), (("h", "1"),)]), st.integers(0, 99))
-def test_the_selector_does_what_the_explanation_says(routes, path, headers, seed):
-    found = selector(*routes, seed=seed).choose(path, Metadata(headers))
-    told = selector(*routes, seed=seed).explain(path, Metadata(headers))
+def test_the_next_choice_is_the_one_that_was_explained(routes, path, headers, seed):
+    select, metadata = selector(*routes, seed=seed), Metadata(headers)
+    told = select.explain(path, metadata, RandomCopies())[0]
+    assert select.explain(path, metadata, RandomCopies())[0] == told
+    found = select.choose(path, metadata)
     if isinstance(found, Selection):
         assert routes[told.chosen.number] is found.route.route
         assert (told.chosen.cluster, told.chosen.limit.seconds) == (found.cluster.name, found.route.limit)
     else:
         assert (told.refusal, told.may_change) == (found.status, found.may_change)
+
+
+@given(ROUTES, st.sampled_from(["/s/m", "/s/n", "/t/m"]), st.sampled_from([(), (("h", "1"),)]), st.integers(0, 99))
+def test_the_reasons_agree_with_the_choice(routes, path, headers, seed):
+    told = selector(*routes, seed=seed).explain(path, Metadata(headers), RandomCopies())[0]
+    assert all(passed.reason.startswith(("the path is not ", "header ", "drew ")) for passed in told.passed)
+    assert told.chosen is None or told.chosen.reason.startswith("the path is ")

@@ -15,7 +15,7 @@ from support.sessions import answer
 
 from trxds import Explanation, RpcError, Status
 from trxds.cli.explain import explain_call, has_destination
-from trxds.config.steps import Drops, Fails, ToHost, Waits
+from trxds.config.steps import PickDropped, PickedSubchannel, PickFailed, PickQueued
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Situation:
         by_channel = await self.channel.explain(method, metadata)
         status = await failure(self.channel, method, metadata)
         check_failure(by_channel, status)
-        assert isinstance(by_channel.outcome, Fails) == await self.waits(method, metadata)
+        assert isinstance(by_channel.outcome, PickFailed) == await self.waits(method, metadata)
         assert checked(by_command).outcome.status.code is status.code  # its reason may be of its own time
         assert not has_destination(by_command)
         return by_command, status
@@ -77,14 +77,14 @@ def checked(told: Explanation) -> Explanation:
 
 def check_failure(told: Explanation, status: Status) -> None:
     outcome = checked(told).outcome
-    assert isinstance(outcome, Fails | Drops) and not has_destination(told), str(told)
+    assert isinstance(outcome, PickFailed | PickDropped) and not has_destination(told), str(told)
     assert outcome.status.code is status.code
     assert outcome.status.message in status.message, str(told)
 
 
 def where(told: Explanation) -> str:
     match told.outcome:
-        case ToHost(address) | Waits(_, address):
+        case PickedSubchannel(address) | PickQueued(_, address):
             return address
     return ""
 

@@ -23,7 +23,7 @@ async def configured(monkeypatch, mesh, document, **more):
 def bind_with(document, bind=BoundRoutes._bind):
     """In the place of what binds routes: their calls do what the document says of "/shop.Cart/Fail"."""
     config = parse_service_config(document).method("/shop.Cart/Fail")
-    return lambda self, route: replace(bind(self, route), config=config)
+    return lambda self, route, number: replace(bind(self, route, number), config=config)
 
 
 def for_all(throttling=None, **fields):

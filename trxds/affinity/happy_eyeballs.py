@@ -96,6 +96,13 @@ class HappyEyeballs:
             self._table.wait_for(entry, now, spare=True)
         return entry.address
 
+    def next_after(self, waited_for: str, addresses: tuple[str, ...], statuses: Collection[HealthStatus]) -> str:
+        """The address that has its turn when the one that an RPC waits for takes long, if there is any."""
+        for entry, state in self._usable(addresses, statuses):
+            if entry.address != waited_for and state in (None, Connectivity.IDLE):
+                return entry.address
+        return ""
+
     def _usable(
         self, addresses: tuple[str, ...], statuses: Collection[HealthStatus]
     ) -> Iterator[tuple[Entry, Connectivity | None]]:

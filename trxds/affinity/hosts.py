@@ -115,9 +115,9 @@ class HostTable:
         return picked
 
     @property
-    def leased(self) -> bool:
-        """Whether there is anything that a sweep could let go."""
-        return any(entry.host is not None for entry in self._entries.values())
+    def leased(self) -> list[str]:
+        """The addresses of the hosts that a sweep could let go."""
+        return [entry.address for entry in self._entries.values() if entry.host is not None]
 
     def sweep(self, now: float) -> None:
         """Let go of what no session used within the idle timeout."""

@@ -12,21 +12,28 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.happy_eyeballs import ATTEMPT_DELAY
+from trxds.ground.status import Status, unavailable
+from trxds.ground.words import count
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.explain import Said
 from trxds.lb.host_trackers import HostTrackers
-from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, Picker, PickResult
+from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Trace
 from trxds.lb.policy import CONNECTING, Decision, Inputs, Surroundings
 from trxds.lb.ports import Host
 from trxds.resources.endpoint import HealthStatus
 
-from .explain import chosen, judge, none_usable
 from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
 from .hosts import Entry, HostTable
 from .moves import Reason
 
 _CHILD = "everybody"
+# The states that are waited for, the best one first.
+_WAITED_FOR = {
+    Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
+    Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
+    None: "nobody has connected it yet, so it is connected for the session",
+}
 _SWEEP = ("sweep",)  # what a pick wishes for whose session is the first to lease a host, so that we wake to sweep
 
 
@@ -55,6 +62,7 @@ class OverrideHost:
             report.picker,
             self._surroundings.find,
             self._surroundings.wish,
+            self._in_words,
         )
         return Decision(
             report.state,
@@ -66,15 +74,20 @@ class OverrideHost:
             collects=self._trackers,
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        override = call.override
-        if override is None:
-            return Said("no session filter", "what is below it", "there is nothing to override", _CHILD)
-        if not override.addresses:
-            return Said("no session yet", "what is below it", "the host that it gives is the session's", _CHILD)
-        find = self._surroundings.find
-        judged = [judge(address, self._table, inputs.config, inputs.endpoints, find) for address in override.addresses]
-        return chosen(judged, override, _CHILD)
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return f"{count(len(self._table.leased), 'host')} held for sessions"
+
+    def _in_words(self, address: str) -> str:
+        """Where one of a cookie's addresses stands."""
+        assert self._config is not None and self._endpoints is not None
+        endpoint = next((each for each in self._endpoints if address in each.addresses), None)
+        if endpoint is None:
+            return f"{address} is no endpoint of cluster {self._config.cluster}"
+        if endpoint.health not in self._config.statuses:
+            return f"{address} is {endpoint.health.name}, which override_host_status does not have"
+        entry = self._table.get(address)
+        state = self._table.state(entry) if entry is not None else None
+        return f"{address} is {endpoint.health.name}, {state.name if state is not None else 'not connected'}"
 
     def _hold(self, address: str) -> Host:
         if not self._table.leased:
@@ -90,31 +103,37 @@ class OverrideHost:
 
 
 @dataclass(frozen=True, slots=True)
-class OverridePicker:
+class OverridePicker(Explainable):
     table: HostTable
     eyeballs: HappyEyeballs
     statuses: frozenset[HealthStatus]
     child: Picker
     find: Callable[[str], Host | None]
     wish: Callable[[Hashable], None]
+    in_words: Callable[[str], str]  # where an address stands, for explanations
 
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override
         if override is None:
-            return self.child.pick(call)
+            return self.child.pick(call) if call.trace is None else self._explain_child(call, call.trace)
         if override.addresses:
-            result = self._session_host(override, call.now)
+            result = self._session_host(override, call)
             if result is not None:
                 return result
             override.missed = self._missed(override.addresses[0])
             if override.strict:
+                if call.trace is not None:
+                    why = "none of the session's hosts can be used, and the session is strict"
+                    call.trace.note(why, saw=self._seen(override))
                 return Fail(none_usable(override))
+        if call.trace is not None:
+            return self._explain_child(call, call.trace)
         result = self.child.pick(call)
         if type(result) is Complete:
             self._note(result.host, override, call.now)
         return result
 
-    def _session_host(self, override: Override, now: float) -> PickResult | None:
+    def _session_host(self, override: Override, call: PickArgs) -> PickResult | None:
         """The cookie's first READY host; else wait for one that is IDLE, CONNECTING or not there yet."""
         waiting: dict[Connectivity | None, Entry] = {}
         for address in override.addresses:
@@ -125,13 +144,14 @@ class OverridePicker:
             state = host.state if host is not None else None
             if state is Connectivity.READY:
                 override.actual = entry.addresses
-                return self.table.pick(entry, now)
+                if call.trace is not None and host is not None:
+                    call.trace.note("the session's first host that is READY", saw=self._seen(override))
+                    return Complete(host)
+                return self.table.pick(entry, call.now)
             waiting.setdefault(state, entry)
-        for state in (Connectivity.IDLE, Connectivity.CONNECTING, None):
+        for state in _WAITED_FOR:
             if state in waiting:
-                if self.eyeballs.wanted(override.addresses):
-                    self.wish(WaitsForOneOf(override.addresses))
-                return self._wait_for(waiting[state], now)
+                return self._wait_for(waiting[state], state, override, call)
         return None
 
     def _missed(self, address: str) -> Reason:
@@ -141,11 +161,32 @@ class OverridePicker:
             return Reason.UNKNOWN_HOST
         return Reason.NOT_READY if entry.health in self.statuses else Reason.STATUS_NOT_ALLOWED
 
-    def _wait_for(self, entry: Entry, now: float) -> PickResult:
+    def _wait_for(self, entry: Entry, state: Connectivity | None, override: Override, call: PickArgs) -> PickResult:
+        if call.trace is not None:
+            after = self.eyeballs.next_after(entry.address, override.addresses, self.statuses)
+            late = f"; {after} is connected too if that takes more than {ATTEMPT_DELAY * 1000:.0f} ms" if after else ""
+            waits_for, saw = f"{entry.address} to connect", self._seen(override)
+            call.trace.note(_WAITED_FOR[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
+            return QUEUE
+        if self.eyeballs.wanted(override.addresses):
+            self.wish(WaitsForOneOf(override.addresses))
         # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
-        if self.table.wait_for(entry, now).state is Connectivity.IDLE:
+        if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
             self.wish(entry.address)
         return QUEUE
+
+    def _explain_child(self, call: PickArgs, trace: Trace) -> PickResult:
+        override = call.override
+        if override is None:
+            trace.note("there is nothing to override", saw="no session filter")
+        elif override.addresses:
+            trace.note("none of the session's hosts can be used", saw=self._seen(override))
+        else:
+            trace.note("the host that it gives is the session's", saw="no session yet")
+        return trace.pick(self.child, call)
+
+    def _seen(self, override: Override) -> str:
+        return "; ".join(map(self.in_words, override.addresses))
 
     def _note(self, host: Host, override: Override, now: float) -> None:
         entry = self.table.get(host.address)
@@ -153,3 +194,7 @@ class OverridePicker:
         override.actual = entry.addresses if entry is not None else ""
         if entry is not None:
             self.table.use(entry, now)
+
+
+def none_usable(override: Override) -> Status:
+    return unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}")

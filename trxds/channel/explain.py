@@ -10,24 +10,24 @@ from dataclasses import replace
 
 from trxds.affinity.filter import StatefulSession
 from trxds.config.explain import Explanation
-from trxds.config.methods import MethodSelector
-from trxds.config.routes import BoundRoute
-from trxds.config.select import ConfigSelector, Selector
+from trxds.config.select import Selector
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import Metadata
-from trxds.lb.explain import Explained
-from trxds.lb.pick import PickArgs
+from trxds.lb.explain import TreeNode, explain_pick
+from trxds.lb.pick import PickArgs, Trace
 
 from .fault import Fault
 from .filter import Filter
 
 
-def explain(selector: Selector, tree: Explained, path: str, metadata: Metadata, now: float) -> Explanation:
-    told = selector.explain(path, metadata)
-    if told.chosen is None or (route := _route(selector, path, told.chosen.number)) is None:
+def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float) -> Explanation:
+    copies = RandomCopies()
+    told, found = selector.explain(path, metadata, copies)
+    if found is None:
         return told
-    call = PickArgs(path, metadata, route, told.chosen.cluster, hash=told.chosen.hash, now=now)
-    told = _filtered(told, route.clusters[told.chosen.entry].chain, call)
-    return told if told.outcome else replace(told, steps=tuple(tree.explain(call)))
+    call = PickArgs(path, metadata, found.route, found.cluster.name, hash=found.hash, now=now, trace=Trace(copies))
+    told = _filtered(told, found.cluster.chain, call)
+    return told if told.outcome else replace(told, steps=tuple(explain_pick(tree, call)))
 
 
 def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
@@ -40,12 +40,3 @@ def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Exp
         if told.outcome:
             break
     return told
-
-
-def _route(selector: Selector, path: str, number: int) -> BoundRoute | None:
-    match selector:
-        case ConfigSelector(routes):
-            return routes.bound(number)
-        case MethodSelector():
-            return selector.bound(path)
-    return None

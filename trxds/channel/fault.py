@@ -53,7 +53,7 @@ class Fault:
 
     def start(self, call: PickArgs) -> Wait | Status | None:
         """A status ends the RPC, at once or after the delay."""
-        injection = self._draw(call.metadata)
+        injection = self._draw(call.metadata, self._random)
         return Wait(partial(self._delay, injection)) if injection.delay else injection.status
 
     def explain(self, call: PickArgs) -> FaultStep:
@@ -61,12 +61,13 @@ class Fault:
         delay = _as_asked(self._config.delay, call.metadata, DELAY_SHARE)
         abort = _as_asked(self._config.abort, call.metadata, ABORT_SHARE)
         odds = ", ".join(str(each) for each in (delay, abort) if each is not None)
-        injection = self._draw(call.metadata)
+        random = self._random if call.trace is None else call.trace.random(self._random)
+        injection = self._draw(call.metadata, random)
         full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
         return FaultStep(odds, _verdict(injection) + full, injection.delay, injection.status)
 
-    def _draw(self, metadata: Metadata) -> Injection:
-        injection = decide(self._config, metadata, self._random)
+    def _draw(self, metadata: Metadata, random: Random) -> Injection:
+        injection = decide(self._config, metadata, random)
         if self._may_begin():
             return injection
         # An abort takes no time, so it is not counted; one that follows a delay was let in with that.

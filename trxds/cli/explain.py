@@ -15,13 +15,13 @@ import trxds
 from trxds.channel.credentials import ChannelCredentials
 from trxds.channel.xds import BootstrapSource
 from trxds.config.explain import Explanation
-from trxds.config.steps import Drops, Fails, Waits
+from trxds.config.steps import PickDropped, PickFailed, PickQueued
 from trxds.wire.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS
 from .running.program import Program
 
-_BAD = (Fails.__name__, Drops.__name__)
+_BAD = (PickFailed.__name__, PickDropped.__name__)
 _POLL_INTERVAL = 0.05  # seconds between two looks at a tree that connects
 
 # What programs commonly give `open_channel`.
@@ -71,7 +71,7 @@ async def explain_call(
     async with trxds.open_channel(target, bootstrap=bootstrap, credentials=credentials, network=network) as channel:
         told = await channel.explain(method, pairs, within)
         until = trio.current_time() + settle
-        while isinstance(told.outcome, Waits) and trio.current_time() < until:
+        while isinstance(told.outcome, PickQueued) and trio.current_time() < until:
             await trio.sleep(_POLL_INTERVAL)
             told = await channel.explain(method, pairs)
         return told
@@ -89,4 +89,4 @@ async def show_in_program(
 
 def has_destination(told: Explanation) -> bool:
     """Return whether the call would reach a host, or wait for one."""
-    return told.refusal is None and not isinstance(told.outcome, Fails | Drops)
+    return told.refusal is None and not isinstance(told.outcome, PickFailed | PickDropped)

@@ -1,16 +1,13 @@
-"""Why an RPC goes where it goes: the selector's decision once more, with its reasons.
+"""Why an RPC goes where it goes: the selector's decision, with its reasons.
 
-What happens behind the route is told by those above this floor; `steps.py` has its words.
-The routes are tried one by one here and not by the index, so that each can say why it was
-passed. What is left to chance is drawn as it is for an RPC, so two explanations may differ.
+The selector decides as for an RPC, with a copy of its generator; then each route says in words why it was passed. What
+happens behind the route is told by those above this floor; `steps.py` has its words.
 """
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from random import Random
+from dataclasses import dataclass, fields
 from typing import Any
 
 from trxds.ground.metadata import Metadata
@@ -20,9 +17,8 @@ from .chains import FilterUse
 from .data import plain
 from .limits import Limit
 from .reasons import judge
-from .request_hash import request_hash
-from .routes import BoundRoute, BoundRoutes
-from .steps import Drops, Fails, FaultStep, Outcome, SessionStep, Step, ToHost
+from .routes import BoundCluster, BoundRoute, BoundRoutes
+from .steps import FaultStep, Outcome, PickDropped, PickedSubchannel, PickFailed, SessionStep, TraceStep
 
 _SHOWN = 20  # of the routes that were passed, by `str`
 
@@ -97,21 +93,21 @@ class Explanation:
     may_change: bool = False
     faults: tuple[FaultStep, ...] = ()
     sessions: tuple[SessionStep, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TraceStep, ...] = ()
 
     @property
     def outcome(self) -> Outcome | None:
         """What the RPC comes to; None only where the tree was not asked."""
         if self.refusal is not None:
-            return Fails(self.refusal) if self.may_change else Drops(self.refusal)
+            return PickFailed(self.refusal) if self.may_change else PickDropped(self.refusal)
         if self.faults and self.faults[-1].status is not None:
-            return Drops(self.faults[-1].status)
+            return PickDropped(self.faults[-1].status)
         return self.steps[-1].outcome if self.steps else None
 
     @property
     def host(self) -> str:
         """The address that the RPC would be sent to now; empty if it waits or fails."""
-        return self.outcome.address if isinstance(self.outcome, ToHost) else ""
+        return self.outcome.address if isinstance(self.outcome, PickedSubchannel) else ""
 
     def as_data(self) -> dict[str, Any]:
         """For programs, as JSON has it: the fields by name, the outcome and the host."""
@@ -144,40 +140,29 @@ class Explanation:
             yield f"so the RPC {self.outcome}"
 
 
-def explain(routes: BoundRoutes, path: str, metadata: Metadata, random: Random, channel_id: int) -> Explanation:
-    """Draws from `random` what `ConfigSelector.choose` would draw, in the same order."""
-    passed: list[Passed] = []
-    for number, route in enumerate(routes.routes):
-        verdict = judge(route.match, path, metadata, random)
-        if not verdict.matches:
-            passed.append(Passed(number, verdict.reason))
-            continue
-        found = Explanation(path, routes.virtual_host, tuple(passed))
-        if route.action is None:
-            return replace(found, refusal=routes.no_action(path))
-        return replace(found, chosen=_chosen(routes, number, verdict.reason, metadata, random, channel_id))
-    return Explanation(path, routes.virtual_host, tuple(passed), refusal=routes.no_route(path))
+def explain_passed(
+    routes: BoundRoutes, path: str, metadata: Metadata, number: int, drawn: Iterator[int]
+) -> Explanation:
+    """Say why the selector passed the first `number` routes, by the numbers that it drew."""
+    reasons = (judge(route.match, path, metadata, drawn).reason for route in routes.routes[:number])
+    passed = tuple(Passed(number, reason) for number, reason in enumerate(reasons))
+    return Explanation(path, routes.virtual_host, passed)
 
 
-def _chosen(
-    routes: BoundRoutes, number: int, reason: str, metadata: Metadata, random: Random, channel_id: int
+def explain_chosen(
+    routes: BoundRoutes,
+    path: str,
+    metadata: Metadata,
+    bound: BoundRoute,
+    cluster: BoundCluster,
+    hashed: int | None,
+    drawn: Iterator[int],
 ) -> Chosen:
-    bound = routes.bound(number)
-    draw = _draw(bound, random) if len(bound.clusters) > 1 else None
-    index = bisect(bound.bounds, draw.number) if draw else 0
-    return Chosen(
-        number,
-        reason,
-        bound.clusters[index].name,
-        index,
-        draw,
-        routes.limit(bound.route),
-        routes.filters(bound.route, index),
-        request_hash(bound.hash_policies, metadata, channel_id),
-    )
-
-
-def _draw(bound: BoundRoute, random: Random) -> Draw:
-    clusters = bound.route.action.clusters if bound.route.action else ()
-    weights = tuple((cluster.name, cluster.weight) for cluster in clusters)
-    return Draw(weights, random.randrange(bound.bounds[-1]))
+    """Say what the selector chose, and why."""
+    route = bound.route
+    reason = judge(route.match, path, metadata, drawn).reason
+    entry = next(number for number, each in enumerate(bound.clusters) if each is cluster)
+    weights = tuple((each.name, each.weight) for each in route.action.clusters) if route.action else ()
+    draw = Draw(weights, next(drawn)) if len(bound.clusters) > 1 else None
+    limit, filters = routes.limit(route), routes.filters(route, entry)
+    return Chosen(bound.number, reason, cluster.name, entry, draw, limit, filters, hashed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import Metadata
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.matchers import Prefix
@@ -19,7 +20,7 @@ from .explain import Chosen, Explanation
 from .limits import NO_LIMIT, Limit
 from .method_config import MethodConfig
 from .routes import BoundCluster, BoundRoute
-from .select import Selection
+from .select import Explained, Selection
 from .service_config import ServiceConfig
 
 # How many methods are remembered before the memory starts afresh; programs call few.
@@ -57,10 +58,11 @@ class MethodSelector:
         bound = self._bound[path] = BoundRoute(self._route, limit, (self._cluster,), (1,), config=config)
         return bound
 
-    def explain(self, path: str, metadata: Metadata) -> Explanation:
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         reason = "a target without a control plane has one, and every call takes it"
         limit = _limit(self._config.method(path))
-        return Explanation(path, chosen=Chosen(0, reason, self._target, 0, None, limit, (), None))
+        chosen = Chosen(0, reason, self._target, 0, None, limit, (), None)
+        return Explanation(path, chosen=chosen), self.choose(path, metadata)
 
 
 def _limit(config: MethodConfig) -> Limit:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from random import Random
 
 from trxds.ground.metadata import Metadata
 from trxds.ground.words import count
 from trxds.resources.matchers import HeaderMatch, header_value, in_words
 from trxds.resources.route_match import RouteMatch
-from trxds.resources.units import MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +17,8 @@ class Verdict:
     reason: str
 
 
-def judge(match: RouteMatch, path: str, metadata: Metadata, random: Random) -> Verdict:
-    """Why the route matches, or the first thing that keeps it from matching."""
+def judge(match: RouteMatch, path: str, metadata: Metadata, drawn: Iterator[int]) -> Verdict:
+    """Why the route matches, or the first thing that keeps it from matching; `drawn` are the selector's draws."""
     if not match.path.matches(path):
         return Verdict(False, f"the path is not {in_words(match.path)}")
     reasons = [f"the path is {in_words(match.path)}"]
@@ -29,7 +28,7 @@ def judge(match: RouteMatch, path: str, metadata: Metadata, random: Random) -> V
             return verdict
         reasons.append(verdict.reason)
     if match.fraction is not None:
-        verdict = _fraction(match.fraction, random.randrange(MILLION))
+        verdict = _fraction(match.fraction, next(drawn))
         if not verdict.matches:
             return verdict
         reasons.append(verdict.reason)

@@ -47,6 +47,7 @@ class BoundRoute:
     hash_policies: tuple[HashPolicy, ...] = ()
     config: MethodConfig = NO_METHOD_CONFIG
     standing: Standing | None = None  # of the resource that has it
+    number: int = 0  # in its virtual host
 
     def has(self, cluster: str) -> bool:
         """May a cookie send an RPC of this route to that cluster? (A60)"""
@@ -102,12 +103,12 @@ class BoundRoutes:
     def bound(self, position: int) -> BoundRoute:
         found = self._bound.get(position)
         if found is None:
-            found = self._bound[position] = self._bind(self.routes[position])
+            found = self._bound[position] = self._bind(self.routes[position], position)
         return found
 
-    def _bind(self, route: Route) -> BoundRoute:
+    def _bind(self, route: Route, number: int) -> BoundRoute:
         if route.action is None:
-            return BoundRoute(route, self.limit(route).seconds, (), ())
+            return BoundRoute(route, self.limit(route).seconds, (), (), number=number)
         clusters = route.action.clusters
         return BoundRoute(
             route,
@@ -117,6 +118,7 @@ class BoundRoutes:
             route.action.hash_policies,
             MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
             self.standing,
+            number,
         )
 
     def limit(self, route: Route) -> Limit:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.resources.matchers import header_value
@@ -14,7 +15,7 @@ from trxds.resources.route_match import RouteMatch
 from trxds.resources.units import MILLION
 
 from .clusters import RouteTable
-from .explain import Explanation, explain
+from .explain import Explanation, explain_chosen, explain_passed
 from .request_hash import request_hash
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
@@ -40,6 +41,10 @@ class Refusal:
 
     status: Status
     may_change: bool
+    route: BoundRoute | None = None  # that matches
+
+
+Explained: TypeAlias = tuple[Explanation, Selection | None]  # without a selection the RPC ends there
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,45 +63,57 @@ class ConfigSelector:
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         settled = self.settled.get(path)
-        return self._choose(path, metadata) if settled is None else settled
+        return self._choose(path, metadata, self.random) if settled is None else settled
 
-    def _choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
+    def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | Refusal:
         routes = self.routes
         candidates = routes.candidates(path)
         values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
         for position in candidates:
             match = routes.routes[position].match
             if not match.headers and match.fraction is None:
-                return self._select(routes.bound(position), path, metadata, first=position == candidates[0])
-            if self._accepts(match, metadata, values):
-                return self._select(routes.bound(position), path, metadata)
+                is_first = position == candidates[0]
+                return self._select(routes.bound(position), path, metadata, random, first=is_first)
+            if _accepts(match, metadata, values, random):
+                return self._select(routes.bound(position), path, metadata, random)
         return Refusal(routes.no_route(path), False)
 
-    def _accepts(self, match: RouteMatch, metadata: Metadata, values: dict[str, str | None]) -> bool:
-        """The path matches; do the headers, and is the RPC among the share that is to go here?"""
-        for header in match.headers:  # no `all`: its generator would cost more than the comparison
-            name = header.name
-            if name not in values:
-                values[name] = header_value(metadata, name)
-            if not header.accepts(values[name]):
-                return False
-        return match.fraction is None or self.random.randrange(MILLION) < match.fraction
-
-    def _select(self, bound: BoundRoute, path: str, metadata: Metadata, *, first: bool = False) -> Selection | Refusal:
+    def _select(
+        self, bound: BoundRoute, path: str, metadata: Metadata, random: Random, *, first: bool = False
+    ) -> Selection | Refusal:
         if not bound.clusters:
-            return Refusal(self.routes.no_action(path), False)
+            return Refusal(self.routes.no_action(path), False, bound)
         hashed = request_hash(bound.hash_policies, metadata, self.channel_id) if bound.hash_policies else None
-        selection = Selection(bound, bound.draw(self.random), self.table, hashed)
+        selection = Selection(bound, bound.draw(random), self.table, hashed)
         if first and len(bound.clusters) == 1 and not bound.hash_policies and len(self.settled) < _MOST_SETTLED:
             self.settled[path] = selection
         return selection
 
-    def explain(self, path: str, metadata: Metadata) -> Explanation:
-        return explain(self.routes, path, metadata, self.random, self.channel_id)
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
+        routes, random = self.routes, copies.of(self.random)
+        found = self._choose(path, metadata, random)
+        passed = found.route.number if found.route is not None else len(routes.routes)
+        drawn = iter(random.numbers)
+        told = explain_passed(routes, path, metadata, passed, drawn)
+        if isinstance(found, Refusal):
+            return replace(told, refusal=found.status), None
+        chosen = explain_chosen(routes, path, metadata, found.route, found.cluster, found.hash, drawn)
+        return replace(told, chosen=chosen), found
 
     @property
     def warnings(self) -> tuple[str, ...]:
         return self.routes.warnings
+
+
+def _accepts(match: RouteMatch, metadata: Metadata, values: dict[str, str | None], random: Random) -> bool:
+    """The path matches; do the headers, and is the RPC among the share that is to go here?"""
+    for header in match.headers:  # no `all`: its generator would cost more than the comparison
+        name = header.name
+        if name not in values:
+            values[name] = header_value(metadata, name)
+        if not header.accepts(values[name]):
+            return False
+    return match.fraction is None or random.randrange(MILLION) < match.fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +135,8 @@ class ErrorSelector:
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
         return Refusal(self.status, True)
 
-    def explain(self, path: str, metadata: Metadata) -> Explanation:
-        return Explanation(path, refusal=self.status, may_change=True)
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
+        return Explanation(path, refusal=self.status, may_change=True), None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -131,7 +148,9 @@ class Selector(Protocol):
 
     def choose(self, path: str, metadata: Metadata) -> Selection | Refusal: ...
 
-    def explain(self, path: str, metadata: Metadata) -> Explanation: ...
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
+        """Choose once more and say why; what is drawn is drawn from copies."""
+        ...
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from trxds.ground.status import Status
 
 
 @dataclass(frozen=True, slots=True)
-class ToHost:
+class PickedSubchannel:
     """The RPC is sent to this host."""
 
     address: str
@@ -24,7 +24,7 @@ class ToHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class PickQueued:
     """The RPC waits until the tree changes; `address` is the host it waits for, if it is for one."""
 
     what_for: str
@@ -35,7 +35,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Fails:
+class PickFailed:
     """The RPC fails, unless it waits for ready."""
 
     status: Status
@@ -45,7 +45,7 @@ class Fails:
 
 
 @dataclass(frozen=True, slots=True)
-class Drops:
+class PickDropped:
     """The RPC fails, even if it waits for ready."""
 
     status: Status
@@ -64,7 +64,7 @@ class Unknown:
         return f"is up to {self.policy}, which does not explain itself"
 
 
-Outcome: TypeAlias = ToHost | Waits | Fails | Drops | Unknown
+Outcome: TypeAlias = PickedSubchannel | PickQueued | PickFailed | PickDropped | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SessionStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One policy's line: what it saw, what it chose, and why.
 
     `path` is the policy's place in the tree. `outcome` is there where the RPC's way ends.

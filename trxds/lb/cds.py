@@ -17,11 +17,12 @@ from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 
 from .config_builder import PriorityNames, Update, failover, subtree
-from .explain import Said, to_drop, to_fail
-from .pick import Always, Drop, Fail, Override, PickArgs, Picker, PickResult
+from .pick import Always, Drop, Explainable, Fail, Override, PickArgs, Picker, PickResult, TraceNote
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "cluster"
+_ROUTED = TraceNote("it is there")
+_UNROUTED = TraceNote("no route names it any more, so what fails there is dropped")
 _Usable: TypeAlias = ClusterConfig | AggregateConfig
 
 
@@ -38,34 +39,31 @@ class Cds:
         cluster = entry.cluster
         if isinstance(cluster, ClusterError):
             self._names, self._planned = PriorityNames(), None
-            status = cluster.status
-            picker = Always(Drop(unrouted(status, cluster.name)) if entry.given_up else Fail(status))
+            picker = _failing(cluster, entry.given_up)
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
         below = self._below(cluster)
+        picker = report.picker
+        if isinstance(cluster, AggregateConfig) and cluster.note:
+            picker = AggregateErrorPicker(picker, cluster.note)
+        if entry.given_up:
+            picker = UnroutedPicker(picker, session_hosts(cluster))
+        # A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed.
+        is_lost = report.state is Connectivity.TRANSIENT_FAILURE or (
+            was is Connectivity.READY and report.state is not was
+        )
         return Decision(
             report.state,
-            self._picker(report.picker, cluster, entry.given_up),
+            picker,
             children={_CHILD: below.config},
             endpoints={_CHILD: below.endpoints},
-            resolve_again=_name(cluster) if _lost(was, report.state) else "",
+            resolve_again=_name(cluster) if is_lost else "",
+            handed_on=_UNROUTED if entry.given_up else _ROUTED,
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        cluster, given_up = inputs.endpoints.cluster, inputs.endpoints.given_up
-        saw = _seen(cluster)
-        if not isinstance(cluster, ClusterError):
-            why = "no route names it any more, so what fails there is dropped" if given_up else "it is there"
-            return Said(saw, "what is below it", why, _CHILD)
-        if given_up:
-            return to_drop(saw, unrouted(cluster.status, cluster.name), "it cannot serve and no route names it")
-        return to_fail(saw, cluster.status, "it may still come")
-
-    def _picker(self, child: Picker, cluster: _Usable, given_up: bool) -> Picker:
-        if isinstance(cluster, AggregateConfig) and cluster.note:
-            child = Noted(child, cluster.note)
-        return Unrouted(child, session_hosts(cluster)) if given_up else child
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return _seen(inputs.endpoints.cluster)
 
     def _below(self, cluster: _Usable) -> Update:
         # Planned once per entry, not once per report of the child.
@@ -77,6 +75,12 @@ class Cds:
             plan = replace(plan, config=self._planned[1].config)
         self._planned = cluster, plan
         return plan
+
+
+def _failing(cluster: ClusterError, given_up: bool) -> Picker:
+    if given_up:
+        return Always(Drop(unrouted(cluster.status, cluster.name)), "it cannot serve and no route names it")
+    return Always(Fail(cluster.status), "it may still come")
 
 
 def _seen(cluster: ClusterOutcome) -> str:
@@ -93,11 +97,6 @@ def _seen(cluster: ClusterOutcome) -> str:
             return f"cluster {its.name} with {size}" + (note and f"; {note}")
         case _ as never:
             assert_never(never)
-
-
-def _lost(was: Connectivity, state: Connectivity) -> bool:
-    """A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed."""
-    return state is Connectivity.TRANSIENT_FAILURE or (was is Connectivity.READY and state is not was)
 
 
 def _name(cluster: _Usable) -> str:
@@ -126,21 +125,21 @@ def unrouted(status: Status, cluster: str) -> Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class AggregateErrorPicker(Explainable):
     """RPCs that fail are told which clusters of the aggregate had to be left out."""
 
     child: Picker
     note: str
 
     def pick(self, call: PickArgs) -> PickResult:
-        result = self.child.pick(call)
+        result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
         if type(result) is not Fail:
             return result
         return Fail(replace(result.status, message=f"{result.status.message}; left out: {self.note}"))
 
 
 @dataclass(frozen=True, slots=True)
-class Unrouted:
+class UnroutedPicker(Explainable):
     """Drops the RPCs that a cluster fails which cannot serve and which no route names (A31).
 
     Nothing but the control plane would end their wait, and one that waits for ready keeps the cluster and its
@@ -151,7 +150,7 @@ class Unrouted:
     session_hosts: frozenset[str] = frozenset()
 
     def pick(self, call: PickArgs) -> PickResult:
-        result = self.child.pick(call)
+        result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
         if type(result) is not Fail or self._waits(call.override):
             return result
         return Drop(unrouted(result.status, call.cluster))

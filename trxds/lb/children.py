@@ -8,7 +8,7 @@ from typing import Any
 from trxds.ground.channels import Mailbox
 
 from .edge import Child
-from .explain import Explained
+from .explain import TreeNode
 from .policy import Decision, Report
 from .ports import Hosts
 
@@ -16,29 +16,36 @@ from .ports import Hosts
 class Children:
     """By name, those that are only kept warm too. `hosts` is where new ones take their leases."""
 
+    __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
+
     def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
         self.hosts = hosts
         self._mailbox = mailbox
-        self._children: dict[str, Child] = {}
+        self.by_name: dict[str, Child] = {}
         self._wanted: tuple[object, ...] | None = None  # at the last match
         self.endpoints: Any = None  # that it was told of then
         self.switching = False  # some have a predecessor, perhaps
 
     def __len__(self) -> int:
-        return len(self._children)
+        return len(self.by_name)
 
     def get(self, name: str) -> Child | None:
-        return self._children.get(name)
+        return self.by_name.get(name)
 
-    def nodes(self) -> Iterator[Explained]:
+    @property
+    def only(self) -> Child | None:
+        """The one child of a policy that never has more."""
+        return next(iter(self.by_name.values()), None)
+
+    def nodes(self) -> Iterator[TreeNode]:
         """Of those whose task has begun and who are not only kept warm."""
-        for child in self._children.values():
+        for child in self.by_name.values():
             if child.node is not None and not child.kept:
                 yield child.node
 
-    def everybody(self) -> Iterator[tuple[str, Explained, bool]]:
+    def everybody(self) -> Iterator[tuple[str, TreeNode, bool]]:
         """With names, and whether they are only kept warm; a predecessor that still speaks is here as well."""
-        for name, child in tuple(self._children.items()):
+        for name, child in tuple(self.by_name.items()):
             if child.node is not None:
                 yield name, child.node, child.kept
             before = child.predecessor
@@ -47,13 +54,13 @@ class Children:
 
     @property
     def settled(self) -> bool:
-        running = (child for child in self._children.values() if not child.kept)
+        running = (child for child in self.by_name.values() if not child.kept)
         return all(child.node is not None and child.node.settled for child in running)
 
     def reports(self) -> dict[str, Report]:
         """What a decision may look at."""
         reports: dict[str, Report] = {}
-        for name, child in self._children.items():
+        for name, child in self.by_name.items():
             report = (child.predecessor or child).report
             if report is not None:
                 reports[name] = report
@@ -62,7 +69,7 @@ class Children:
     @property
     def answered(self) -> bool:
         """Everyone who was sent a configuration has decided by it; who is only kept warm is not waited for."""
-        for child in self._children.values():  # a loop, and no call for each: every report of a thousand asks all
+        for child in self.by_name.values():  # a loop, and no call for each: every report of a thousand asks all
             if not child.kept and (child.report is None or child.report.generation < child.generation):
                 return False
         return True
@@ -78,25 +85,28 @@ class Children:
         if endpoints is self.endpoints and wanted == self._wanted:
             return  # a thousand children of which one has reported
         self._wanted, self.endpoints = wanted, endpoints
-        others = decision.endpoints
+        others, hosts = decision.endpoints, self.hosts
         for name, config in decision.children.items():
-            child = self._children.get(name)
-            if child is None or child.kept or not self._serves(child, config.policy):
-                child = self._child(name, config.policy, start)
+            child = self.by_name.get(name)
+            # Another policy, or other hosts to lease, is another child; so is one whose task was cancelled.
+            if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
+                child = self._begin(name, config.policy, start)
+            elif child.kept:
+                child.revive()
             its = others[name] if others is not None and name in others else endpoints.part(name)
             child.send(config, its, generation)
-        if len(self._children) == len(decision.children):
+        if len(self.by_name) == len(decision.children):
             return
-        for name in self._children.keys() - decision.children.keys():
+        for name in self.by_name.keys() - decision.children.keys():
             if name in decision.keep:
-                self._children[name].keep(now)
+                self.by_name[name].keep(now)
             else:
                 self._dismiss(name)
 
     def finish_switches(self) -> None:
         """A new child that has something to say takes over from its predecessor."""
         self.switching = False
-        for child in self._children.values():
+        for child in self.by_name.values():
             if child.predecessor is not None and child.speaks:
                 self._end(child.predecessor)
                 child.predecessor = None
@@ -104,24 +114,17 @@ class Children:
 
     def over(self, child: Child) -> None:
         """Its task has ended; if nobody asked it to, its time to be warm is over."""
-        if self._children.get(child.name) is child:
+        if self.by_name.get(child.name) is child:
             self._dismiss(child.name)
 
     # -- one child
 
-    def _child(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
-        child = self._children.get(name)
-        if child is not None and self._serves(child, policy):
-            if child.kept:
-                child.revive()
-            return child
-        child = self._children[name] = Child(name, policy, self.hosts, self._mailbox, self._predecessor(child))
-        self.switching |= child.predecessor is not None
+    def _begin(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
+        before = self._predecessor(self.by_name.get(name))
+        child = self.by_name[name] = Child(name, policy, self.hosts, self._mailbox, before)
+        self.switching |= before is not None
         start(child)
         return child
-
-    def _serves(self, child: Child, policy: str) -> bool:
-        return child.policy == policy and child.hosts is self.hosts and not child.scope.cancel_called
 
     def _predecessor(self, child: Child | None) -> Child | None:
         """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
@@ -136,7 +139,7 @@ class Children:
         return speaker
 
     def _dismiss(self, name: str) -> None:
-        child = self._children.pop(name)
+        child = self.by_name.pop(name)
         self._end(child)
         if child.predecessor is not None:
             self._end(child.predecessor)

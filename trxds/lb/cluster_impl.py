@@ -17,10 +17,9 @@ from trxds.resources.endpoint import Drop as DropShare
 
 from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
-from .explain import Said, to_drop
 from .limits import InFlight
-from .load_report.load_reporting_picker import CountedRpcs, Reported
-from .pick import Complete, Drop, Fail, PickArgs, Picker, PickResult
+from .load_report.load_reporting_picker import LoadReportingPicker, Reported
+from .pick import Complete, Drop, Explainable, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 from .security import Security
 
@@ -52,10 +51,12 @@ class ClusterImpl:
         self.reads_endpoints = config.lrs is not None or _asks_for_names(config)
         report = inputs.children.get(_CHILD, CONNECTING)
         reported = self._report(config, inputs.endpoints)
-        child = CountedRpcs(reported.trackers, report.picker) if reported else report.picker
+        child = LoadReportingPicker(reported.trackers, report.picker) if reported else report.picker
         note_drop = reported.counts.drop if reported else _ignore
         by = config.dropped_by, config.limited_by
-        picker = Limited(config.drops, config.max_requests, self._count(config), child, self._random, note_drop, *by)
+        picker = ClusterImplPicker(
+            config.drops, config.max_requests, self._count(config), child, self._random, note_drop, *by
+        )
         # What drops everything answers everything, whatever its hosts do.
         drops_all = any(share.per_million >= _ALL for share in config.drops)
         return Decision(
@@ -65,17 +66,11 @@ class ClusterImpl:
             security=self._secure(config, inputs.endpoints),
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+    def describe(self, inputs: Inputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
-        in_flight = self._count(config).rpcs
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
-        saw = f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
-        for share in config.drops:
-            if self._random.random() * _ALL < share.per_million:
-                return to_drop(saw, dropped(config.dropped_by, share.category), f"it was drawn for {share.category}")
-        if in_flight >= config.max_requests:
-            return to_drop(saw, too_many(config.limited_by, config.max_requests), "there may be no more")
-        return Said(saw, "what is below it", "neither drops it", _CHILD)
+        in_flight = self._count(config).rpcs
+        return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
 
     def _secure(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
         """The same one as long as the cluster asks for the same."""
@@ -117,7 +112,7 @@ def _ignore(category: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
+class ClusterImplPicker(Explainable):
     drops: tuple[DropShare, ...]
     max_requests: int
     in_flight: InFlight
@@ -128,17 +123,33 @@ class Limited:
     limited_by: Standing | None = None
 
     def pick(self, call: PickArgs) -> PickResult:
-        for share in self.drops:
-            if self.random.random() * _ALL < share.per_million:
-                self.note_drop(share.category)
-                return Drop(dropped(self.dropped_by, share.category))
+        if self.drops and (drawn := self._drawn_drop(call)) is not None:
+            return drawn
         if self.in_flight.rpcs >= self.max_requests:
-            self.note_drop("")
-            return Drop(too_many(self.limited_by, self.max_requests))
-        result = self.child.pick(call)
+            return self._drop(call, "", too_many(self.limited_by, self.max_requests), "there may be no more")
+        if call.trace is None:
+            result = self.child.pick(call)
+        else:
+            call.trace.note("neither drops it")
+            result = call.trace.pick(self.child, call)
         if type(result) is Complete:
             return result.with_tracker(self.in_flight)
         if type(result) is Fail:
             status = result.status
             return Fail(replace(status, message=f"cluster {call.cluster}: {status.message}"))
         return result
+
+    def _drawn_drop(self, call: PickArgs) -> PickResult | None:
+        random = self.random if call.trace is None else call.trace.random(self.random)
+        for share in self.drops:
+            if random.random() * _ALL < share.per_million:
+                status = dropped(self.dropped_by, share.category)
+                return self._drop(call, share.category, status, f"it was drawn for {share.category}")
+        return None
+
+    def _drop(self, call: PickArgs, category: str, status: Status, why: str) -> PickResult:
+        if call.trace is None:
+            self.note_drop(category)
+        else:
+            call.trace.note(why)
+        return Drop(status)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 
 from .configs import CdsConfig, ClusterManagerConfig
-from .explain import Said, to_drop
-from .pick import Drop, PickArgs, Picker, PickResult
+from .pick import Drop, Explainable, PickArgs, Picker, PickResult
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 from .state import StickyFailures, aggregate
 
@@ -33,30 +33,32 @@ class ClusterManager:
         pickers = {name: inputs.children.get(name, CONNECTING).picker for name in self._clusters}
         return Decision(
             aggregate(states.values()),
-            ByCluster(pickers),
+            ClusterManagerPicker(pickers, states),
             children=self._clusters,
             # A cluster that returns within a quarter of an hour finds its connections warm (A28).
             keep=frozenset(inputs.children.keys() - self._clusters.keys()),
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        known = inputs.config.clusters
-        saw = f"{len(known)} clusters"
-        if call.cluster not in known:
-            return to_drop(saw, unknown(call.cluster), "it is not among them")
-        state = inputs.children.get(call.cluster, CONNECTING).state
-        return Said(saw, call.cluster, f"it is the RPC's; it is {state.name}", call.cluster)
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return f"{len(inputs.config.clusters)} clusters"
 
 
 @dataclass(frozen=True, slots=True)
-class ByCluster:
+class ClusterManagerPicker(Explainable):
     pickers: Mapping[str, Picker]
+    states: Mapping[str, Connectivity]  # for explanations
 
     def pick(self, call: PickArgs) -> PickResult:
-        picker = self.pickers.get(call.cluster)
-        if picker is None:
+        try:
+            picker = self.pickers[call.cluster]
+        except KeyError:
+            if call.trace is not None:
+                call.trace.note(f"cluster {call.cluster} is not among them")
             # Dropped, not failed: the RPC's cluster will never come to this picker (A31).
             return Drop(unknown(call.cluster))
+        if call.trace is not None:
+            call.trace.note(f"it is the RPC's; it is {self.states[call.cluster].name}", call.cluster)
+            return call.trace.pick(picker, call)
         return picker.pick(call)
 
 

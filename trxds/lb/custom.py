@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 from trxds.ground.connectivity import Connectivity
 
 from .endpoint_set import Endpoints
-from .explain import Explains, Said
-from .pick import PickArgs
+from .explain import Describes
+from .pick import TraceNote
 from .policy import Decision, Inputs, Policy, PolicyFactory, Surroundings
 
 _TOLD = ("began", "ended")
@@ -34,8 +34,7 @@ def checked(make: PolicyFactory) -> PolicyFactory:
     """What it makes is the user's, so what that decides is looked at before the node goes by it."""
 
     def made(surroundings: Surroundings) -> Policy:
-        policy = make(surroundings)
-        return _Explaining(policy) if isinstance(policy, Explains) else _Checked(policy)
+        return _Checked(make(surroundings))
 
     return made
 
@@ -49,10 +48,8 @@ class _Checked:
         check(decision)
         return decision  # type: ignore[no-any-return]
 
-
-class _Explaining(_Checked):
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        return self._policy.explain(inputs, call)  # type: ignore[no-any-return]
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return str(self._policy.describe(inputs, now)) if isinstance(self._policy, Describes) else ""
 
 
 def check(decision: object) -> None:
@@ -74,6 +71,7 @@ def check(decision: object) -> None:
         ("security", "None; it is the cluster's", decision.security is None),
         ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
         ("collects", "None; it is the sessions'", decision.collects is None),
+        ("handed_on", "a TraceNote, or None", isinstance(decision.handed_on, TraceNote | None)),
     ):
         if not good:
             raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it has to be {wanted}")

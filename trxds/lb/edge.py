@@ -12,7 +12,7 @@ from trxds.ground.channels import Mailbox
 from trxds.ground.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
-from .explain import Explained
+from .explain import TreeNode
 from .policy import RETENTION, LbConfig, Report
 from .ports import Hosts
 
@@ -64,7 +64,7 @@ class Child:
         self.endpoints: Any = None  # ... with it
         self.generation = 0  # ... and its stamp
         self.report: Report | None = None
-        self.node: Explained | None = None  # once its task has begun
+        self.node: TreeNode | None = None  # once its task has begun
         self.kept = False  # only warm: sent nothing, not waited for
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:

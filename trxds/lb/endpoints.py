@@ -127,10 +127,10 @@ class EndpointState:
 
     def _ready_already(self, now: float, find: Callable[[str], Host | None] | None) -> str | None:
         """When another address is to be connected: the first that somebody has connected (A61)."""
-        if find is None or self._host is not None or not self._is_next_due(now):
-            return None
         if len(self.addresses) == 1:
             return None  # it is leased anyway, and then it is seen
+        if find is None or self._host is not None or not self._is_next_due(now):
+            return None
         return next((address for address in self.addresses if is_ready(find(address))), None)
 
     def _race(self, hosts: Mapping[str, Host], now: float, already: str | None) -> None:
@@ -139,9 +139,10 @@ class EndpointState:
         while self._host is None and self._is_next_due(now):
             self._note(hosts.get(self.addresses[self._reached]))
             self._reached, self._next_at = self._reached + 1, now + ATTEMPT_DELAY
-        if self._all_failed:
+        all_failed = len(self._failed) == len(self.addresses)
+        if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
-        self.connect = tuple(a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a)))
+        self.connect = tuple(a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a), all_failed))
 
     def _note(self, host: Host | None) -> None:
         if host is None or self._host is not None:
@@ -158,15 +159,11 @@ class EndpointState:
             return False
         return now >= self._next_at or self.addresses[self._reached - 1] in self._failed
 
-    def _is_to_connect(self, address: str, host: Host | None) -> bool:
+    def _is_to_connect(self, address: str, host: Host | None, all_failed: bool) -> bool:
         if host is not None and host.state is not Connectivity.IDLE:
             return False
         # A second attempt waits until all have had their first one.
-        return address not in self._failed or self._all_failed
-
-    @property
-    def _all_failed(self) -> bool:
-        return len(self._failed) == len(self.addresses)
+        return address not in self._failed or all_failed
 
     # -- what follows from it
 
@@ -190,7 +187,7 @@ def is_ready(host: Host | None) -> bool:
 
 def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
     """What says so when all of them have failed."""
-    return failing(last_error(endpoints))
+    return failing(last_error(endpoints), "all have failed")
 
 
 def last_error(endpoints: Iterable[EndpointState]) -> Status:

@@ -1,118 +1,115 @@
-"""How a policy says what it would do with an RPC, without doing it.
+"""Where an RPC would go, node by node: a pick leaves a trace, and the tree says to whom its notes belong.
 
-Pickers know nothing of this: an RPC pays nothing for being explicable. A policy is asked with the
-inputs of its last decision, so it can say what its picker does and from what it was made.
+The pick is the one that RPCs make, so it cannot differ from what is told. A node without a picker of its own hands on
+its child's; its decision says why, and the pick does not notice it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, assert_never, runtime_checkable
+from typing import Protocol, assert_never, runtime_checkable
 
-from trxds.config.steps import Drops, Fails, Outcome, Step, ToHost, Unknown, Waits
+from trxds.config.steps import Outcome, PickDropped, PickedSubchannel, PickFailed, PickQueued, TraceStep, Unknown
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status
 
 from .node_snapshot import NodeSnapshot
-from .pick import Always, Complete, Drop, Fail, PickArgs, PickResult, Queue
-from .policy import Inputs, Report
-from .ports import Host
+from .pick import QUEUE, Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Trace, TraceNote
+from .policy import Inputs
 
 _log = logging.getLogger("trxds.lb")
 
-Then: TypeAlias = str | Outcome  # a child's name, or what becomes of the RPC
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the policy saw, what it chose and why; `then` is the child to ask next, or the end."""
-
-    saw: str
-    chose: str
-    why: str
-    then: Then
+_UNEXPLAINED = TraceNote("it does not explain itself")
 
 
 @runtime_checkable
-class Explains(Protocol):
+class Describes(Protocol):
     """What a policy may have besides `decide`."""
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        """What its picker would do with `call` now. Wishes, leases and connects nothing, and takes no turn."""
+    def describe(self, inputs: Inputs, now: float) -> str:
+        """Say in a few words what it sees, whatever the RPC: `2 of 3 endpoints READY`. Changes nothing."""
 
 
-class Explained(Protocol):
-    """A node of the tree, as its parent asks it."""
+class TreeNode(Protocol):
+    """A node of the tree, as its parent and an explanation see it."""
 
-    def explain(self, call: PickArgs) -> Iterator[Step]: ...
+    @property
+    def path(self) -> str: ...
 
-    def wake(self) -> None: ...
+    @property
+    def policy_name(self) -> str: ...
+
+    @property
+    def picker(self) -> Picker | None:
+        """What it reported last."""
 
     @property
     def settled(self) -> bool:
         """No news is on its way through it, so that parents and children say the same."""
 
+    def describe(self, now: float) -> str:
+        """Say what its policy sees."""
+
+    def handed_on(self) -> TraceNote | None:
+        """Why its picker is a child's, if it is."""
+
+    def child(self, name: str) -> TreeNode | None:
+        """The one whose picker counts under that name, or its only child; None before the first decision."""
+
+    def wake(self) -> None: ...
+
     def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 
 
-def said(
-    name: str, policy: object, inputs: Inputs, last: Report | None, call: PickArgs, complain: int = logging.ERROR
-) -> Said:
-    """What the policy says of itself, or what can be seen from outside. `complain` is the level of what goes wrong."""
+def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
+    """What the RPC would come to now, policy by policy. Nothing is wished, leased or connected for it."""
+    if root.picker is None:
+        end = PickQueued(f"{root.path} to decide")
+        yield TraceStep(root.path, root.policy_name, "nothing yet", "to wait", "it has not decided yet", end)
+        return
+    trace = call.trace = call.trace or Trace()
+    result: PickResult = QUEUE
     try:
-        if isinstance(policy, Explains):
-            return policy.explain(inputs, call)
+        result = trace.pick(root.picker, call)
     except Exception:
-        _log.log(complain, "policy %s raised when it was to explain itself", name, exc_info=True)
-    return _from_outside(name, inputs, last)
+        trace.is_opaque = True
+        _log.exception("a picker raised when it was to explain itself")
+    yield from _told(root, trace, result, call.now)
 
 
-def _from_outside(name: str, inputs: Inputs, last: Report | None) -> Said:
-    if last is None:
-        return Said("nothing yet", "to wait", "it has not decided yet", Waits(f"{name} to decide"))
-    saw = f"itself {last.state.name}"
-    for child, report in inputs.children.items():
-        if report.picker is last.picker:
-            return Said(saw, child, "its picker is this child's", child)
-    if isinstance(last.picker, Always):
-        return Said(saw, "the same for every RPC", "it has decided so", outcome(last.picker.result))
-    return Said(saw, "one of what it has", "it does not explain itself", Unknown(name))
+def _told(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Iterator[TraceStep]:
+    node: TreeNode | None = root
+    notes = deque(trace.notes)
+    while node is not None:
+        handed_on = node.handed_on()
+        note = handed_on or (notes.popleft() if notes else _UNEXPLAINED)
+        below: TreeNode | None = None
+        end: Outcome | None = None
+        chose = note.chose or "what is below it"
+        if note is _UNEXPLAINED:
+            chose, end = "one of what it has", Unknown(node.path)
+        elif handed_on is None and not notes and not trace.is_opaque:
+            chose, end = _ended(result, note)
+        elif (below := node.child(note.chose)) is None:
+            end = PickQueued(f"{node.path}/{note.chose} to decide")
+        yield TraceStep(node.path, node.policy_name, note.saw or node.describe(now), chose, note.why, end)
+        node = below
 
 
-def outcome(result: PickResult) -> Outcome:
+def _ended(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
+    """What was chosen in a word, and what becomes of the RPC."""
     match result:
         case Complete(host):
-            return ToHost(host.address, host.state)
+            return host.address, PickedSubchannel(host.address, host.state)
         case Queue():
-            return Waits("the tree to change")
+            return "to wait", PickQueued(note.waits_for or "the tree to change", note.address)
         case Fail(status):
-            return Fails(status)
+            return "to fail", PickFailed(status)
         case Drop(status):
-            return Drops(status)
+            return "to drop it", PickDropped(status)
         case _ as never:
             assert_never(never)
-
-
-# -- words that several policies use
-
-
-def to_host(saw: str, host: Host, why: str) -> Said:
-    return Said(saw, host.address, why, ToHost(host.address, host.state))
-
-
-def to_wait(saw: str, what_for: str, why: str, address: str = "") -> Said:
-    return Said(saw, "to wait", why, Waits(what_for, address))
-
-
-def to_fail(saw: str, status: Status, why: str) -> Said:
-    return Said(saw, "to fail", why, Fails(status))
-
-
-def to_drop(saw: str, status: Status, why: str) -> Said:
-    return Said(saw, "to drop it", why, Drops(status))
 
 
 def counted(states: Iterable[Connectivity]) -> str:

@@ -16,9 +16,10 @@ from trxds.ground.channels import Mailbox
 class Health:
     """`ejected` is what counts here: this level's own, and what the levels above have ejected."""
 
-    ejected: frozenset[str]
+    __slots__ = ("_above", "_below", "_followers", "_own", "ejected")
 
     def __init__(self, above: Health | None = None) -> None:
+        self.ejected: frozenset[str] = frozenset()
         self._above = above
         self._own: frozenset[str] = frozenset()
         self._followers: dict[Mailbox[Any], Collection[str]] = {}

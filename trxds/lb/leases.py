@@ -16,6 +16,8 @@ _A_SLICE = 256  # hosts, at 10 µs each
 class Leases:
     """`decided` are the former, by address. News of all of them come to `mailbox`."""
 
+    __slots__ = ("_hosts", "_mailbox", "_over", "_picked", "decided", "hosts", "wanted")
+
     def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
         self.decided: dict[str, Lease] = {}
         self._picked: dict[str, Lease] = {}

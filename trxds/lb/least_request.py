@@ -14,10 +14,9 @@ from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 from .endpoint_set import Endpoints
 from .endpoints import EndpointState
-from .explain import Said
 from .limits import InFlight
 from .petiole import ConnectedEndpoints, Key, by_address, key_of
-from .pick import Complete, PickArgs, Picker, PickResult
+from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 
 
@@ -35,14 +34,8 @@ class LeastRequest:
             self._take_over(inputs.config, inputs.endpoints)
         return replace(self._endpoints.decide(inputs, now), trackers=self._trackers)
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        return self._endpoints.explain(inputs, self._least)
-
-    def _least(self, ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
-        assert self._config is not None
-        drawn = self._random.choices(tuple(ready), k=self._config.choice_count)
-        counts = ", ".join(f"{ready[key].host.address} with {self._counts[key].rpcs}" for key in drawn)
-        return min(drawn, key=lambda key: self._counts[key].rpcs), f"the fewest RPCs in flight of those drawn: {counts}"
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return self._endpoints.describe()
 
     def _take_over(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
         self._config, self._configured = config, endpoints
@@ -54,24 +47,32 @@ class LeastRequest:
         assert self._config is not None
         counts = tuple(self._counts[key] for key in ready)
         hosts = tuple(Complete(each.host, (count,)) for each, count in zip(ready.values(), counts, strict=True))
-        return Sample(hosts, counts, self._config.choice_count, self._random)
+        return LeastRequestPicker(hosts, counts, self._config.choice_count, self._random)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LeastRequestPicker(Explainable):
     hosts: tuple[Complete, ...]
     counts: tuple[InFlight, ...]  # of the same hosts; read at the pick
     choice_count: int
     random: Random
 
     def pick(self, call: PickArgs) -> PickResult:
-        # Some may be drawn twice, as in Envoy: so even the busiest host gets an RPC now and then.
-        chosen = self._draw()
-        for _ in range(self.choice_count - 1):
-            other = self._draw()
-            if self.counts[other].rpcs < self.counts[chosen].rpcs:
-                chosen = other
+        if call.trace is None:
+            return self.hosts[self._choose(self.random)]
+        random = call.trace.random(self.random)
+        chosen = self._choose(random)
+        drawn = [int(fraction * len(self.hosts)) for fraction in random.fractions[-self.choice_count :]]
+        loads = ", ".join(f"{self.hosts[each].host.address} with {self.counts[each].rpcs}" for each in drawn)
+        call.trace.note(f"the fewest RPCs in flight of those drawn: {loads}")
         return self.hosts[chosen]
 
-    def _draw(self) -> int:
-        return int(self.random.random() * len(self.hosts))
+    def _choose(self, random: Random) -> int:
+        # Some may be drawn twice, as in Envoy: so even the busiest host gets an RPC now and then.
+        counts, size = self.counts, len(self.hosts)
+        chosen = int(random.random() * size)
+        for _ in range(self.choice_count - 1):
+            other = int(random.random() * size)
+            if counts[other].rpcs < counts[chosen].rpcs:
+                chosen = other
+        return chosen

@@ -12,18 +12,20 @@ from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status, unavailable
+from trxds.ground.status import unavailable
 from trxds.resources.endpoint import Endpoint
 
 from .endpoint_set import Endpoints
-from .endpoints import EndpointState, last_error, soonest, unreachable
-from .explain import Said, counted, to_fail, to_host, to_wait
-from .pick import QUEUEING, Picker, failing
+from .endpoints import EndpointState, soonest, unreachable
+from .explain import counted
+from .pick import QUEUE, Always, Picker, failing
 from .policy import Decision, Inputs
 from .ports import Host
 from .state import aggregate
 
 T = TypeVar("T")
+
+_CONNECTING = Always(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
 
 _WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
@@ -51,7 +53,7 @@ class ConnectedEndpoints:
             self._take_over(inputs.endpoints.all)
         states = self._states.values()
         if not states:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.endpoints)))
+            return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
         state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected, self._find) for endpoint in states])
         return Decision(
             state,
@@ -61,18 +63,8 @@ class ConnectedEndpoints:
             wake_at=soonest([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
-    def explain(self, inputs: Inputs, which: Callable[[Mapping[Key, EndpointState]], tuple[Key, str]]) -> Said:
-        """`which` tells the one that a pick would come to, of those that are READY, and why."""
-        saw = counted(endpoint.state for endpoint in self._states.values())
-        if not self._states:
-            return to_fail(saw, without_endpoints(inputs.endpoints), "there is none to choose")
-        match aggregate(endpoint.state for endpoint in self._states.values()):
-            case Connectivity.READY:
-                key, why = which({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
-                return to_host(saw, self._states[key].host, why)
-            case Connectivity.CONNECTING:
-                return to_wait(saw, "an endpoint to connect", "none is READY, and some may come to be")
-        return to_fail(saw, last_error(self._states.values()), "all have failed")
+    def describe(self) -> str:
+        return counted(endpoint.state for endpoint in self._states.values())
 
     def _take_over(self, endpoints: tuple[Endpoint, ...]) -> None:
         old, self._states, self._configured = self._states, {}, endpoints
@@ -85,13 +77,13 @@ class ConnectedEndpoints:
         if state is Connectivity.READY:
             return self._choose({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
         if state is Connectivity.CONNECTING:
-            return QUEUEING
+            return _CONNECTING
         return unreachable(self._states.values())
 
 
-def without_endpoints(endpoints: Endpoints) -> Status:
+def without_endpoints(endpoints: Endpoints) -> Picker:
     """What a leaf that has none tells its RPCs."""
-    return unavailable(endpoints.note or "empty address list")
+    return failing(unavailable(endpoints.note or "empty address list"), "there is none to choose")
 
 
 def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:

@@ -14,13 +14,13 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
 from .endpoint_set import Endpoints
-from .endpoints import EndpointState, last_error, unreachable
-from .explain import Said, to_fail, to_host, to_wait
+from .endpoints import EndpointState, unreachable
 from .petiole import without_endpoints
-from .pick import QUEUE, QUEUEING, Always, Complete, PickArgs, Picker, PickResult, failing
+from .pick import QUEUE, Always, Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 
 _CONNECT = "connect"  # the one wish that its picks may have
+_CONNECTING = Always(QUEUE, "none has yet", "the first address that connects")
 
 
 class PickFirst:
@@ -36,7 +36,7 @@ class PickFirst:
         if inputs.config is not self._config or inputs.endpoints is not self._endpoints:
             self._take_over(inputs.config, inputs.endpoints)
         if self._state is None:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(without_endpoints(inputs.endpoints)))
+            return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
         if inputs.wishes:
             self._state.wake()
         # Ejections are for policies with more than one host to choose from (A61).
@@ -53,19 +53,10 @@ class PickFirst:
         if self._state is not None:
             self._state.wake()
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        endpoint = self._state
-        if endpoint is None:
-            return to_fail("no addresses", without_endpoints(inputs.endpoints), "there is none to choose")
-        saw = f"{len(endpoint.addresses)} addresses, {endpoint.state.name}"
-        if endpoint.ready is not None:
-            return to_host(saw, endpoint.ready, "it is the one that is connected")
-        match endpoint.state:
-            case Connectivity.IDLE:
-                return to_wait(saw, f"{endpoint.addresses[0]} to connect", "an RPC has it connect, the first one first")
-            case Connectivity.TRANSIENT_FAILURE:
-                return to_fail(saw, last_error((endpoint,)), "all have failed")
-        return to_wait(saw, "the first address that connects", "none has yet")
+    def describe(self, inputs: Inputs, now: float) -> str:
+        if self._state is None:
+            return "no addresses"
+        return f"{len(self._state.addresses)} addresses, {self._state.state.name}"
 
     def _take_over(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
         self._config, self._endpoints = config, endpoints
@@ -81,23 +72,27 @@ class PickFirst:
 
     def _picker(self, state: EndpointState) -> Picker:
         if state.ready is not None:
-            return Always(Complete(state.ready))
+            return Always(Complete(state.ready), "it is the one that is connected")
         match state.state:
             case Connectivity.IDLE:
-                return Waking(self._wish)
+                return ExitIdlePicker(self._wish, state.addresses[0])
             case Connectivity.TRANSIENT_FAILURE:
                 return unreachable((state,))
-        return QUEUEING
+        return _CONNECTING
 
 
 @dataclass(frozen=True, slots=True)
-class Waking:
+class ExitIdlePicker(Explainable):
     """The RPC waits, and has the policy connect."""
 
     wish: Callable[[Hashable], None]
+    first: str  # address
 
     def pick(self, call: PickArgs) -> PickResult:
-        self.wish(_CONNECT)
+        if call.trace is None:
+            self.wish(_CONNECT)
+        else:
+            call.trace.note("an RPC has it connect, the first one first", waits_for=f"{self.first} to connect")
         return QUEUE
 
 

@@ -19,7 +19,7 @@ from .endpoint_set import NO_ENDPOINTS
 from .host_trackers import HostTrackers
 from .limits import Limits
 from .load_report.load_store import LoadCounts
-from .pick import QUEUEING, Picker, Tracker
+from .pick import QUEUEING, Picker, TraceNote, Tracker
 from .ports import Host
 from .security import Security
 
@@ -79,6 +79,7 @@ class Decision:
 
     `trackers` hear of RPCs to these addresses that another policy of the cluster chose: a session's, by its cookie.
     Those of the policy's own picks are with the picks. `collects`, if any, is where the policies below attach theirs.
+    `handed_on` says for explanations that the picker is a child's, of which and why.
     """
 
     state: Connectivity
@@ -95,6 +96,7 @@ class Decision:
     trackers: Mapping[str, Tracker] | None = None
     collects: HostTrackers | None = None
     endpoints: Mapping[str, Any] | None = None
+    handed_on: TraceNote | None = None
 
 
 @dataclass(frozen=True, slots=True)

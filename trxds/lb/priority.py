@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import unavailable
 
-from .explain import Said, to_fail
-from .pick import PickArgs, failing
+from .pick import TraceNote, failing
 from .policy import CONNECTING, RETENTION, Decision, Inputs, Report, Surroundings
 
 FAILOVER = 10.0  # seconds
@@ -50,16 +49,14 @@ class Priority:
     def __init__(self, surroundings: Surroundings) -> None:
         self._known: dict[str, _Patience] = {}
         self._active: frozenset[str] = frozenset()
-        self._chosen = ""
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
         if not names:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(EMPTY))
+            return Decision(Connectivity.TRANSIENT_FAILURE, failing(EMPTY, "there is none to choose"))
         self._forget(inputs.config.children, now)
-        chosen, begun = self._choose(names, inputs.children, now)
+        chosen, begun, why = self._choose(names, inputs.children, now)
         report = self._judged(chosen, inputs.children.get(chosen, CONNECTING), now)
-        self._chosen = chosen
         active = self._activate(names, chosen, begun, report.state)
         self._mark_warm(now)
         return Decision(
@@ -68,23 +65,12 @@ class Priority:
             children={name: inputs.config.children[name] for name in names if name in active},
             keep=frozenset(name for name in self._known if name not in active),
             wake_at=min((p.until for n, p in self._known.items() if n in active and p.until > now), default=math.inf),
+            handed_on=TraceNote(why, chosen),
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        names = tuple(inputs.config.children)
-        if not names:
-            return to_fail("no priorities", EMPTY, "there is none to choose")
-        saw = ", ".join(f"{name} {self._seen(name, inputs.children, call.now)}" for name in names)
-        state = inputs.children.get(self._chosen, CONNECTING).state
-        if state in _USABLE:
-            why = "the first that is READY or IDLE"
-        elif self._known[self._chosen].until > call.now:
-            why = "the first that is still given time"
-        elif state is Connectivity.CONNECTING:
-            why = "none can serve, and it still tries"
-        else:
-            why = "none can serve, and it is the last"
-        return Said(saw, self._chosen, why, self._chosen)
+    def describe(self, inputs: Inputs, now: float) -> str:
+        names = inputs.config.children
+        return ", ".join(f"{name} {self._seen(name, inputs.children, now)}" for name in names) or "no priorities"
 
     def _seen(self, name: str, reports: Mapping[str, Report], now: float) -> str:
         patience = self._known.get(name)
@@ -99,19 +85,23 @@ class Priority:
         wanted = set(configured)
         self._known = {n: p for n, p in self._known.items() if n in wanted and p.gone_at > now}
 
-    def _choose(self, names: tuple[str, ...], reports: Mapping[str, Report], now: float) -> tuple[str, list[str]]:
-        """The priority to use, and those looked at on the way, which all have to be running."""
+    def _choose(self, names: tuple[str, ...], reports: Mapping[str, Report], now: float) -> tuple[str, list[str], str]:
+        """The priority to use, those looked at on the way, which all have to be running, and the reason."""
         begun: list[str] = []
         for name in names:
             patience = self._known.setdefault(name, _Patience(now + FAILOVER))
             state = reports.get(name, CONNECTING).state
             patience.note(state, now)
             begun.append(name)
-            if state in _USABLE or patience.until > now:
-                return name, begun
+            if state in _USABLE:
+                return name, begun, "the first that is READY or IDLE"
+            if patience.until > now:
+                return name, begun, "the first that is still given time"
         # Nobody can serve: a child still trying may succeed, otherwise the last one's error is the newest.
-        connecting = (n for n in names if reports.get(n, CONNECTING).state is Connectivity.CONNECTING)
-        return next(connecting, names[-1]), begun
+        for name in names:
+            if reports.get(name, CONNECTING).state is Connectivity.CONNECTING:
+                return name, begun, "none can serve, and it still tries"
+        return names[-1], begun, "none can serve, and it is the last"
 
     def _judged(self, name: str, report: Report, now: float) -> Report:
         """As reported, except that a child whose time is up counts as failed; its picker stays."""

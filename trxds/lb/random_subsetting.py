@@ -16,11 +16,11 @@ from trxds.resources.leaf_policy import LbPolicyConfig
 
 from .configs import OutlierDetectionConfig, Target, WeightedTargetConfig
 from .endpoint_set import Endpoints
-from .explain import Said
-from .pick import PickArgs
+from .pick import TraceNote
 from .policy import CONNECTING, Decision, Inputs, Surroundings
 
 _CHILD = "subset"
+_HANDED_ON = TraceNote("those with the lowest of this client's own hashes")
 
 
 class RandomSubsetting:
@@ -32,12 +32,11 @@ class RandomSubsetting:
     def decide(self, inputs: Inputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
         config, endpoints = self._chosen(inputs.config, inputs.endpoints)
-        return Decision(report.state, report.picker, children={_CHILD: config}, endpoints={_CHILD: endpoints})
+        below = {_CHILD: config}, {_CHILD: endpoints}
+        return Decision(report.state, report.picker, children=below[0], endpoints=below[1], handed_on=_HANDED_ON)
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        endpoints = len(inputs.endpoints)
-        subset = min(endpoints, inputs.config.subset_size)
-        return Said(f"{endpoints} endpoints", f"{subset} of them", "the lowest by this client's own hashes", _CHILD)
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"
 
     def _chosen(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
         given = self._given

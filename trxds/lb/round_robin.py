@@ -8,9 +8,8 @@ from itertools import count
 from operator import attrgetter
 
 from .endpoints import EndpointState, is_ready
-from .explain import Said
 from .petiole import ConnectedEndpoints, Key
-from .pick import Complete, PickArgs, Picker, PickResult
+from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 
 _COMPLETE = attrgetter("complete")
@@ -22,21 +21,15 @@ class RoundRobin:
         self._endpoints = ConnectedEndpoints(self._rotation, surroundings.find)
         self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
-        self._picker: Rotation | None = None
+        self._picker: RoundRobinPicker | None = None
         self._restless = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
         self._restless = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
         return self._endpoints.decide(inputs, now)
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        return self._endpoints.explain(inputs, self._next)
-
-    def _next(self, ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
-        turn = next(self._turn)
-        for _ in range(len(ready) - 1):
-            next(self._turn)  # a whole round: it remains the same one's turn
-        return tuple(ready)[turn % len(ready)], "it is its turn"
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return self._endpoints.describe()
 
     def _rotation(self, ready: Mapping[Key, EndpointState]) -> Picker:
         keys = tuple(ready)
@@ -47,16 +40,21 @@ class RoundRobin:
         # An RPC that found its host gone waits for another picker. So a host that is READY and has news makes a new
         # one: its connection may be another. Any other news are of hosts that the picker does not have.
         if self._picker is None or self._restless or hosts != self._picker.hosts or self._turn is not self._picker.turn:
-            self._picker = Rotation(hosts, self._turn)
+            self._picker = RoundRobinPicker(hosts, self._turn)
         return self._picker
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
+class RoundRobinPicker(Explainable):
     """`turn` is the policy's and outlives this picker, so a new picker goes on where the old one was."""
 
     hosts: tuple[Complete, ...]
     turn: Iterator[int]
 
     def pick(self, call: PickArgs) -> PickResult:
-        return self.hosts[next(self.turn) % len(self.hosts)]
+        hosts, turn = self.hosts, next(self.turn)
+        if call.trace is not None:
+            call.trace.note("it is its turn")
+            for _ in range(len(hosts) - 1):
+                next(self.turn)  # the rest of a round, after which it is the same one's turn
+        return hosts[turn % len(hosts)]

@@ -9,19 +9,21 @@ from itertools import accumulate
 from random import Random
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status, unavailable
+from trxds.ground.status import unavailable
 
 from .endpoint_set import Endpoints
-from .explain import Said, to_fail, to_wait
-from .pick import QUEUEING, PickArgs, Picker, PickResult, failing
+from .pick import QUEUE, Always, Explainable, PickArgs, Picker, PickResult, TraceNote, failing
 from .policy import CONNECTING, Decision, Inputs, Report, Surroundings
 from .state import StickyFailures, aggregate
+
+_WAITING = Always(QUEUE, "none is yet", "a target to be READY")
 
 
 class WeightedTarget:
     def __init__(self, surroundings: Surroundings) -> None:
         self._random = surroundings.random
         self._failures = StickyFailures()
+        self._states: Mapping[str, Connectivity] = {}  # of those that may be drawn, as they count
         self.reads_endpoints = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
@@ -29,35 +31,24 @@ class WeightedTarget:
         reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
         # A target of weight 0 is never drawn, so it cannot make the whole READY.
         drawn = {name: target.weight for name, target in targets.items() if target.weight}
-        states = self._failures.states(drawn, reports)
+        self._states = states = self._failures.states(drawn, reports)
         self.reads_endpoints = not drawn  # then for the reason why there are none
         if not drawn:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(_empty(inputs.endpoints)))
+            return Decision(Connectivity.TRANSIENT_FAILURE, _empty(inputs.endpoints))
         state = aggregate(states.values())
+        picker, handed_on = self._picker(state, states, reports, drawn)
         return Decision(
             state,
-            self._picker(state, states, reports, drawn),
+            picker,
+            handed_on=handed_on,
             children={name: target.config for name, target in targets.items()},
             keep=frozenset(inputs.children.keys() - targets.keys()),
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        weights = {name: target.weight for name, target in inputs.config.targets.items() if target.weight}
-        states = self._failures.states(weights, inputs.children)
-        saw = ", ".join(f"{name} {states[name].name} of weight {weight}" for name, weight in weights.items())
-        if not weights:
-            return to_fail("no targets", _empty(inputs.endpoints), "there is none to draw")
-        state = aggregate(states.values())
-        if state is Connectivity.CONNECTING:
-            return to_wait(saw, "a target to be READY", "none is yet")
-        names = [name for name, its in states.items() if its is state]
-        if len(names) == 1 or state is not Connectivity.READY:
-            why = "the only one" if len(names) == 1 else "the last one, which speaks for all,"
-            return Said(saw, names[-1], f"{why} that is {state.name}", names[-1])
-        bounds = tuple(accumulate(weights[name] for name in names))
-        number = self._random.random() * bounds[-1]
-        chosen = names[bisect(bounds, number, hi=len(bounds) - 1)]
-        return Said(saw, chosen, f"drew {number:.1f} of {bounds[-1]}", chosen)
+    def describe(self, inputs: Inputs, now: float) -> str:
+        targets = inputs.config.targets
+        seen = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
+        return ", ".join(seen) or "no targets"
 
     def _picker(
         self,
@@ -65,27 +56,37 @@ class WeightedTarget:
         states: Mapping[str, Connectivity],
         reports: Mapping[str, Report],
         weights: Mapping[str, int],
-    ) -> Picker:
+    ) -> tuple[Picker, TraceNote | None]:
+        """With the reason, if it is a child's own picker."""
         if state is Connectivity.CONNECTING:
-            return QUEUEING
-        pickers = {name: reports[name].picker for name, its in states.items() if its is state}
-        if len(pickers) == 1 or state is not Connectivity.READY:
+            return _WAITING, None
+        names = tuple(name for name, its in states.items() if its is state)
+        if len(names) == 1 or state is not Connectivity.READY:
             # IDLE: any pick wakes its child. Failure: the last target's error speaks for all.
-            return list(pickers.values())[-1]
-        return Draw(tuple(pickers.values()), tuple(accumulate(weights[name] for name in pickers)), self._random)
+            only = "the only one" if len(names) == 1 else "the last one, which speaks for all,"
+            return reports[names[-1]].picker, TraceNote(f"{only} that is {state.name}", names[-1])
+        bounds = tuple(accumulate(weights[name] for name in names))
+        return WeightedTargetPicker(names, tuple(reports[name].picker for name in names), bounds, self._random), None
 
 
-def _empty(endpoints: Endpoints) -> Status:
-    return unavailable(endpoints.note or "no localities with endpoints")
+def _empty(endpoints: Endpoints) -> Picker:
+    return failing(unavailable(endpoints.note or "no localities with endpoints"), "there is none to draw")
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class WeightedTargetPicker(Explainable):
+    names: tuple[str, ...]
     pickers: tuple[Picker, ...]
     bounds: tuple[int, ...]  # running sums of the weights
     random: Random
 
     def pick(self, call: PickArgs) -> PickResult:
         # `hi`: of sums beyond 2**53 the product may come to be the last bound itself.
-        drawn = bisect(self.bounds, self.random.random() * self.bounds[-1], hi=len(self.bounds) - 1)
-        return self.pickers[drawn].pick(call)
+        trace, bounds = call.trace, self.bounds
+        random = self.random if trace is None else trace.random(self.random)
+        number = random.random() * bounds[-1]
+        drawn = bisect(bounds, number, hi=len(bounds) - 1)
+        if trace is None:
+            return self.pickers[drawn].pick(call)
+        trace.note(f"drew {number:.1f} of {bounds[-1]}", self.names[drawn])
+        return trace.pick(self.pickers[drawn], call)

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from trxds.config.explain import Explanation
-from trxds.config.steps import Drops, Fails, Waits
+from trxds.config.steps import PickDropped, PickFailed, PickQueued
 from trxds.ground.status import RpcError
 
 from ..channel_source import Source
@@ -57,9 +57,9 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
 
 def _verdict(explanation: Explanation) -> str:
     match explanation.outcome:
-        case Fails() | Drops():
+        case PickFailed() | PickDropped():
             return "fails"
-        case Waits():
+        case PickQueued():
             return "waits"
     return "goes" if explanation.host else "unknown"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trxds.resources.cluster import LoadReporting
 from trxds.resources.endpoint import Locality
 
-from ..pick import Complete, PickArgs, Picker, PickResult
+from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .load_store import ClusterCounts, RpcCount
 
 
@@ -35,14 +35,14 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedRpcs:
+class LoadReportingPicker(Explainable):
     """Adds to each RPC the count of its host's locality."""
 
     trackers: Mapping[str, RpcCount]
     child: Picker
 
     def pick(self, call: PickArgs) -> PickResult:
-        result = self.child.pick(call)
+        result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
         if type(result) is Complete and (tracker := self.trackers.get(result.host.address)) is not None:
             return result.with_tracker(tracker)
         return result

@@ -17,13 +17,14 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
-from ..explain import Said
 from ..petiole import Key, key_of
-from ..pick import Complete, PickArgs, Picker, PickResult
+from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
 from ..policy import CONNECTING, Decision, Inputs, Surroundings
 from .outlier_algorithms import Record, by_failure_percentage, by_success_rate
 
 _CHILD = "limits"
+_HANDED_ON = TraceNote("it only counts; the leaves leave out who is ejected")
+_NO_RULES = TraceNote("it ejects nobody")
 _SHORTEST_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
 
 
@@ -40,7 +41,7 @@ class OutlierDetection:
         self._by_address: dict[str, Record] = {}  # the same, as picks look for them
         self._since: float | None = None  # when the interval began
         self._ejected: frozenset[str] = frozenset()
-        self._picker: Counting | None = None
+        self._picker: OutlierDetectionPicker | None = None
         self.reads_endpoints = True
 
     def decide(self, inputs: Inputs, now: float) -> Decision:
@@ -55,13 +56,13 @@ class OutlierDetection:
             children={_CHILD: config.child},
             wake_at=wake_at,
             ejected=self._ejected,
+            handed_on=_HANDED_ON if config.rules is not None else _NO_RULES,
         )
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
+    def describe(self, inputs: Inputs, now: float) -> str:
         if inputs.config.rules is None:
-            return Said("no rules", "what is below it", "it ejects nobody", _CHILD)
-        saw = f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
-        return Said(saw, "what is below it", "it only counts; the leaves leave out who is ejected", _CHILD)
+            return "no rules"
+        return f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
 
     def _go_on(self, rules: EjectionRules | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
         """Whatever is due by now; returns when the next sweep is."""
@@ -126,22 +127,22 @@ class OutlierDetection:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)
         self._ejected = frozenset(chain.from_iterable(out))
 
-    def _counting(self, child: Picker) -> Counting:
+    def _counting(self, child: Picker) -> OutlierDetectionPicker:
         # The same one for the same child, or every sweep would make queued RPCs pick again.
         if self._picker is None or self._picker.child is not child:
-            self._picker = Counting(child, self._by_address)
+            self._picker = OutlierDetectionPicker(child, self._by_address)
         return self._picker
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class OutlierDetectionPicker(Explainable):
     """`records` is the policy's and goes with the endpoints; a host that it does not have is not counted."""
 
     child: Picker
     records: Mapping[str, Record]
 
     def pick(self, call: PickArgs) -> PickResult:
-        result = self.child.pick(call)
+        result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
         if type(result) is Complete:
             record = self.records.get(result.host.address)
             if record is not None:

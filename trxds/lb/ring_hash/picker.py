@@ -7,35 +7,53 @@ from dataclasses import dataclass
 from random import Random
 
 from trxds.ground.connectivity import Connectivity
+from trxds.resources.endpoint import Endpoint
 
 from ..endpoints import EndpointState, last_error
+from ..explain import counted
 from ..petiole import Key
-from ..pick import QUEUE, Complete, Fail, PickArgs, PickResult
+from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
 from .ring import Ring
 
 
 @dataclass(frozen=True, slots=True)
-class RingPicker:
-    """`awake` is the policy's own table: what is READY is read at the pick, and a ring outlives many states."""
+class RingPicker(Explainable):
+    """`awake` is the policy's own table: what is READY is read at the pick, and a ring outlives many states.
+
+    `header` is the one that hashes are of, if the policy's own configuration names one.
+    """
 
     ring: Ring
     keys: Sequence[Key]  # by position on the ring
+    endpoints: Mapping[Key, Endpoint]
     awake: Mapping[Key, EndpointState]
     wish: Callable[[Hashable], None]
     random: Random
+    header: str = ""
 
     def pick(self, call: PickArgs) -> PickResult:
+        drawn_because = ""
         if call.hash is None:
-            call.hash = self.random.getrandbits(64)
+            random = self.random if call.trace is None else call.trace.random(self.random)
+            call.hash, drawn_because = random.getrandbits(64), "no hash policy yields one"
         for owner in self.ring.around(call.hash):
-            endpoint = self.awake.get(self.keys[owner])
+            result: PickResult = QUEUE
+            key = self.keys[owner]
+            endpoint = self.awake.get(key)
             if endpoint is None:
-                self.wish(self.keys[owner])
-                return QUEUE
-            if endpoint.ready is not None:
-                return Complete(endpoint.ready)
-            if endpoint.state is not Connectivity.TRANSIENT_FAILURE:
-                return QUEUE
+                if call.trace is None:
+                    self.wish(key)
+            elif endpoint.ready is not None:
+                result = endpoint.complete
+            elif endpoint.state is Connectivity.TRANSIENT_FAILURE:
+                continue
+            if call.trace is not None:
+                is_first = self.keys[self.ring.owner(call.hash)] == key
+                why = "its entry is the next on the ring" + ("" if is_first else ", after those that failed")
+                self.note(call.trace, why, call.hash, drawn_because, key)
+            return result
+        if call.trace is not None:
+            self.note(call.trace, "all have failed; the error is the hash's own endpoint's", call.hash, drawn_because)
         return self.failed(call.hash)
 
     def around(self, hashed: int) -> Iterator[Key]:
@@ -45,3 +63,15 @@ class RingPicker:
     def failed(self, hashed: int) -> PickResult:
         """All have: the error is that of the hash's own endpoint."""
         return Fail(last_error((self.awake[self.keys[self.ring.owner(hashed)]],)))
+
+    def note(self, trace: Trace, why: str, hashed: int, drawn_because: str, key: Key | None = None) -> None:
+        """Note the choice of that endpoint, which may have to be connected."""
+        source = f", drawn because {drawn_because}" if drawn_because else f" of header {self.header}"
+        saw = f"{seen(self.keys, self.awake)}; hash {hashed:#018x}{source if self.header or drawn_because else ''}"
+        address = self.endpoints[key].addresses[0] if key is not None else ""
+        trace.note(why, saw=saw, waits_for=f"{address or 'an endpoint'} to connect", address=address)
+
+
+def seen(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
+    """Count the endpoints by state; those that nobody has asked for are IDLE."""
+    return counted(awake[key].state if key in awake else Connectivity.IDLE for key in keys) if keys else "no endpoints"

@@ -6,7 +6,7 @@ Nobody is connected before an RPC asks for it, so an endpoint that none asked fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from trxds.ground.connectivity import Connectivity
@@ -14,13 +14,12 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
 from ..endpoint_set import Endpoints
-from ..endpoints import EndpointState, last_error, soonest
-from ..explain import Said, counted, to_fail, to_host, to_wait
+from ..endpoints import EndpointState, soonest
 from ..petiole import Key, key_of, without_endpoints
-from ..pick import PickArgs, Picker, failing
+from ..pick import Picker
 from ..policy import Decision, Inputs, Surroundings
-from .hash_header import ByHeader, header_hash
-from .picker import RingPicker
+from .hash_header import HeaderHashPicker
+from .picker import RingPicker, seen
 from .ring import SIZE_CAP, Ring, build_ring
 
 IDLE = Connectivity.IDLE
@@ -49,7 +48,7 @@ class RingHash:
         if inputs.config is not self._config or inputs.endpoints is not self._configured:
             self._take_over(inputs.config, inputs.endpoints)
         if not self._endpoints:
-            return Decision(FAILURE, failing(without_endpoints(inputs.endpoints)))
+            return Decision(FAILURE, without_endpoints(inputs.endpoints))
         for key in self._endpoints.keys() & inputs.wishes:
             self._wake(key)
         self._look(inputs, now)
@@ -69,42 +68,8 @@ class RingHash:
         if self._keys and not self._awake:
             self._wake(self._keys[0])
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        states = [self._awake[key].state if key in self._awake else IDLE for key in self._keys]
-        if not states:
-            return to_fail("no endpoints", without_endpoints(inputs.endpoints), "there is none to choose")
-        hashed, source = self._hash(inputs.config.header, call)
-        saw = f"{counted(states)}; hash {hashed:#018x}{source}"
-        if inputs.config.header and header_hash(call.metadata, inputs.config.header) is None:
-            ready = next(
-                (its.ready for key in self._around(hashed) if (its := self._awake.get(key)) and its.ready), None
-            )
-            if ready is not None:
-                return to_host(saw, ready, "the next on the ring that is READY; without the header anyone will do")
-        passed: set[Key] = set()
-        for key in self._around(hashed):
-            endpoint = self._awake.get(key)
-            if endpoint is not None and endpoint.state is FAILURE:
-                passed.add(key)
-                continue
-            why = f"its entry is the next on the ring{f', after {len(passed)} endpoints that failed' if passed else ''}"
-            if endpoint is not None and endpoint.ready is not None:
-                return to_host(saw, endpoint.ready, why)
-            address = self._endpoints[key].addresses[0]
-            return to_wait(saw, f"{address} to connect", why, address)
-        owner = self._awake[self._keys[self._ring.owner(hashed)]]
-        return to_fail(saw, last_error((owner,)), "all have failed; the error is the hash's own endpoint's")
-
-    def _around(self, hashed: int) -> Iterator[Key]:
-        return map(self._keys.__getitem__, self._ring.around(hashed))
-
-    def _hash(self, header: str, call: PickArgs) -> tuple[int, str]:
-        """As the picker has it, and where it is from."""
-        found = header_hash(call.metadata, header) if header else call.hash
-        if found is not None:
-            return found, f" of header {header}" if header else ""
-        reason = f"the RPC has no header {header}" if header else "no hash policy yields one"
-        return self._surroundings.random.getrandbits(64), f", drawn because {reason}"
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return seen(self._keys, self._awake)
 
     def _take_over(self, config: RingHashConfig, endpoints: Endpoints) -> None:
         self._config, self._configured = config, endpoints
@@ -121,10 +86,11 @@ class RingHash:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
-        ring = RingPicker(self._ring, self._keys, self._awake, self._surroundings.wish, self._surroundings.random)
+        its = self._surroundings
+        ring = RingPicker(self._ring, self._keys, self._endpoints, self._awake, its.wish, its.random, header)
         if not header:
             return ring
-        return ByHeader(ring, header, any(each.state is CONNECTING for each in self._awake.values()))
+        return HeaderHashPicker(ring, header, any(each.state is CONNECTING for each in self._awake.values()))
 
     def _wake(self, key: Key) -> None:
         if key not in self._awake:

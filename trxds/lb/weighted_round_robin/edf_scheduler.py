@@ -46,12 +46,16 @@ class Schedule:
         heapreplace(self._deadlines, (deadline + self._periods[position], position))
         return position
 
-    def peek(self, now: float) -> tuple[int, float]:
-        """The same, with its weight, and the turn is not taken."""
-        if now >= self._due:
-            self._renew(now)
-        position = self._deadlines[0][1]
-        return position, self._in_force[position]
+    def copy(self, random_copy: Callable[[Random], Random]) -> Schedule:
+        """Return one that goes on from here apart from this one; nobody is told when it reads the weights."""
+        other = Schedule(self._weights, self._period, random_copy(self._random))
+        other._due, other._in_force = self._due, self._in_force
+        other._periods, other._deadlines = self._periods, self._deadlines.copy()
+        return other
+
+    def weight(self, position: int) -> float:
+        """The one in force."""
+        return self._in_force[position]
 
     def _renew(self, now: float) -> None:
         self._due = now + self._period

@@ -13,10 +13,9 @@ from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
 from ..endpoint_set import Endpoints
 from ..endpoints import EndpointState
-from ..explain import Said
 from ..load_report.orca_oob import follow_load_reports
 from ..petiole import ConnectedEndpoints, Key, by_address, key_of
-from ..pick import Complete, PickArgs, Picker, PickResult
+from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
 from ..policy import Decision, Inputs, Surroundings
 from ..ports import Host
 from .edf_scheduler import Schedule
@@ -47,13 +46,8 @@ class WeightedRoundRobin:
             self._ready, self._followers = (), {}
         return replace(decision, tasks=self._followers, trackers=self._trackers)
 
-    def explain(self, inputs: Inputs, call: PickArgs) -> Said:
-        def scheduled(ready: Mapping[Key, EndpointState]) -> tuple[Key, str]:
-            assert self._schedule is not None
-            position, weight = self._schedule.peek(call.now)
-            return tuple(ready)[position], f"it is its turn, with a weight of {weight:.3g}"
-
-        return self._endpoints.explain(inputs, scheduled)
+    def describe(self, inputs: Inputs, now: float) -> str:
+        return self._endpoints.describe()
 
     def _take_over(self, rules: ClientSideWeightedRoundRobin, endpoints: Endpoints) -> None:
         self._rules, self._configured = rules, endpoints
@@ -82,9 +76,9 @@ class WeightedRoundRobin:
         self._ready = tuple(ready)
         pairs = [(endpoint.host, weight) for endpoint, weight in zip(ready.values(), weights, strict=True)]
         if rules.reporting_period is None:
-            return Turns(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
+            return WrrPicker(tuple(Complete(host, (weight,)) for host, weight in pairs), self._schedule)
         self._followers = dict(self._follower(host, weight, rules.reporting_period) for host, weight in pairs)
-        return Turns(tuple(Complete(host) for host, _ in pairs), self._schedule)
+        return WrrPicker(tuple(Complete(host) for host, _ in pairs), self._schedule)
 
     def _tell(self, weights: Sequence[ReportedWeight], known: Sequence[float], now: float) -> None:
         if self._observers.present:
@@ -103,9 +97,14 @@ class WeightedRoundRobin:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class WrrPicker(Explainable):
     hosts: tuple[Complete, ...]
     schedule: Schedule
 
     def pick(self, call: PickArgs) -> PickResult:
-        return self.hosts[self.schedule.next(call.now)]
+        if call.trace is None:
+            return self.hosts[self.schedule.next(call.now)]
+        schedule = self.schedule.copy(call.trace.random)
+        position = schedule.next(call.now)
+        call.trace.note(f"it is its turn, with a weight of {schedule.weight(position):.3g}")
+        return self.hosts[position]

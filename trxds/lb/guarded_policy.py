@@ -1,0 +1,76 @@
+"""A policy in its node: made by its first decision, and fenced in, for it may be the user's own."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from trxds.ground.connectivity import Connectivity
+from trxds.ground.status import Status, StatusCode
+
+from .explain import Describes
+from .pick import QUEUEING, TraceNote, failing
+from .policy import Decision, Inputs, Policy, Rests
+
+_log = logging.getLogger("trxds.lb")
+
+
+class GuardedPolicy:
+    """A bug in it fails its own subtree, not the whole channel."""
+
+    __slots__ = ("_make", "_path", "_policy", "decision", "is_to_be_asked", "reads_endpoints", "wake_at")
+
+    def __init__(self, path: str, make: Callable[[], Policy]) -> None:
+        self.decision = Decision(Connectivity.CONNECTING, QUEUEING)  # its last one
+        self.is_to_be_asked = True  # whatever has changed: it has not decided yet, or has raised when it was to
+        self.reads_endpoints = True
+        self.wake_at = math.inf  # when it is to be asked if nothing happens
+        self._path = path
+        self._make: Callable[[], Policy] | None = make  # until it is made
+        self._policy: Policy | None = None
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        """Return what it decides. All RPCs fail instead while it raises."""
+        try:
+            if self._make is not None:
+                self._policy, self._make = self._make(), None
+            assert self._policy is not None
+            decision = self._policy.decide(inputs, now)
+            if type(decision) is not Decision:
+                raise TypeError(f"a policy decides by a Decision, not by {decision!r}")
+            self.is_to_be_asked, self.decision, self.wake_at = False, decision, decision.wake_at
+            self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)
+            return decision
+        except Exception:
+            self.is_to_be_asked = True
+            _log.exception("policy %s raised; its RPCs fail until it decides again", self._path)
+            status = Status(StatusCode.INTERNAL, f"load balancing policy {self._path} raised an exception, see the log")
+            # All else stays as it was, so that the next decision finds its children and hosts. A time that
+            # has come is over: it would wake the policy again at once, and for ever.
+            self.wake_at = self.decision.wake_at if self.decision.wake_at > now else math.inf
+            return replace(self.decision, state=Connectivity.TRANSIENT_FAILURE, picker=failing(status))
+
+    def describe(self, inputs: Inputs, now: float) -> str:
+        """Say what it sees; nothing if it does not say so."""
+        try:
+            policy: object = self._policy
+            return policy.describe(inputs, now) if isinstance(policy, Describes) and not self.is_to_be_asked else ""
+        except Exception:
+            # This is asked ten times a second, so a user's policy that raises is no news.
+            _log.debug("policy %s raised when it was to describe itself", self._path, exc_info=True)
+            return ""
+
+    @property
+    def handed_on(self) -> TraceNote | None:
+        """Why its picker is a child's, if it says so."""
+        return None if self.is_to_be_asked else self.decision.handed_on
+
+    def wake(self) -> bool:
+        """Have it connect without an RPC, if it rests; return whether it is to decide anew."""
+        policy: object = self._policy
+        if isinstance(policy, Rests):
+            policy.wake()
+            return True
+        return False
