@@ -23,7 +23,7 @@ CLIENT = Path(__file__).with_name("grpcio_hostile.py")
 HANGS = {"open_windows_and_no_reading", "goaway_first_of_all"}
 PLAYED = {name: script for name, script in SCRIPTS.items() if script.reads and name not in HANGS}
 
-# Why grpcio's client sees another code than docs/errors.md has for ours: the code, and for which scripts.
+# Why grpcio's client sees another code than docs/hostile-servers.md has for ours: the code, and for which scripts.
 DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "it ignores frames on streams that are not open, and frames too early": (
         "DEADLINE_EXCEEDED",

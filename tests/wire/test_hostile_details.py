@@ -1,4 +1,4 @@
-"""What rows of docs/errors.md say besides the status, the connection and the memory, on both engines."""
+"""What rows of docs/hostile-servers.md say besides the status, the connection and the memory, on both engines."""
 
 from __future__ import annotations
 

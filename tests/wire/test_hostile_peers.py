@@ -1,4 +1,4 @@
-"""Servers that break the rules, or stretch them: each row of docs/errors.md holds, on both engines.
+"""Servers that break the rules, or stretch them: each row of docs/hostile-servers.md holds, on both engines.
 
 The table is the expectation: what every call of a script ends with, whether the connection goes on, and
 how much memory both ends together may take meanwhile. The floods are long enough to go far beyond it if

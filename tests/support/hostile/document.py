@@ -1,4 +1,4 @@
-"""The rows of docs/errors.md: what is promised of each script."""
+"""The rows of docs/hostile-servers.md: what is promised of each script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trxds.ground.status import StatusCode
 
-DOCUMENT = Path(__file__).parent.parent.parent.parent / "docs" / "errors.md"
+DOCUMENT = Path(__file__).parent.parent.parent.parent / "docs" / "hostile-servers.md"
 _ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| `([A-Z_]+)`[^|]* \| (goes on|ends) \| (\d+) (KiB|MiB) \|$", re.MULTILINE)
 
 

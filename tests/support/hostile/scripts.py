@@ -1,4 +1,4 @@
-"""All scripts by name: the same names as the rows of docs/errors.md, which a test holds."""
+"""All scripts by name: the same names as the rows of docs/hostile-servers.md, which a test holds."""
 
 from __future__ import annotations
 
