@@ -45,7 +45,7 @@ SHELLS = frozenset(
         "ground/channels.py",
         "ground/clock.py",
         "ground/lifetime.py",
-        "lb/edge.py",
+        "lb/children.py",
         "lb/load_report/orca_oob.py",
         "lb/node.py",
         "lb/node_tasks.py",

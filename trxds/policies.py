@@ -7,8 +7,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.endpoints import EndpointState
-from trxds.lb.petiole import ConnectedEndpoints, Key
+from trxds.lb.endpoints import ConnectedEndpoints, EndpointState, Key
 from trxds.lb.pick import (
     QUEUEING,
     Always,

@@ -6,8 +6,8 @@ from support.policies import CONNECTING, FAILURE, READY, report
 from support.tree import FakeHosts
 
 from trxds.ground.channels import Mailbox
-from trxds.lb.edge import Child
-from trxds.lb.health import Health
+from trxds.lb.children import Child
+from trxds.lb.subtree import Health
 
 
 def switching(old, new):

@@ -19,9 +19,9 @@ from trxds.affinity.override_host import OverrideHost
 from trxds.config.resolver import Downstream
 from trxds.config.select import Selector
 from trxds.ground.channels import Mailbox
+from trxds.lb.children import Configure
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import checked
-from trxds.lb.edge import Configure
 from trxds.lb.node import Node, Tree
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory

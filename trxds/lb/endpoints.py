@@ -1,22 +1,35 @@
-"""An endpoint with its addresses, as a leaf policy uses it: one connection to any of them (A61).
+"""Endpoints as a leaf policy uses them: one connection to any address of each (A61), and all of them kept connected.
 
-A plain object in the leaf's memory, not a node: a thousand endpoints cost no task. To pick_first
-all addresses that it has are one endpoint's.
+Plain objects in the leaf's memory, not nodes: a thousand endpoints cost no task. To pick_first all addresses that it
+has are one endpoint's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from operator import attrgetter
+from typing import TypeAlias, TypeVar
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.happy_eyeballs import ATTEMPT_DELAY, interleaved
 from trxds.ground.status import Status, unavailable
+from trxds.resources.endpoint import Endpoint
 
-from .pick import Complete, Picker, failing
+from .endpoint_set import Endpoints
+from .explain import counted
+from .pick import QUEUE, Always, Complete, Picker, failing
+from .policy import Decision, Inputs
 from .ports import Host
+from .state import aggregate
+
+T = TypeVar("T")
+Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
 
 READY = Connectivity.READY
+_CONNECTING = Always(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
+_WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
 
 class EndpointState:
@@ -201,3 +214,68 @@ def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: 
     for endpoint in endpoints:
         at = min(at, endpoint.wake_at(hosts, now))
     return at
+
+
+class ConnectedEndpoints:
+    """All endpoints of a policy that A61 calls a petiole: connected, and connected again when they fall.
+
+    `choose` makes a picker of those that are READY, one at least.
+
+    With `find`, the surroundings', an endpoint uses the address of its own that is connected already (A61).
+    """
+
+    def __init__(
+        self,
+        choose: Callable[[Mapping[Key, EndpointState]], Picker],
+        find: Callable[[str], Host | None] | None = None,
+    ) -> None:
+        self._choose = choose
+        self._find = find
+        self._configured: tuple[Endpoint, ...] = ()
+        self._states: dict[Key, EndpointState] = {}
+
+    def decide(self, inputs: Inputs, now: float) -> Decision:
+        if inputs.endpoints.all is not self._configured:
+            self._take_over(inputs.endpoints.all)
+        states = self._states.values()
+        if not states:
+            return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
+        state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected, self._find) for endpoint in states])
+        return Decision(
+            state,
+            self._picker(state),
+            hosts=tuple(chain.from_iterable(map(_WANTED, states))),
+            connect=tuple(chain.from_iterable(map(_CONNECT, states))),
+            wake_at=soonest([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
+        )
+
+    def describe(self) -> str:
+        return counted(endpoint.state for endpoint in self._states.values())
+
+    def _take_over(self, endpoints: tuple[Endpoint, ...]) -> None:
+        old, self._states, self._configured = self._states, {}, endpoints
+        for endpoint in endpoints:
+            key = key_of(endpoint)
+            known = old.get(key)
+            self._states[key] = known.having(endpoint.addresses) if known else EndpointState(endpoint.addresses)
+
+    def _picker(self, state: Connectivity) -> Picker:
+        if state is Connectivity.READY:
+            return self._choose({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
+        if state is Connectivity.CONNECTING:
+            return _CONNECTING
+        return unreachable(self._states.values())
+
+
+def without_endpoints(endpoints: Endpoints) -> Picker:
+    """What a leaf that has none tells its RPCs."""
+    return failing(unavailable(endpoints.note or "empty address list"), "there is none to choose")
+
+
+def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
+    """What there is for each endpoint, by each of its addresses."""
+    return {address: things[key_of(endpoint)] for endpoint in endpoints for address in endpoint.addresses}
+
+
+def key_of(endpoint: Endpoint) -> Key:
+    return endpoint.addresses[0] if len(endpoint.addresses) == 1 else frozenset(endpoint.addresses)

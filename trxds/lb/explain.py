@@ -34,11 +34,8 @@ class Describes(Protocol):
 class TreeNode(Protocol):
     """A node of the tree, as its parent and an explanation see it."""
 
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def policy_name(self) -> str: ...
+    path: str
+    policy_name: str
 
     @property
     def picker(self) -> Picker | None:

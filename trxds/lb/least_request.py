@@ -13,9 +13,8 @@ from random import Random
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 from .endpoint_set import Endpoints
-from .endpoints import EndpointState
+from .endpoints import ConnectedEndpoints, EndpointState, Key, by_address, key_of
 from .limits import InFlight
-from .petiole import ConnectedEndpoints, Key, by_address, key_of
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 

@@ -23,11 +23,9 @@ from trxds.ground.observers import Observers
 from trxds.ground.status import Status
 from trxds.resources.slices import Slices
 
-from .children import Children
-from .edge import Child, Configure
+from .children import Child, Children, Configure
 from .explain import TreeNode
 from .guarded_policy import GuardedPolicy
-from .health import Health
 from .host_trackers import HostTrackers
 from .leases import Leases
 from .limits import Limits
@@ -38,7 +36,7 @@ from .pick import Always, Drop, Fail, Picker, TraceNote
 from .policy import Decision, Inputs, Policy, Report, Surroundings
 from .ports import Hosts
 from .registry import Registry
-from .subtree import Subtree
+from .subtree import Health, Subtree
 
 _log = logging.getLogger("trxds.lb")
 

@@ -14,8 +14,7 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
 from .endpoint_set import Endpoints
-from .endpoints import EndpointState, unreachable
-from .petiole import without_endpoints
+from .endpoints import EndpointState, unreachable, without_endpoints
 from .pick import QUEUE, Always, Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 
-from .endpoints import EndpointState, is_ready
-from .petiole import ConnectedEndpoints, Key
+from .endpoints import ConnectedEndpoints, EndpointState, Key, is_ready
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import Decision, Inputs, Surroundings
 

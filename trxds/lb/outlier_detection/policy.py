@@ -17,7 +17,7 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
-from ..petiole import Key, key_of
+from ..endpoints import Key, key_of
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
 from ..policy import CONNECTING, Decision, Inputs, Surroundings
 from .outlier_algorithms import Record, by_failure_percentage, by_success_rate

@@ -12,7 +12,7 @@ from xxhash import xxh64_intdigest
 from trxds.ground.metadata import Metadata
 from trxds.resources.matchers import header_value
 
-from ..petiole import Key
+from ..endpoints import Key
 from ..pick import QUEUE, Explainable, PickArgs, PickResult
 from .picker import RingPicker
 

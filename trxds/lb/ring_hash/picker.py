@@ -9,9 +9,8 @@ from random import Random
 from trxds.ground.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 
-from ..endpoints import EndpointState, last_error
+from ..endpoints import EndpointState, Key, last_error
 from ..explain import counted
-from ..petiole import Key
 from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
 from .ring import Ring
 

@@ -14,8 +14,7 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
 from ..endpoint_set import Endpoints
-from ..endpoints import EndpointState, soonest
-from ..petiole import Key, key_of, without_endpoints
+from ..endpoints import EndpointState, Key, key_of, soonest, without_endpoints
 from ..pick import Picker
 from ..policy import Decision, Inputs, Surroundings
 from .hash_header import HeaderHashPicker

@@ -12,9 +12,8 @@ from trxds.ground.observe import Weights
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
 from ..endpoint_set import Endpoints
-from ..endpoints import EndpointState
+from ..endpoints import ConnectedEndpoints, EndpointState, Key, by_address, key_of
 from ..load_report.orca_oob import follow_load_reports
-from ..petiole import ConnectedEndpoints, Key, by_address, key_of
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
 from ..policy import Decision, Inputs, Surroundings
 from ..ports import Host
