@@ -447,18 +447,18 @@ async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, auto
 
 async def test_what_is_said_in_the_step_in_which_a_queued_attempt_opens_is_said_once(monkeypatch, autojump_clock):
     policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
-    left_queue = ClientStream.left_queue
+    begin = ClientStream.begin
 
     async with Mesh.run(1, max_concurrent_streams=1) as mesh:
         host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
         document = for_all(hedgingPolicy=policy)
         async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
 
-            def leave(stream):  # the second attempt, which has waited for the end of the first
-                left_queue(stream)
+            def begin_second(stream, *at, **how):  # the second attempt, which has waited for the end of the first
+                begin(stream, *at, **how)
                 call._rpc.hedging.send(b"two")
 
-            monkeypatch.setattr(ClientStream, "left_queue", leave)
+            monkeypatch.setattr(ClientStream, "begin", begin_second)
             assert await call.receive() == b"1"
             call.done_sending()
             assert await call.receive() is None
