@@ -1,5 +1,6 @@
 """Retries by a route's policy (A6, A44), by values and as calls."""
 
+import contextlib
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -158,6 +159,35 @@ async def test_a_stream_too_large_to_keep_is_not_said_again(autojump_clock):
         with pytest.raises(RpcError, match="told to"):
             await call.receive()
         assert len(handler.attempts) == 1
+
+
+async def test_a_stream_that_becomes_too_large_to_keep_in_its_backoff_fails_as_its_attempt_did(nursery, autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+
+        async def say_much():
+            await trio.sleep(5)  # the backoff takes twice as long
+            for _ in range(5):
+                with contextlib.suppress(RpcError):
+                    await call.send(b"x" * 100_000)
+
+        await call.send(b"fail")
+        nursery.start_soon(say_much)
+        for _ in range(2):
+            with pytest.raises(RpcError, match="told to"):
+                await call.receive()
+        assert len(handler.attempts) == 1
+
+
+async def test_a_stream_whose_next_attempt_finds_no_host_says_so_from_then_on(autojump_clock):
+    async with failing(1, retries=1) as (mesh, channel, handler), bidi(channel, PATH).open() as call:
+        mesh.endpoints("cart", [])
+        await call.send(b"fail")
+        for _ in range(2):
+            with pytest.raises(RpcError) as caught:
+                await call.receive()
+            assert caught.value.status.code is StatusCode.UNAVAILABLE
+            assert await call.send(b"more")
+        assert caught.value.status.message != "told to" and len(handler.attempts) == 1
 
 
 async def test_what_is_sent_while_another_attempt_has_no_room_is_not_lost(nursery, autojump_clock):

@@ -79,7 +79,7 @@ class Attempt:
     committed: bool = False
     initial: Metadata | None = None
     trailing: Metadata = EMPTY
-    _trackers: tuple[Tracker, ...] = ()
+    trackers: tuple[Tracker, ...] = ()
 
     # -- a host and a stream
 
@@ -107,7 +107,7 @@ class Attempt:
             if picked is not None and stream is not None:
                 if stream.id or await self._left_queue(stream, scope):
                     if picked.trackers:
-                        self._trackers = picked.trackers
+                        self.trackers = picked.trackers
                         tell_began(picked.trackers, self.args.path)
                     if isinstance(self.request, ReplayBuffer):
                         self.request.replay_on(stream)
@@ -124,14 +124,14 @@ class Attempt:
         self, picker: Picker, headers: md.Headers, scope: CallScope, on_headers: Callable[[], None]
     ) -> Complete | AttemptFailed | None:
         """Pick a host and open a stream there; no checkpoint between, so what the picker knew of it is still so."""
-        args, settings = self.args, self.settings
+        args, settings, telemetry = self.args, self.settings, self.telemetry
         args.now = self.channel.now()
         try:
             result: PickResult | object = picker.pick(args)
         except Exception:
             result = self._foreign_exception()
-        if self.telemetry is not None:
-            self.telemetry.saw(result, args, settings.wait_for_ready)
+        if telemetry is not None:
+            telemetry.saw(result, args, settings.wait_for_ready)
         match result:
             case Complete():
                 host = cast(Subchannel, result.host)  # of which the tree knows less
@@ -143,7 +143,6 @@ class Attempt:
                 if deadline == -math.inf:
                     return None  # the caller is cancelled: nothing is sent, and the next thing to wait for says so
                 message = None if isinstance(self.request, ReplayBuffer) else self.request
-                telemetry = self.telemetry
                 request = Request(
                     args.path,
                     self.channel.authority,
@@ -211,8 +210,8 @@ class Attempt:
         if self.telemetry is not None:
             telemetry, self.telemetry = self.telemetry, None
             telemetry.end(status, self.stream)
-        if self._trackers and self.stream is not None:
-            trackers, self._trackers = self._trackers, ()
+        if self.trackers and self.stream is not None:
+            trackers, self.trackers = self.trackers, ()
             status, now = self.stream.status or OK, self.channel.now()
             tell_ended(trackers, self.args.path, status, self.stream.trailing_metadata, now)
 

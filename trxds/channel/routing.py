@@ -44,7 +44,9 @@ class CallRoute:
             except Exception:
                 _log.exception("a filter raised on the response of %s; its headers stay as they are", self.args.path)
         # Filters first: the cluster's name, which the cookie has, is certain until it is let go.
-        self.release()
+        if self.hold is not None:
+            hold, self.hold = self.hold, None
+            hold.let_go()
         return metadata
 
     def release(self) -> None:
@@ -86,9 +88,12 @@ async def find_route(
     # A31: it counts from the call's start, so what has been waited for is over, and filters wait within it.
     if route.limit < math.inf:
         scope.shorten(route.limit)
+    table = selection.table
     args = PickArgs(path, metadata, route, selection.cluster.name, hash=selection.hash)
+    if not selection.cluster.chain:
+        return CallRoute(args, route.config, (), table.keep_cluster(args.cluster))
     responders: tuple[Respond, ...] = ()
-    table: Lifetime | None = None
+    held: Lifetime | None = None
     try:
         for each in selection.cluster.chain:
             try:
@@ -98,9 +103,9 @@ async def find_route(
             if isinstance(answer, Wait):
                 # A60: a filter that waits may still choose any cluster of the route, so all of them live on. Where none
                 # waits, nothing can come between the choice of a cluster and the hold on it.
-                if table is None:
-                    table = selection.table.lifetime
-                    table.keep()
+                if held is None:
+                    held = table.lifetime
+                    held.keep()
                 scope.waiting_for = f"the filter {type(each).__name__}"
                 answer = await scope.run_with_deadline(answer.step)
             if isinstance(answer, Status):
@@ -109,10 +114,10 @@ async def find_route(
                 responders += (answer,)
         if channel.lifecycle.closed:
             raise channel.lifecycle.closed_error()
-        return CallRoute(args, route.config, responders, selection.table.keep_cluster(args.cluster))
+        return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster))
     finally:
-        if table is not None:
-            table.let_go()
+        if held is not None:
+            held.let_go()
 
 
 def _raised(one: Filter, path: str) -> Status:

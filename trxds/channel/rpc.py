@@ -74,7 +74,7 @@ class Rpc:
         self._channel = channel
         self._metadata = metadata
         self._settings = settings
-        self._request: bytes | ReplayBuffer = b""
+        self._request: bytes | ReplayBuffer
         self._route: CallRoute | None = None
         self._retry: Retries | None = None
         self._telemetry: WatchedCall | None = None  # what is told of the call, if somebody watches
@@ -344,15 +344,16 @@ class Rpc:
 
     def close(self) -> None:
         """Let go of everything: stream, cluster, trackers, and the session's gate."""
-        attempt, calls = self.attempt, self._channel.calls
-        stream = attempt.stream if attempt is not None else None
-        if stream is not None:
-            if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
-                stream.cancel()
-            if stream.status is not None and stream.status.ok:
-                calls.succeeded += 1
+        attempt, calls, stream = self.attempt, self._channel.calls, None
         if attempt is not None:
-            attempt.end()
+            stream = attempt.stream
+            if stream is not None:
+                if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
+                    stream.cancel()
+                if stream.status is not None and stream.status.ok:
+                    calls.succeeded += 1
+            if attempt.trackers or attempt.telemetry is not None:
+                attempt.end()
         if self._route is not None and self._route.hold is not None:
             self._route.release()
         if self.hedging is not None:
