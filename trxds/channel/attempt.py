@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 import trio
 
@@ -22,7 +22,6 @@ from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Qu
 from trxds.lb.trackers import tell_began, tell_ended
 from trxds.wire.request import Request
 from trxds.wire.stream import NO_REPLY, ClientStream
-from trxds.wire.subchannel import Subchannel
 
 from .call_credentials import authorize, requires_tls
 from .call_scope import CallScope
@@ -134,7 +133,7 @@ class Attempt:
             telemetry.saw(result, args, settings.wait_for_ready)
         match result:
             case Complete():
-                host = cast(Subchannel, result.host)  # of which the tree knows less
+                host: Any = result.host  # a `Subchannel`, of which the tree knows less
                 if settings.credentials and (problem := requires_tls(settings.credentials, host)):
                     return AttemptFailed(problem, final=True)
                 deadline = trio.current_effective_deadline()

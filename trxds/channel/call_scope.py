@@ -41,7 +41,7 @@ class CallScope:
         self.error = error
         self._lifecycle = lifecycle
         self.path = path
-        self._scopes: list[trio.CancelScope] = []  # a call has one or two at a time; most have none
+        self._scopes: list[trio.CancelScope] | None = None  # a call has one or two at a time; most never have one
         if timeout is not None:
             if not isinstance(timeout, int | float) or timeout != timeout:  # type: ignore[redundant-expr]
                 raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
@@ -71,6 +71,8 @@ class CallScope:
         if self._lifecycle.closed:
             raise self._lifecycle.closed_error()
         with trio.CancelScope(deadline=self.deadline) as scope:
+            if self._scopes is None:
+                self._scopes = []
             self._scopes.append(scope)
             try:
                 return await step()
@@ -89,5 +91,5 @@ class CallScope:
 
     def cancel(self) -> None:
         """The channel has closed. Plain."""
-        for scope in self._scopes:
+        for scope in self._scopes or ():
             scope.cancel(reason="the channel has closed")
