@@ -34,7 +34,10 @@ class ErrorCode(enum.IntEnum):
 
 def code_name(code: int) -> str:
     """The RFC's name of an error code; a peer may also send one that nobody knows."""
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error code {code}"
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error code {code}"
 
 
 @dataclass(slots=True)
