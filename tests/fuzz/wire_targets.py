@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import hpack
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status as RichStatus
-from support.engines import receive_all
+from support.engines import parts_of, receive_all
 
 from trxds.ground.metadata import decode, decode_message, encode_message
 from trxds.ground.status import Status, StatusCode
@@ -17,7 +17,7 @@ from trxds.resources.protos import OrcaLoadReport
 from trxds.wire import frames
 from trxds.wire.compression import Compressed, compress, decompress
 from trxds.wire.engine import Engine
-from trxds.wire.events import Answered, Broken, DataReceived, Event, HeadersReceived
+from trxds.wire.events import Broken, DataReceived, Event, HeadersReceived
 from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.frames import Violation
 from trxds.wire.framing import Deframer, frame
@@ -67,7 +67,7 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
     for piece in pieces:
         size += len(piece)
         for event in receive_all(engine, piece):
-            events += event.parts if isinstance(event, Answered) else (event,)
+            events += parts_of(event)
         if events and isinstance(events[-1], Broken):
             break
     assert engine.outgoing.unsent <= 300 + 4 * size, "more to say than was asked"

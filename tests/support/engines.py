@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trxds.wire.engine import Engine
-from trxds.wire.events import Event
+from trxds.wire.events import Answered, DataReceived, Event, HeadersReceived
 
 
 def receive_all(engine: Engine, data: bytes) -> list[Event]:
@@ -12,3 +12,14 @@ def receive_all(engine: Engine, data: bytes) -> list[Event]:
     while engine.unread:
         events += engine.receive(b"")
     return events
+
+
+def parts_of(event: Event) -> tuple[Event, ...]:
+    """The three events that an `Answered` stands for; any other is itself."""
+    if not isinstance(event, Answered):
+        return (event,)
+    return (
+        HeadersReceived(event.stream_id, event.headers, False),
+        DataReceived(event.stream_id, event.data, len(event.data), False),
+        HeadersReceived(event.stream_id, event.trailers, True),
+    )

@@ -11,11 +11,11 @@ from typing import Any
 import hpack
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.engines import receive_all
+from support.engines import parts_of, receive_all
 
 from trxds.wire import frames
 from trxds.wire.engine import Engine
-from trxds.wire.events import Answered, Broken, ErrorCode, Event, WindowOpened
+from trxds.wire.events import Broken, ErrorCode, Event, WindowOpened
 from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.http2 import H2Engine
 from trxds.wire.options import WireOptions
@@ -180,7 +180,7 @@ ONLY_LEAN = {
 
 
 def told_one_by_one(events: Sequence[Event]) -> list[Event]:
-    return [part for event in events for part in (event.parts if isinstance(event, Answered) else (event,))]
+    return [part for event in events for part in parts_of(event)]
 
 
 def agree(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:

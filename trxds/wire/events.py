@@ -79,15 +79,6 @@ class Answered:
     data: bytes = field(repr=False)
     trailers: Headers = field(repr=False)
 
-    @property
-    def parts(self) -> tuple[HeadersReceived, DataReceived, HeadersReceived]:
-        """The three."""
-        return (
-            HeadersReceived(self.stream_id, self.headers, False),
-            DataReceived(self.stream_id, self.data, len(self.data), False),
-            HeadersReceived(self.stream_id, self.trailers, True),
-        )
-
 
 @dataclass(slots=True)
 class StreamReset:

@@ -7,8 +7,8 @@ record is made, so that the filter costs nothing.
 
 from __future__ import annotations
 
-import inspect
 import logging
+from inspect import currentframe
 from types import FrameType
 
 HIDDEN = "(not shown by trxds)"
@@ -24,7 +24,7 @@ def hide_values() -> None:
 
 
 def _hide(record: logging.LogRecord) -> bool:
-    if record.args and _is_ours(inspect.currentframe()):
+    if record.args and _is_ours(currentframe()):
         given = record.args if isinstance(record.args, tuple) else (record.args,)
         record.args = tuple([each if isinstance(each, int) else HIDDEN for each in given])  # sizes and flags stay
     return True

@@ -90,7 +90,7 @@ class Http2Connection:
         self.tasks = ConnectionTasks(peer)
         self.flow = FlowControl(engine, options)
         self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.lost)
-        self.reader = Reader(engine, raw, self.writer, role, self, options, now)
+        self.reader = Reader(engine, raw, self.writer, role, options, now, self.lost, self.flooded)
         self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.left_behind)
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:

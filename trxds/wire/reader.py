@@ -7,7 +7,6 @@ takes a checkpoint before it has the rest read. It reads nothing while what the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import trio
 
@@ -21,16 +20,6 @@ from .writer import Writer
 _LITTLE_OVERHEAD = 30  # frames, which are counted later
 
 
-class Owner(Protocol):
-    """Whoever ends the connection."""
-
-    def lost(self, error: BaseException | None) -> None:
-        """There is nothing more to read; without an error the peer has hung up."""
-
-    def flooded(self) -> None:
-        """The peer says too much that says nothing."""
-
-
 class Reader:
     """`run` reads until the connection is over; `take` is for a task that reads in its place (`inline_read.py`)."""
 
@@ -40,9 +29,10 @@ class Reader:
         transport: Transport,
         writer: Writer,
         role: Role,
-        owner: Owner,
         options: WireOptions,
         now: Callable[[], float],
+        lost: Callable[[BaseException | None], None],
+        flooded: Callable[[], None],
     ) -> None:
         self.transport = transport
         self.last_read = 0.0
@@ -50,7 +40,8 @@ class Reader:
         self._engine = engine
         self._writer = writer
         self._role = role
-        self._owner = owner
+        self._lost = lost  # there is nothing more to read; without an error the peer has hung up
+        self._flooded = flooded  # the peer says too much that says nothing
         self._control_bound = options.control_bound
         self._flood_guard = FloodGuard(options.overhead_rate)
         self._now = now
@@ -67,7 +58,7 @@ class Reader:
                 try:
                     data = await self.transport.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._owner.lost(error)
+                    return self._lost(error)
                 self.take(data)
             if not self._engine.unread and (meanwhile := self._role.before_read()) is not None:
                 await meanwhile()
@@ -82,7 +73,7 @@ class Reader:
         if data:
             self.last_read = self._now()
         elif not engine.unread:
-            return self._owner.lost(None)
+            return self._lost(None)
         self._role.handle(engine.receive(data))
         if engine.overhead > _LITTLE_OVERHEAD:
             self._check_overhead()
@@ -94,7 +85,7 @@ class Reader:
         try:
             data = self.transport.receive_nowait()
         except trio.BrokenResourceError as error:
-            return self._owner.lost(error)
+            return self._lost(error)
         if data is not None:
             self.take(data)
 
@@ -119,4 +110,4 @@ class Reader:
         overhead, engine.overhead = engine.overhead, 0
         # Who has ended meanwhile needs no other reason.
         if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._closed:
-            self._owner.flooded()
+            self._flooded()
