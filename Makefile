@@ -24,13 +24,17 @@ GO_TOOLS := connectrpc.com/conformance/cmd/connectconformance github.com/summerw
 CONFORMANCE := ../shared/conformance
 STAGE := 5
 
-.PHONY: demo test test-all peers lint bench fuzz structure protos docs screenshots conformance clean
+.PHONY: demo test test-fast test-all peers lint bench fuzz structure protos docs screenshots conformance clean
 
 demo: $(READY)
 	$(VENV)/bin/trxds demo
 
 test: $(READY) $(PEERS)
 	$(VENV)/bin/python -m pytest -q -rs -n auto --dist loadfile
+
+# The inner loop: all tests but the slow ones, in less than a minute.
+test-fast: $(READY)
+	$(VENV)/bin/python -m pytest -q -n auto --dist loadfile -m "not slow and not long"
 
 # Every supported Python that is installed, or those in PYTHONS.
 test-all:

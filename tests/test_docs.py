@@ -18,6 +18,8 @@ from trxds.generate.protoc import generate
 from trxds.generate.stubs import Options
 from trxds.testing import Call, ManagementServer, resources, serve
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

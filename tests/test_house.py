@@ -9,7 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from structure import source
+
+pytestmark = pytest.mark.slow
 
 HOUSE = Path(__file__).parent.parent / "trxds"
 FILES = sorted(path.relative_to(HOUSE) for path in HOUSE.rglob("*.py"))

@@ -17,6 +17,8 @@ from trxds.testing import ManagementServer, serve
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def watched(hosts=1, **more):

@@ -20,6 +20,8 @@ from trxds.resources import protos
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ADMIN = "127.0.0.1:15000"
 FETCH, STREAM = f"{SERVICE}/FetchClientStatus", f"{SERVICE}/StreamClientStatus"

@@ -159,7 +159,7 @@ async def test_responses_that_come_together_are_one_letter_and_one_answer(
     async def talk(call: Call) -> None:
         await call.receive()
         await call.send_initial_metadata()
-        call.say([response(number) for number in range(1, 51)])
+        call.outgoing.send_many([response(number) for number in range(1, 51)])
         async for message in call:
             answered.append(protos.DiscoveryRequest.FromString(message).response_nonce)
 

@@ -5,6 +5,7 @@ The model has no memory of decisions: it looks at what is so, and says what must
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,6 +17,8 @@ from trxds.ads.resource import CacheState, Changes
 from trxds.ads.response import Item, Reading
 from trxds.ads.state import ResourceState
 from trxds.resources.types import EDS, Parsed
+
+pytestmark = pytest.mark.slow
 
 SERVERS = [ServerConfig(f"{name}:1") for name in "abc"]
 PLACES = st.integers(0, 2)

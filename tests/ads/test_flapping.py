@@ -14,6 +14,8 @@ from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import resources
 from trxds.testing.management import ManagementServer
 
+pytestmark = pytest.mark.slow
+
 TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
 MAKE: dict[str, Callable[[str, str], Any]] = {
     "LDS": lambda name, mark: resources.listener(name, routes=mark),

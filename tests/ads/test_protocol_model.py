@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -28,6 +29,8 @@ from trxds.ads.state import ResourceState
 from trxds.ground.status import StatusCode
 from trxds.resources.slices import at_once
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, ParseContext, Parsed, ResourceType
+
+pytestmark = pytest.mark.slow
 
 Key = tuple[ResourceType, str]
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("forking.py")
 USES = [
     "unary",

@@ -10,6 +10,8 @@ from support.mesh import Mesh
 import trxds
 from trxds.testing import bidi_streaming, client_streaming, server_streaming, unary
 
+pytestmark = pytest.mark.slow
+
 # A type checker finds an error in each line that ends with "wrong", and in no other.
 PROGRAM = """\
 from typing import assert_type

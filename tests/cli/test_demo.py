@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -13,6 +14,8 @@ from trxds.cli.demo.mesh import HOSTS, Mesh
 from trxds.cli.demo.screen import board_of, watching
 from trxds.cli.demo.verdict import Record
 from trxds.cli.main import main
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_demo_exits_0_when_only_sessions_of_the_removed_host_moved() -> None:

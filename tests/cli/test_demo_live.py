@@ -6,10 +6,13 @@ import socket
 import subprocess
 import sys
 
+import pytest
 import trio
 from click.testing import CliRunner
 
 from trxds.cli.main import main
+
+pytestmark = pytest.mark.slow
 
 ADDRESS = re.compile(rb"the live page is at (http://127\.0\.0\.1:(\d+)/)\n")
 

@@ -10,6 +10,8 @@ import trio
 from support.operated import DOCUMENT, SCENES, played
 from support.transcript import Example, comparable
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Example.of(DOCUMENT)
 
 

@@ -18,6 +18,8 @@ from trxds import RpcError
 from trxds.cli.main import main
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 FAULT = "envoy.extensions.filters.http.fault.v3.HTTPFault"
 
 

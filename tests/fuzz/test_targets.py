@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 import trxds
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(trxds.__file__).parent
 
 PARSERS = (

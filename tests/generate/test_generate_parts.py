@@ -20,6 +20,8 @@ from trxds.generate.names import Names, method_name, module_of, path_of, relativ
 from trxds.generate.plugin import answer
 from trxds.generate.rewrite import export_all_types, make_imports_relative
 
+pytestmark = pytest.mark.slow
+
 PROTOS = Path(__file__).parent / "protos"
 
 

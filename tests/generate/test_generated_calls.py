@@ -16,6 +16,8 @@ import trxds
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 SERVER = Path(__file__).with_name("grpcio_shop.py")
 
 IN_TRIO = """

@@ -14,6 +14,8 @@ from support.routing import routed, to
 from trxds import RpcError, StatusCode
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 LONG = 1000  # seconds: far above any limit in the tables
 
 

@@ -20,6 +20,8 @@ from support.hostile_client import ATTACKS
 import trxds
 from trxds.testing import Call, serve, unary
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parent.parent / "support" / "hostile_client.py"
 
 

@@ -10,6 +10,8 @@ from trxds.ads import delta, sotw
 from trxds.testing import resources as xds
 from trxds.testing import serve
 
+pytestmark = pytest.mark.slow
+
 LONGEST_BACKOFF = 150  # seconds: 120 and its jitter
 
 

@@ -22,6 +22,8 @@ from trxds.cli.running.pages import RUOK
 from trxds.ground.clock import Clock
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 MIDNIGHT = 1_795_219_200  # 2026-11-21T00:00:00Z, which is 0 on Trio's clock
 NOTHING_YET = "the server has sent nothing of it yet"
 

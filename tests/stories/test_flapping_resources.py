@@ -9,6 +9,8 @@ from trio.testing import MockClock
 import trxds
 from trxds.testing import Call, ManagementServer, MemoryNetwork, resources, serve, unary
 
+pytestmark = pytest.mark.slow
+
 PLANE, BACKEND = "10.0.0.1:18000", "10.0.0.2:50051"
 ECHO = "/shop.Cart/Echo"
 

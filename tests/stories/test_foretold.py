@@ -5,6 +5,7 @@ The resources are those of the scenarios whose numbers stand at the tests; what 
 
 from contextlib import asynccontextmanager, suppress
 
+import pytest
 import trio
 from support.foretold import Situation, check_failure, failure, where
 from support.mesh import Mesh, bidi
@@ -12,6 +13,8 @@ from support.sessions import answer, b64, in_cookie, override
 
 from trxds import RpcError, StatusCode
 from trxds.testing import resources as xds
+
+pytestmark = pytest.mark.slow
 
 ANY = "/oracle.Echo/Unary"
 PICK_FIRST = "envoy.extensions.load_balancing_policies.pick_first.v3.PickFirst"

@@ -28,6 +28,8 @@ from trxds.resources.types import EDS
 from trxds.testing import resources as xds
 from trxds.testing import serve
 
+pytestmark = pytest.mark.slow
+
 MAD = "10.0.0.9:18000"
 TOGETHER = 5  # updates that arrive at once, as if something had held them up for as many milliseconds
 MANY = 50  # the same while nobody looks, to save time

@@ -5,6 +5,7 @@ Fallback and federation have files of their own.
 
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 from envoy.config.core.v3.health_check_pb2 import DRAINING
 from support.channelz import ADMIN, READY, Tool, state
@@ -19,6 +20,8 @@ from trxds.resources import protos
 from trxds.resources.types import EDS
 from trxds.testing import Server
 from trxds.testing import resources as xds
+
+pytestmark = pytest.mark.slow
 
 OVERRIDE = ["UNKNOWN", "HEALTHY", "DRAINING"]
 

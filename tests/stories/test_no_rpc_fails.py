@@ -1,9 +1,12 @@
 """No RPC fails because of an update: routes are swapped under traffic as fast as the loop goes (A31)."""
 
+import pytest
 import trio
 from support.mesh import Mesh, method
 
 from trxds.testing import resources as xds
+
+pytestmark = pytest.mark.slow
 
 SWAPS = 1000
 SETS = 100  # of two clusters each; a set that comes again is no longer warm

@@ -8,6 +8,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import trxds
 
+pytestmark = pytest.mark.slow
+
 
 async def program(mesh):
     """A bit of everything: a session, calls side by side, a stream left open, a deadline."""

@@ -14,6 +14,8 @@ from trxds.lb.ring_hash import policy as ring_hash
 from trxds.lb.ring_hash.ring import build_ring
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 POLICIES = "type.googleapis.com/envoy.extensions.load_balancing_policies."
 
 

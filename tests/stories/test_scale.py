@@ -13,6 +13,8 @@ from trxds.lb.round_robin import RoundRobin
 from trxds.testing import ServerLimits
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def steps(monkeypatch):

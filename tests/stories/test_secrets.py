@@ -25,6 +25,8 @@ from trxds.testing import serve, unary
 from trxds.wire import connection
 from trxds.wire.http2 import H2Engine
 
+pytestmark = pytest.mark.slow
+
 B64 = base64.b64encode(SECRET.encode()).decode()
 COOKIES = {
     "a cookie of another program": f"session={SECRET}",

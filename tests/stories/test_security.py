@@ -12,6 +12,8 @@ from support.mesh import Mesh, ask, method
 import trxds
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 EMAIL = "cart@mesh.example"
 

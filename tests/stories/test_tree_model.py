@@ -22,6 +22,8 @@ from trio.testing import MockClock
 import trxds
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 HOSTS = 5
 STATUSES = ["UNKNOWN", "HEALTHY", "DRAINING"]
 BALANCED = ["UNKNOWN", "HEALTHY"]

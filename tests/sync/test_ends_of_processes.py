@@ -7,6 +7,8 @@ import textwrap
 import pytest
 from support.threads import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 BEGIN = """
 import atexit, contextlib, gc, os, socket, sys, threading, time
 import trio

@@ -23,6 +23,8 @@ from trxds.wire.options import WireOptions
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
+pytestmark = pytest.mark.slow
+
 HEADERS = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 OPTIONS = WireOptions(stream_window=10_000, max_frame=16_384, unsent_bound=5_000)
 

@@ -15,6 +15,8 @@ from trxds.wire.events import ErrorCode
 from trxds.wire.flood_guard import EARNED, FloodGuard
 from trxds.wire.options import WireOptions
 
+pytestmark = pytest.mark.slow
+
 # -- the rule
 
 

@@ -17,6 +17,8 @@ from trxds.wire.options import WireOptions
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
+pytestmark = pytest.mark.slow
+
 HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 SMALL = WireOptions(stream_window=10_000, connection_window=65_535, max_frame=16_384, unsent_bound=5_000)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import pytest
 from support.hostile.cost import KINDS, READ, Lines, measure
 
+pytestmark = pytest.mark.slow
+
 LONGEST = 230_000
 """Lines in one step. So many take 7 ms where header fields are decoded, which takes longest; elsewhere 1 to 4."""
 

@@ -14,6 +14,8 @@ from support.hostile.stage import perform
 
 from trxds.wire.options import WireOptions
 
+pytestmark = pytest.mark.slow
+
 ROWS = rows()
 
 

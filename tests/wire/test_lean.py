@@ -27,6 +27,8 @@ from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
 from trxds.wire.http2 import H2Engine
 from trxds.wire.options import WireOptions
 
+pytestmark = pytest.mark.slow
+
 FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"), (b"te", b"trailers"))
 RESPONSE = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 OPTIONS = WireOptions(stream_window=1000, connection_window=65_535, max_header_list=2000)

@@ -15,6 +15,8 @@ from trxds.wire.framing import frame
 from trxds.wire.moderation import MANY, ReadModeration
 from trxds.wire.options import WireOptions
 
+pytestmark = pytest.mark.slow
+
 # -- the rule
 
 

@@ -19,6 +19,8 @@ from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 from trxds.wire.subchannel import Subchannel
 
+pytestmark = pytest.mark.slow
+
 SMALL = WireOptions(stream_window=10_000, unsent_bound=5_000)
 
 

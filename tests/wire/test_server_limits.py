@@ -24,6 +24,8 @@ from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
 from trxds.wire.request import Request
 
+pytestmark = pytest.mark.slow
+
 ENHANCE_YOUR_CALM, NO_ERROR = 11, 0
 REFUSED_STREAM, CANCEL = 7, 8
 ADDRESS = "s:1"

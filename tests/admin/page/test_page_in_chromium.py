@@ -13,6 +13,8 @@ from . import screenshots
 from .fake_state_stream import FakeStateStream, admin_connections
 from .shop import open_shop
 
+pytestmark = pytest.mark.slow
+
 VIEWS = ("sessions", "tree", "endpoints", "resources", "ads", "picks", "connections", "timeline")
 LIVE = "document.body.dataset.link === 'live'"
 TOKEN = "a-token-of-24-characters"

@@ -16,6 +16,8 @@ from trxds.admin.state_stream.subscription import MAX_UNREAD
 from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
+pytestmark = pytest.mark.slow
+
 
 class Eyes:
     """One viewer who keeps the state, as every viewer does."""
