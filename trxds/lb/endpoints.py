@@ -155,7 +155,7 @@ class EndpointState:
         all_failed = len(self._failed) == len(self.addresses)
         if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
-        self.connect = tuple(a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a), all_failed))
+        self.connect = tuple([a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a), all_failed)])
 
     def _note(self, host: Host | None) -> None:
         if host is None or self._host is not None:

@@ -265,7 +265,7 @@ class Node:
         state, picker, generation, last = decision.state, decision.picker, self._given.generation, self._last
         if last is not None and last.picker is picker and last.state is state and last.generation == generation:
             return
-        if self._children.answered:
+        if not self._children.by_name or self._children.answered:
             self._last = Report(state, picker, generation)
             self._tell(self._last)
 

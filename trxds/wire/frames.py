@@ -78,7 +78,7 @@ def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
 
 
 def settings(values: Mapping[int, int]) -> bytes:
-    payload = b"".join(_SETTING.pack(key, value) for key, value in values.items())
+    payload = b"".join([_SETTING.pack(key, value) for key, value in values.items()])
     return head(len(payload), SETTINGS, 0, 0) + payload
 
 
