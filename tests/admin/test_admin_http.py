@@ -144,7 +144,7 @@ async def test_a_large_snapshot_is_one_line_whatever_the_pieces(unix):
         ("/state?sections=picks", {}, 400, "there is no section 'picks'"),
         ("/state?events=nothing", {}, 400, "there is no event 'nothing'"),
         ("/state", {"host": "evil.example"}, 421, "nothing for the host 'evil.example'"),
-        ("/state", {"origin": "http://localhost"}, 403, "pages of a browser have no business here"),
+        ("/state", {"origin": "http://localhost"}, 403, "browser pages may not use it"),
     ],
 )
 async def test_each_is_told_what_is_wrong(target, more, status, says):

@@ -385,7 +385,7 @@ async def test_it_may_not_say_what_only_a_server_may_say(answer, autojump_clock)
                 await ask(channel)
     assert caught.value.status.code is StatusCode.INTERNAL
     assert caught.value.status.message.endswith(
-        "the load balancing policy said what only a server may say: NOT_FOUND: cluster cart: no such tenant"
+        "the load balancing policy set a status that only a server may set: NOT_FOUND: cluster cart: no such tenant"
         if answer is Fail
-        else "the load balancing policy said what only a server may say: NOT_FOUND: no such tenant"
+        else "the load balancing policy set a status that only a server may set: NOT_FOUND: no such tenant"
     )

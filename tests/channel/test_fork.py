@@ -34,6 +34,6 @@ def test_every_use_in_the_child_raises_at_once_and_the_parent_goes_on(where):
     for use, line in zip(USES, said, strict=True):
         assert line.startswith(f"{use} RuntimeError: the channel to ipv4:127.0.0.1:")
         assert line.endswith(
-            f" was opened in process {process}, of which this one is a fork: "
+            f" was opened in process {process}, and this process is a fork of it: "
             "its tasks and connections stayed there; open a channel after the fork"
         )

@@ -179,7 +179,7 @@ def test_plain_text_from_another_machine_is_not(uri: str) -> None:
         ),
         (
             server(channel_creds=[{"type": "tsl"}, {"type": "insecure"}]),
-            "channel_creds[0].type: is 'tsl', which this client passes over; did you mean 'tls'?",
+            "channel_creds[0].type: is 'tsl', which this client ignores; did you mean 'tls'?",
         ),
         (
             server(channel_creds=[{"type": "tls", "config": {"ca_certificate_file": "/none"}}]),
@@ -191,7 +191,7 @@ def test_plain_text_from_another_machine_is_not(uri: str) -> None:
         ),
         (
             server(channel_creds=[{"type": "tls"}], call_creds=[{"type": "jwt_token"}]),
-            "call_creds[0].type: is 'jwt_token', which this client passes over; did you mean 'jwt_token_file'?",
+            "call_creds[0].type: is 'jwt_token', which this client ignores; did you mean 'jwt_token_file'?",
         ),
         (
             server(

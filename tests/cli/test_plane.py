@@ -170,7 +170,7 @@ async def test_a_good_change_reaches_clients_and_a_bad_one_does_not(tmp_path: Pa
 
             file.write_text("- nonsense", "utf-8")
             assert await said.wait_for("line 1: must be a mapping with '@type'")
-            assert await said.wait_for("what was good last is still served")
+            assert await said.wait_for("the last valid version is still served")
             assert await add(b"", timeout=10) == b"old"
 
             write(file, *shop_at(new))

@@ -110,5 +110,8 @@ def test_an_observer_that_raises_is_logged_once_and_the_others_are_told(caplog):
     assert notes == ["a", "/shop.Cart/Add", (0, False), OK]
     assert headers == [("traceparent", "00")]
     assert [(record.exc_info[0], record.getMessage()) for record in caplog.records] == [
-        (ZeroDivisionError, "observer Raising raised when told xds_connected; it goes on, and this is said once")
+        (
+            ZeroDivisionError,
+            "observer Raising raised an exception in xds_connected; it stays registered, and this is logged once",
+        )
     ]

@@ -106,7 +106,7 @@ class TestPolicies:
                 return Decision(READY, QUEUEING, trackers=trackers)
 
         policy = checked(Mine)(surroundings())
-        with pytest.raises(TypeError, match=r"Decision\.trackers is .*; it has to be trackers, with methods"):
+        with pytest.raises(TypeError, match=r"Decision\.trackers is .*; it must be trackers, with methods"):
             policy.decide(Inputs(CustomPolicy("mine", {})), 0.0)
 
     def test_a_users_policy_cannot_collect(self):

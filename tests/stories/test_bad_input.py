@@ -32,8 +32,8 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("target", "option", "why"),
         [
-            ("dns:///shop:80", {"bootstrap": xds.bootstrap(PLANE)}, "bootstrap is not for the target"),
-            ("xds:///shop", {"service_config": "{}"}, "service_config is not for the target"),
+            ("dns:///shop:80", {"bootstrap": xds.bootstrap(PLANE)}, "bootstrap cannot be used with the target"),
+            ("xds:///shop", {"service_config": "{}"}, "service_config cannot be used with the target"),
             ("dns:///shop:80", {"service_config": '{"methodConfig": {}}'}, "service config: methodConfig"),
             ("dns:///shop:80", {"service_config": "{"}, "service config: no valid JSON"),
             ("dns:///shop:80", {"authority": "a b"}, "authority 'a b' is no host"),

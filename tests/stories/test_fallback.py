@@ -189,6 +189,6 @@ async def test_a_fallback_and_the_return_are_told_once_in_the_log(autojump_clock
     texts = [record.getMessage() for record in caplog.records]
     assert [text for text in texts if "as well" in text] == [
         f"xDS server {PLANE}: Connection refused; check that it runs, and server_uri in the bootstrap; "
-        f"asking {SECOND} as well"
+        f"using {SECOND} as well"
     ]
-    assert texts.count(f"xDS server {PLANE} answers; {SECOND} is asked no longer") == 1
+    assert texts.count(f"xDS server {PLANE} answers; {SECOND} is no longer used") == 1

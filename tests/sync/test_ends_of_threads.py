@@ -198,7 +198,7 @@ def test_a_fork_is_told_what_it_lacks_and_leaves_its_parent_alone(world):
         timeout=60,
     )
     assert done.stderr == ""
-    told = "a fork: its thread and its connections stayed there; open a channel after the fork"
+    told = "a fork of it: its thread and its connections stayed there; open a channel after the fork"
     lines = done.stdout.splitlines()
     assert [told in line for line in lines[:2]] == [True, True], lines
     assert lines[2:] == [

@@ -259,7 +259,7 @@ def test_files_that_are_no_good_leave_the_last_good_ones_in_force(files, caplog)
     for now in (600, 601):
         assert fresh.current(now) is None
         assert fresh.take(fresh.read(), now) is first
-    assert len(caplog.records) == 1 and "what was read before is used on" in caplog.text
+    assert len(caplog.records) == 1 and "the files read before stay in use" in caplog.text
     Path(files.roots).write_bytes(whole)
     assert fresh.take(fresh.read(), 602) is not first
 

@@ -42,7 +42,7 @@ class AccessPolicy:
         if (refusal := self._check_host(request)) is not None:
             return refusal
         if "origin" in request.headers:
-            return HttpError(403, "this is for commands; pages of a browser have no business here")
+            return HttpError(403, "this is for commands; browser pages may not use it")
         if not self.admits(request.headers.get("authorization", "")):
             return HttpError(401, "the token is missing or wrong; --token or TRXDS_ADMIN_TOKEN has it")
         return _check_method(request, "GET")

@@ -139,7 +139,7 @@ class Authority:
             if conversation.answers:
                 below, self._asked = self._asked[place:], self._asked[:place]
                 for each in below:
-                    log.info("xDS server %s answers; %s is asked no longer", conversation.server.uri, each.server.uri)
+                    log.info("xDS server %s answers; %s is no longer used", conversation.server.uri, each.server.uri)
                     self._drop(each)
                 return
 
@@ -159,7 +159,7 @@ class Authority:
         if self._asked:
             failed = self._asked[-1]
             log.warning(
-                "xDS server %s: %s; asking %s as well", failed.server.uri, failed.failure, conversation.server.uri
+                "xDS server %s: %s; using %s as well", failed.server.uri, failed.failure, conversation.server.uri
             )
         self._asked.append(conversation)
         # Everything, and not what is missing: resources of two servers need not make a whole (A71).

@@ -65,7 +65,7 @@ def check_type(name: str, type: str) -> str | None:
     """What is wrong with the name for a resource of that type, "envoy.config.cluster.v3.Cluster" say."""
     if not name.startswith(_XDSTP) or _parts(name)[1:2] == [type]:
         return None
-    return f"is no name of that type; write xdstp://AUTHORITY/{type}/NAME"
+    return f"is not a name of this type; write xdstp://AUTHORITY/{type}/NAME"
 
 
 def _parts(name: str) -> list[str]:

@@ -248,4 +248,4 @@ async def open_channel(
 def _check_unset(target: str, why: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"{name} is not for the target {target!r}, where {why}; leave it out")
+            raise ValueError(f"{name} cannot be used with the target {target!r}, where {why}; leave it out")

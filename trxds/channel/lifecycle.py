@@ -42,8 +42,8 @@ class ChannelLifecycle:
         """Return what a call raises that was open when the channel closed."""
         if self._forked:
             return RuntimeError(
-                f"the channel to {self.target} was opened in process {self._process}, of which this one is a fork: "
-                "its tasks and connections stayed there; open a channel after the fork"
+                f"the channel to {self.target} was opened in process {self._process}, and this process is a "
+                "fork of it: its tasks and connections stayed there; open a channel after the fork"
             )
         if self.crash is None:
             return RpcError(Status(StatusCode.CANCELLED, "channel closed"))

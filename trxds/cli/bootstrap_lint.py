@@ -92,13 +92,13 @@ def _check_credentials(places: list[Place]) -> None:
             _unknown_keys(place.member("config"), _CERTIFICATE_KEYS)
             _check_files(place.member("config"))
         elif some_known and kind not in CHANNEL_TYPES:
-            place.member("type").wrong(f"is {kind!r}, which this client passes over{_suggestion(kind, CHANNEL_TYPES)}")
+            place.member("type").wrong(f"is {kind!r}, which this client ignores{_suggestion(kind, CHANNEL_TYPES)}")
 
 
 def _check_token(place: Place) -> None:
     kind, path = place.member("type").text(), place.member("config").member("jwt_token_file")
     if kind != JWT:
-        place.member("type").wrong(f"is {kind!r}, which this client passes over{_suggestion(kind, [JWT])}")
+        place.member("type").wrong(f"is {kind!r}, which this client ignores{_suggestion(kind, [JWT])}")
     elif path.text():
         _check_readable(path, lambda: read_token(path.text()))
 

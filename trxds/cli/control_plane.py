@@ -44,7 +44,7 @@ async def follow(look: WatchedFile, served: ServedResources, say: Say) -> None:
         if reading is None:
             continue
         if reading.problems:
-            _report_problems(look.file, reading, say, "what was good last is still served")
+            _report_problems(look.file, reading, say, "the last valid version is still served")
         else:
             _report_remarks(look.file, reading, say)
             say(served.replace_with(reading))

@@ -50,7 +50,9 @@ class Complaints:
         name = type(one).__qualname__
         if name not in self._heard:
             self._heard.add(name)
-            _log.exception("observer %s raised when told %s; it goes on, and this is said once", name, event)
+            _log.exception(
+                "observer %s raised an exception in %s; it stays registered, and this is logged once", name, event
+            )
 
 
 class _Everybody(Generic[Watcher]):

@@ -147,7 +147,7 @@ def made_here(status: Status, who: str) -> Status:
     if status.code not in _THE_SERVERS_OWN:
         return status
     # A54: the first code and its words stay in the message, or nobody would find what was wrong.
-    return Status(StatusCode.INTERNAL, f"{who} said what only a server may say: {status}")
+    return Status(StatusCode.INTERNAL, f"{who} set a status that only a server may set: {status}")
 
 
 class RpcError(Exception):

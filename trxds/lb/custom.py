@@ -74,7 +74,7 @@ def check(decision: object) -> None:
         ("handed_on", "a TraceNote, or None", isinstance(decision.handed_on, TraceNote | None)),
     ):
         if not good:
-            raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it has to be {wanted}")
+            raise TypeError(f"Decision.{field} is {getattr(decision, field)!r}; it must be {wanted}")
 
 
 def _are_texts(values: object, kind: type[tuple[object, ...] | frozenset[object]]) -> bool:

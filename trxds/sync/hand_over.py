@@ -45,7 +45,7 @@ class HandOver:
         """Would waiting here be for ever?"""
         if self.lost:
             raise RuntimeError(
-                f"{self.channel!r} was opened in process {self._process}, of which this one is a fork: "
+                f"{self.channel!r} was opened in process {self._process}, and this process is a fork of it: "
                 "its thread and its connections stayed there; open a channel after the fork"
             )
         if is_ending():

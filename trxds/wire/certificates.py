@@ -87,6 +87,6 @@ class FreshContext:
         if self._context is None:
             raise found
         if str(found) != self._complaint:
-            _log.warning("%s; what was read before is used on", found)
+            _log.warning("%s; the files read before stay in use", found)
         self._complaint = str(found)
         return self._context

@@ -27,7 +27,7 @@ FLOOR = 10.0
 ANSWER_WITHIN = 20.0
 """Seconds, by default."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("trxds.wire")
 
 
 class Keepalive:

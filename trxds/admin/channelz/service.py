@@ -59,7 +59,7 @@ class Channelz:
         return _reply("GetServers", end=True)
 
     async def get_server(self, request: Any, call: Call) -> Any:
-        call.abort(StatusCode.NOT_FOUND, f"no server {request.server_id}: this program is asked as a client only")
+        call.abort(StatusCode.NOT_FOUND, f"no server {request.server_id}: channelz lists only clients here")
 
     @property
     def _encoder(self) -> ChannelzEncoder:
