@@ -46,6 +46,7 @@ async def main() -> None:
             await call.receive()
             if ORDERS.cookie:
                 metadata = check(cookie_in(call.initial_metadata))
+        # Only the choice is measured, so nothing is opened.
         Subchannel.open_stream = open_nothing  # type: ignore[method-assign]
         await choose(channel._state, metadata, ORDERS.warmup)
         with metered(ORDERS.count):

@@ -111,6 +111,7 @@ if __name__ == "__main__":
         orders = json.loads(sys.argv[1])
         os.sched_setaffinity(0, {CLIENT_CORE})
         if not orders["inline"]:
+            # The runs without it, in a process of their own.
             InlineReads.may_delegate = lambda self, last_opened: False  # type: ignore[method-assign]
         trio.run(client, orders["address"], orders["method"], orders["count"])
     else:

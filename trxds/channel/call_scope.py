@@ -43,6 +43,7 @@ class CallScope:
         self.path = path
         self._scopes: list[trio.CancelScope] | None = None  # a call has one or two at a time; most never have one
         if timeout is not None:
+            # A caller without types may give a text, and NaN would be a deadline that never comes.
             if not isinstance(timeout, int | float) or timeout != timeout:  # type: ignore[redundant-expr]
                 raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
             self.deadline = started + timeout

@@ -32,7 +32,8 @@ def _filter(config: FilterConfig, shared: Shared) -> Filter | None:
             return StatefulSession(config.state, config.strict) if config.state else None
         case FaultConfig():
             return Fault(config, shared.faults, shared.random) if config.delay or config.abort else None
-    raise NotImplementedError(config)
+    # `resources/filters.py` registers a kind that has no filter here: a bug of ours, not of the configuration.
+    raise NotImplementedError(f"no filter acts on {type(config).__name__}; add it to channel/filters.py")
 
 
 def make_chain(shared: Shared, configs: tuple[FilterConfig, ...]) -> tuple[Filter, ...]:

@@ -55,7 +55,7 @@ class _Checked:
 def check(decision: object) -> None:
     """`TypeError` or `ValueError` for what a node cannot carry out; it would find out half-way."""
     if type(decision) is not Decision:
-        raise TypeError(f"a policy decides by a Decision, not by {decision!r}")
+        raise TypeError(f"decide() must return a Decision, not {decision!r}")
     for field, wanted, good in (
         ("state", "a Connectivity", isinstance(decision.state, Connectivity)),
         ("picker", "an object with a method `pick`", callable(getattr(decision.picker, "pick", None))),

@@ -39,7 +39,7 @@ class GuardedPolicy:
             assert self._policy is not None
             decision = self._policy.decide(inputs, now)
             if type(decision) is not Decision:
-                raise TypeError(f"a policy decides by a Decision, not by {decision!r}")
+                raise TypeError(f"decide() must return a Decision, not {decision!r}")
             self.is_to_be_asked, self.decision, self.wake_at = False, decision, decision.wake_at
             self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)
             return decision

@@ -91,7 +91,7 @@ class TrioThread(Generic[T]):
         try:
             await self._serve(self._leaving, task_status=task_status)
         finally:
-            await portal.stop()
+            await portal.stop()  # no checkpoint: it sets an event, so it does so in a cancelled task too
 
 
 # -- the end of the process

@@ -157,6 +157,7 @@ class ChangedConnection(h2.connection.H2Connection):
             if max_frame is not None:
                 if not _LEAST_MAX_FRAME <= max_frame < 2**24:
                     text = f"MAX_FRAME_SIZE of {max_frame}"
+                    # Our ErrorCode has the numbers of h2's own enum, which the annotation wants.
                     raise h2.exceptions.InvalidSettingsValueError(text, ErrorCode.PROTOCOL_ERROR)  # type: ignore[arg-type]
                 self._limits.max_frame = self.max_outbound_frame_size = max_frame
         return super()._receive_settings_frame(frame)

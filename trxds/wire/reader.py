@@ -97,8 +97,7 @@ class Reader:
     @property
     def is_behind(self) -> bool:
         """Whether the reader's own task has to go on: something is left unread, or may not be read yet."""
-        engine = self._engine
-        return bool(engine.unread) or engine.outgoing.control_unsent > self._control_bound
+        return bool(self._engine.unread) or self.is_provoked
 
     @property
     def is_provoked(self) -> bool:
