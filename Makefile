@@ -78,7 +78,7 @@ screenshots: $(READY)
 
 ifneq ($(wildcard $(CONFORMANCE)/run.py),)
 conformance: $(READY)
-	$(VENV)/bin/python $(CONFORMANCE)/run.py --driver '$(VENV)/bin/python -u tests/peers/driver.py' --stage $(STAGE)
+	$(VENV)/bin/python tests/peers/conformance.py $(CONFORMANCE)/run.py --driver '$(VENV)/bin/python -u tests/peers/driver.py' --stage $(STAGE)
 else
 conformance:
 	@echo "conformance: $(CONFORMANCE)/run.py is not there, so nothing was compared"
