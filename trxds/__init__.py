@@ -23,7 +23,7 @@ from trxds.channel.xds import Xds, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Metadata
-from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Observer, Telemetry
+from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
 from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.ground.version import VERSION
 
@@ -37,11 +37,11 @@ __all__ = [
     "AuthContext",
     "BootstrapError",
     "Call",
-    "CallBegun",
     "CallCredentials",
     "CallDetails",
     "CallObserver",
     "CallOptions",
+    "CallStarted",
     "Caller",
     "Channel",
     "CompletedCall",

@@ -12,7 +12,7 @@ import trxds
 import trxds.admin
 from trxds import RpcError, StatusCode
 from trxds.admin.channelz.service import PAGE
-from trxds.ground.numbers import Numbers
+from trxds.ground.numbers import IdAllocator
 from trxds.testing import ManagementServer, serve
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork
@@ -284,12 +284,12 @@ class Thing:
 
 
 def test_a_number_leads_to_its_thing_and_does_not_keep_it():
-    numbers = Numbers()
+    numbers = IdAllocator()
     thing = Thing()
-    assert numbers.find(numbers.of(thing)) is thing
+    assert numbers.find(numbers.id_of(thing)) is thing
     del thing
     assert numbers.find(1) is None
-    assert numbers.of(Thing()) == 2
+    assert numbers.id_of(Thing()) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from trxds import AttemptObserver, CallBegun, CallObserver, Observer, Telemetry
+from trxds import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
 from trxds.otel import telemetry
 
 ROWS = {
@@ -39,7 +39,7 @@ class _Call(CallObserver):
 class _Looking(Observer):
     """Watches everything, and notes nothing."""
 
-    def call(self, call: CallBegun) -> CallObserver:
+    def call(self, call: CallStarted) -> CallObserver:
         return _Call()
 
     def observe(self, target: str, locate: object) -> Observer:

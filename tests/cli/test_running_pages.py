@@ -10,7 +10,7 @@ from trxds.cli.running.pages import RUOK, XDS, health_rows, session_lines, tree_
 from trxds.cli.running.show import News, Sheets, draw_latest
 from trxds.cli.running.taps import Filter, event_line
 from trxds.cli.running.words import age, columns
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 
 
 def channel(state="READY", error=""):
@@ -246,7 +246,7 @@ def test_as_json_what_is_new_what_has_changed_and_what_has_gone(capsys):
 
 
 async def test_the_last_state_is_drawn_however_fast_they_come(autojump_clock):
-    drawn, states = [], Mailbox()
+    drawn, states = [], ConflatingQueue()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(draw_latest, states, drawn.append, 1)
         for number in range(25):

@@ -6,12 +6,12 @@ from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.config.clusters import Clusters, RouteTable
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 
 
 @pytest.fixture
 def mailbox():
-    return Mailbox()
+    return ConflatingQueue()
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_an_rpc_keeps_its_cluster_and_no_other(clusters, table):
     routes.lifetime.maker.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["b"]
-    rpc.let_go()
+    rpc.release()
     assert alive(clusters) == []
 
 
@@ -100,7 +100,7 @@ async def test_a_cookie_may_name_any_cluster_until_the_table_goes(clusters, tabl
     rpc.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a", "b"]
-    pinned.let_go()
+    pinned.release()
     assert alive(clusters) == ["a"]
 
 
@@ -113,7 +113,7 @@ async def test_a_cluster_may_still_be_held_in_the_step_in_which_the_table_went(c
     pinned, _ = routes.keep_cluster("a"), table_hold.release()
     await wait_all_tasks_blocked()
     assert alive(clusters) == ["a"]
-    pinned.let_go()
+    pinned.release()
 
 
 async def test_two_tables_share_the_clusters_they_both_name(clusters, table):
@@ -138,6 +138,6 @@ async def test_nothing_is_left_when_the_resolvers_nursery_ends(mailbox):
         rpc = routes.keep_cluster("a")
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    rpc.let_go()
+    rpc.release()
     routes.lifetime.maker.release()
     assert alive(clusters) == []

@@ -6,7 +6,7 @@ from trxds.config.misplaced_overrides import MisplacedOverride, misplaced_overri
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector
 from trxds.ground.metadata import EMPTY
-from trxds.ground.standing import Standing
+from trxds.ground.standing import ResourceStatus
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig
@@ -83,6 +83,6 @@ def test_an_override_of_a_key_that_the_listener_does_not_have_is_none_of_them():
 
 
 def test_the_warning_begins_with_the_resource_that_has_the_routes():
-    standing = Standing("RDS", "routes", "server p:1", "n", "ACKED", "now")
+    standing = ResourceStatus("RDS", "routes", "server p:1", "n", "ACKED", "now")
     [warning] = BoundRoutes(LISTENER, host(route={"s": FAULT}), tuple, standing=standing).warnings
     assert warning.startswith('RDS resource "routes" (server p:1, node "n"): ACKED since now: route 0 of ')

@@ -146,7 +146,7 @@ class TestLifetimes:
         await rig.settle(shop("b"))
         assert rig.clusters == {"a", "b"}
         assert ("CDS", "a") in rig.source.watching
-        hold.let_go()
+        hold.release()
         await rig.settle()
         assert rig.clusters == {"b"}
         assert ("CDS", "a") not in rig.source.watching
@@ -160,14 +160,14 @@ class TestLifetimes:
         assert cluster.endpoints.priorities[0][0].endpoints[0].addresses == ("9.9.9.9:9",)
         await rig.settle({("CDS", "a"): failed("a was deleted", absent=True)})
         assert isinstance(rig.sent[-1][1]["a"].cluster, ClusterError)
-        hold.let_go()
+        hold.release()
 
     async def test_a_cluster_that_is_routed_to_again_is_the_same(self, rig):
         await rig.settle(shop("a"))
         hold = rig.chosen().table.keep_cluster("a")
         await rig.settle(shop("b"))
         await rig.settle(shop("a"))
-        hold.let_go()
+        hold.release()
         await rig.settle()
         assert rig.clusters == {"a"}
 

@@ -42,7 +42,7 @@ class TestErrors:
         await rig.settle({LDS: failed("gone")})
         assert rig.clusters == {"a"}, "not dropped: its route may come back"
         assert isinstance(rig.sent[-1][1]["a"].cluster, ClusterConfig)
-        hold.let_go()
+        hold.release()
         await rig.settle()
         assert rig.clusters == set()
 
@@ -52,7 +52,7 @@ class TestErrors:
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
         assert rig.sent[-1][1]["a"].cluster == ClusterError("a", unavailable("a is gone too"))
-        hold.let_go()
+        hold.release()
 
     async def test_the_service_comes_back_after_an_error(self, rig):
         await rig.settle(shop("a"))
@@ -125,7 +125,7 @@ class TestRecovery:
         await rig.settle({LDS: failed("gone")})
         await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
         assert rig.sent[-1][1]["a"].cluster.note == "EDS other is awaited"
-        hold.let_go()
+        hold.release()
 
     async def test_the_log_does_not_tell_what_is_merely_awaited(self, rig, caplog):
         await rig.settle({LDS: failed("gone")})

@@ -9,7 +9,7 @@ import pytest
 from trxds.ads import bootstrap
 from trxds.cli.check import check
 from trxds.config.service_config import parse_service_config
-from trxds.ground.documents import DEEPEST, parse_json
+from trxds.ground.documents import MAX_DEPTH, parse_json
 from trxds.ground.status import BootstrapError
 
 
@@ -19,12 +19,12 @@ def nested(depth: int) -> str:
 
 def test_what_is_json_is_its_value() -> None:
     assert parse_json(b'{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
-    assert parse_json(nested(DEEPEST)) == json.loads(nested(DEEPEST))
+    assert parse_json(nested(MAX_DEPTH)) == json.loads(nested(MAX_DEPTH))
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", nested(DEEPEST + 1), nested(900), "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff"],
+    ["", "{", nested(MAX_DEPTH + 1), nested(900), "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff"],
     ids=["nothing", "half", "deep", "deeper", "endless", "endless objects", "digits", "not UTF-8"],
 )
 def test_whatever_is_wrong_is_one_kind_of_error(text: str | bytes) -> None:

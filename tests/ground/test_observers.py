@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Observer
+from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Observer
 from trxds.ground.observers import AttemptObservers, CallObservers, Observers
 from trxds.ground.status import OK
 
-CALL = CallBegun("/shop.Cart/Add")
+CALL = CallStarted("/shop.Cart/Add")
 
 
 class Noting(Observer, CallObserver, AttemptObserver):

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from trxds.ground.place import Place
+from trxds.ground.place import JsonNode
 
 
 def number(text):
     """What comes of that JSON, and the problems."""
     problems = []
-    return Place(json.loads(text), problems).number(7.0), [str(each) for each in problems]
+    return JsonNode(json.loads(text), problems).number(7.0), [str(each) for each in problems]
 
 
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "1" + 400 * "0", "-1" + 400 * "0"])

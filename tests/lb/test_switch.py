@@ -5,14 +5,14 @@ import trio
 from support.policies import CONNECTING, FAILURE, READY, report
 from support.tree import FakeHosts
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.lb.children import Child
 from trxds.lb.subtree import Health
 
 
 def switching(old, new):
     """A child that replaces another policy under its name; each with the report given, or none."""
-    before = Child("p0", "round_robin", FakeHosts(), Mailbox())
+    before = Child("p0", "round_robin", FakeHosts(), ConflatingQueue())
     before.report = old and report(old)
     child = Child("p0", "ring_hash", before.hosts, before.parent, before)
     child.report = new and report(new)
@@ -41,7 +41,7 @@ def test_until_then_its_report_is_the_one_that_is_heard():
 
 
 async def test_who_leases_an_ejected_address_is_told(autojump_clock):
-    health, near, far = Health(), Mailbox(), Mailbox()
+    health, near, far = Health(), ConflatingQueue(), ConflatingQueue()
     health.follow(near, {"a", "b"})
     health.follow(far, {"c"})
     health.eject(frozenset("a"))
@@ -51,7 +51,7 @@ async def test_who_leases_an_ejected_address_is_told(autojump_clock):
 
 async def test_an_ejection_above_counts_below():
     above = Health()
-    below, mailbox = Health(above), Mailbox()
+    below, mailbox = Health(above), ConflatingQueue()
     below.follow(mailbox, {"a"})
     above.eject(frozenset("a"))
     assert below.ejected == {"a"}

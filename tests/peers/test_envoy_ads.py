@@ -17,7 +17,7 @@ from support.envoy_cases import ACCEPTED, ONLY_ENVOYS, ONLY_OURS, REFUSED, USUAL
 
 from trxds.ads.bootstrap import parse
 from trxds.ads.client import XdsClient
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.resources.context import ParseContext
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
@@ -66,7 +66,7 @@ async def run_cases(protocol: str) -> Said:
 
 async def watch(client: XdsClient) -> None:
     """Our client at work, for somebody who wants all that the cases are about, and reads it."""
-    mailbox: Mailbox[object] = Mailbox()
+    mailbox: ConflatingQueue[object] = ConflatingQueue()
     for kind, type in RESOURCE_TYPES.items():
         for name in NAMES:
             client.watch(type, name, mailbox, (kind, name))

@@ -11,7 +11,7 @@ import pytest
 import trio
 from support.tasks import all_tasks, task_names
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import StatusCode
 from trxds.testing import Call, bidi_streaming, serve, unary
@@ -101,7 +101,7 @@ async def test_a_dropped_connection_fails_its_streams(server, connection) -> Non
 async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:
     pool = Pool(TcpNetwork(), WireOptions(), Random())
     nursery.start_soon(pool.run)
-    mailbox: Mailbox[Subchannel] = Mailbox()
+    mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
     host = pool.lease(server.address, mailbox).subchannel
 
     async def until(state: Connectivity) -> None:
@@ -123,7 +123,7 @@ async def test_nobody_listening_is_a_failure_with_the_systems_word(nursery) -> N
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         pool = Pool(TcpNetwork(), WireOptions(), Random())
         nursery.start_soon(pool.run)
-        mailbox: Mailbox[Subchannel] = Mailbox()
+        mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
         host = pool.lease(address, mailbox).subchannel
         host.request_connection()
         while host.state is not Connectivity.TRANSIENT_FAILURE:

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import trxds
 from trxds import RpcError
-from trxds.ground.observe import NOWHERE, Location, Outlier
+from trxds.ground.observe import NOWHERE, Location, OutlierEvent
 from trxds.testing import resources as xds
 
 WRR = "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3."
@@ -176,7 +176,7 @@ class TestPolicies:
             ("failure_percentage", ""),
             ("failure_percentage", "max_ejection_overflow"),
         ]
-        assert isinstance(told[0], Outlier)
+        assert isinstance(told[0], OutlierEvent)
 
 
 class TestLocations:

@@ -47,7 +47,7 @@ class FakeWatch:
 
     def leave(self):
         mailbox, sender = self.source.watching.pop(self.key)
-        mailbox.withdraw(sender)
+        mailbox.discard(sender)
 
 
 @dataclass(frozen=True)

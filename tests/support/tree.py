@@ -13,7 +13,7 @@ from random import Random
 from support.policies import CONNECTING, FakeHost
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.lb import node
 from trxds.lb.endpoint_set import NO_ENDPOINTS
 from trxds.lb.host_trackers import HostTrackers
@@ -122,7 +122,7 @@ class FakeLease:
         if self._hosts is not None:
             self._hosts.leases[self.subchannel.address] -= 1
             self._hosts.history.append(f"-{self.subchannel.address}")
-            self._mailbox.withdraw(("host", self.subchannel.address))
+            self._mailbox.discard(("host", self.subchannel.address))
             self._hosts = None
 
 
@@ -133,7 +133,7 @@ class Tree:
         self.made = []
         self.hosts = FakeHosts()
         self.reports = []
-        self.mailbox = Mailbox()
+        self.mailbox = ConflatingQueue()
         self.generation = 0
         registry = Registry({"scripted": self._make, "other": self._make, **more})
         self.root = Node(

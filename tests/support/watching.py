@@ -35,14 +35,14 @@ class Watcher(Observer):
     def xds_failed(self, server, reason):
         self.notes.append(f"xds {server} failed: {reason}")
 
-    def xds_left(self, server):
+    def xds_disconnected(self, server):
         self.notes.append(f"xds {server} left")
 
-    def xds_requested(self, request):
+    def xds_request_sent(self, request):
         kind = "asks" if not request.answers else "NACK" if request.error else "ACK"
         self.notes.append(f"request {_short(request.type)} {kind} {','.join(request.names)}")
 
-    def xds_answered(self, response):
+    def xds_response_received(self, response):
         bad = f" bad {','.join(response.invalid)}" if response.invalid else ""
         self.notes.append(f"response {_short(response.type)} {','.join(response.valid)}{bad}")
 

@@ -15,7 +15,7 @@ from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
 from trxds.ads.state import ResourceState
 from trxds.ads.watches import Watch
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import since_1970
 from trxds.resources.context import ParseContext
 from trxds.resources.types import ResourceType
@@ -32,7 +32,7 @@ class Watcher:
 
     def __init__(self, client: XdsClient) -> None:
         self.client = client
-        self.mailbox: Mailbox[ResourceState] = Mailbox()
+        self.mailbox: ConflatingQueue[ResourceState] = ConflatingQueue()
         self.states: dict[Any, ResourceState] = {}
 
     def watch(self, type: ResourceType, name: str) -> Watch:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve
 from trxds.testing.network import MemoryStream
@@ -61,7 +61,7 @@ async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool
     pool = Pool(network, replace(SMALL, lean=lean), Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
-        mailbox: Mailbox[Subchannel] = Mailbox()
+        mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
         lease = pool.lease("s:1", mailbox)
         lease.subchannel.request_connection()
         while lease.subchannel.state is not Connectivity.READY:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.testing import MemoryNetwork, serve
 from trxds.wire.options import WireOptions
@@ -42,12 +42,15 @@ def pool(networks: Networks) -> Pool:
 
 async def test_an_equal_demand_is_an_equal_host(pool: Pool, networks: Networks) -> None:
     one, other = (pool.over(lambda address: "tls") for _ in range(2))
-    assert one.lease(ADDRESS, Mailbox()).subchannel is other.lease(ADDRESS, Mailbox()).subchannel
+    assert one.lease(ADDRESS, ConflatingQueue()).subchannel is other.lease(ADDRESS, ConflatingQueue()).subchannel
     assert networks.asked == ["tls"]
 
 
 async def test_another_demand_is_another_host(pool: Pool) -> None:
-    plain, tls = pool.lease(ADDRESS, Mailbox()), pool.over(lambda address: "tls").lease(ADDRESS, Mailbox())
+    plain, tls = (
+        pool.lease(ADDRESS, ConflatingQueue()),
+        pool.over(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
+    )
     assert plain.subchannel is not tls.subchannel
     assert pool.subchannels.keys() == {(ADDRESS, None), (ADDRESS, "tls")}
 
@@ -55,18 +58,18 @@ async def test_another_demand_is_another_host(pool: Pool) -> None:
 async def test_a_demand_may_differ_from_address_to_address(pool: Pool) -> None:
     hosts = pool.over(lambda address: address.partition(":")[2])
     for port in (1, 2):
-        hosts.lease(f"10.0.0.1:{port}", Mailbox())
+        hosts.lease(f"10.0.0.1:{port}", ConflatingQueue())
     assert pool.subchannels.keys() == {("10.0.0.1:1", "1"), ("10.0.0.1:2", "2")}
 
 
 async def test_only_hosts_of_the_same_demand_are_found(pool: Pool) -> None:
     tls = pool.over(lambda address: "tls")
-    lease = tls.lease(ADDRESS, Mailbox())
+    lease = tls.lease(ADDRESS, ConflatingQueue())
     assert (pool.find(ADDRESS), tls.find(ADDRESS)) == (None, lease.subchannel)
 
 
 async def test_no_demand_in_particular_asks_for_no_network(pool: Pool, networks: Networks) -> None:
-    pool.over(lambda address: None).lease(ADDRESS, Mailbox())
+    pool.over(lambda address: None).lease(ADDRESS, ConflatingQueue())
     assert networks.asked == [] and pool.find(ADDRESS) is not None
 
 
@@ -76,14 +79,17 @@ def test_a_pool_whose_credentials_do_not_care_stays_as_it_is() -> None:
 
 
 async def test_the_last_lease_retires_only_its_own_host(pool: Pool) -> None:
-    plain, tls = pool.lease(ADDRESS, Mailbox()), pool.over(lambda address: "tls").lease(ADDRESS, Mailbox())
+    plain, tls = (
+        pool.lease(ADDRESS, ConflatingQueue()),
+        pool.over(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
+    )
     tls.release()
     assert pool.subchannels == {(ADDRESS, None): plain.subchannel}
 
 
 async def test_each_host_tells_its_own_users_only(pool: Pool, networks: Networks, nursery: trio.Nursery) -> None:
-    mine: Mailbox[object] = Mailbox()
-    others: Mailbox[object] = Mailbox()
+    mine: ConflatingQueue[object] = ConflatingQueue()
+    others: ConflatingQueue[object] = ConflatingQueue()
     heard: list[object] = []
 
     async def listen() -> None:

@@ -10,7 +10,7 @@ import trio
 from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 from trxds.testing import Call, MemoryNetwork, serve, unary
@@ -58,7 +58,7 @@ class States:
     """What a mailbox that leases one host is told, with the time since the beginning."""
 
     def __init__(self, pool: Pool, address: str = ADDRESS) -> None:
-        self.mailbox: Mailbox[Subchannel] = Mailbox()
+        self.mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
         self.lease: Lease = pool.lease(address, self.mailbox)
         self.host = self.lease.subchannel
         self.seen: list[tuple[Connectivity, float]] = []
@@ -321,7 +321,7 @@ async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, p
 
 
 async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(network, pool, autojump_clock) -> None:
-    hosts = [pool.lease(f"10.0.{n // 250}.{n % 250}:443", Mailbox()).subchannel for n in range(1000)]
+    hosts = [pool.lease(f"10.0.{n // 250}.{n % 250}:443", ConflatingQueue()).subchannel for n in range(1000)]
     await wait_all_tasks_blocked()
     for host in hosts:
         host.request_connection()

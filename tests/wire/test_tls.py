@@ -10,7 +10,7 @@ import pytest
 import trio
 import trustme
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.testing import Call, MemoryNetwork, serve, unary
 from trxds.wire.certificates import CertificateFiles, FreshContext, client_context
@@ -154,7 +154,7 @@ async def test_a_cancelled_handshake_closes_the_transport(authority, network, au
 async def lost_reason(network: Network) -> str:
     """Why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
     pool = Pool(network, WireOptions(), Random(1))
-    mailbox: Mailbox = Mailbox()
+    mailbox: ConflatingQueue = ConflatingQueue()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
         host = pool.lease(ADDRESS, mailbox).subchannel

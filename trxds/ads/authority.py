@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from trxds.ground.clock import TimeOfDay, since_1970
-from trxds.ground.standing import blame
+from trxds.ground.standing import resource_error
 from trxds.ground.status import Status
 from trxds.resources.types import ResourceType
 
@@ -79,7 +79,7 @@ class Authority:
     def _still_awaited(self, resource: Resource) -> Status:
         connected = any(each.connected for each in self._asked)
         why = "the server has sent nothing of it yet" if connected else "there is no stream to the server yet"
-        return blame(resource.standing(self._where(self._asked), self._node), why)
+        return resource_error(resource.standing(self._where(self._asked), self._node), why)
 
     # -- what watchers want
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trxds.ground.documents import parse_json
-from trxds.ground.place import Place, Problem, kind_of
+from trxds.ground.place import JsonNode, Problem, kind_of
 from trxds.ground.status import BootstrapError
 from trxds.wire.certificates import CertificateFiles
 from trxds.wire.credentials import INSECURE
@@ -139,7 +139,7 @@ def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Boots
 def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
     """What the document says, as far as it can be read, and all that is wrong with it."""
     problems: list[Problem] = []
-    return _bootstrap(Place(document, problems)), problems
+    return _bootstrap(JsonNode(document, problems)), problems
 
 
 def _json(text: str, source: str) -> Any:
@@ -174,9 +174,9 @@ def _with_port(host: str) -> str:
     return f"{name}:{port}"
 
 
-def _bootstrap(top: Place) -> Bootstrap:
+def _bootstrap(top: JsonNode) -> Bootstrap:
     if not isinstance(top.value, Mapping):
-        top.wrong(f'is {kind_of(top.value)}; write an object with "xds_servers" and "node"')
+        top.error(f'is {kind_of(top.value)}; write an object with "xds_servers" and "node"')
         return Bootstrap(servers=())
     return Bootstrap(
         servers=_servers(top.member("xds_servers")),
@@ -187,12 +187,12 @@ def _bootstrap(top: Place) -> Bootstrap:
     )
 
 
-def _servers(place: Place) -> tuple[ServerConfig, ...]:
+def _servers(place: JsonNode) -> tuple[ServerConfig, ...]:
     wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
     return tuple(_server(item) for item in place.items(wanted))
 
 
-def _server(place: Place) -> ServerConfig:
+def _server(place: JsonNode) -> ServerConfig:
     place.object()
     features = place.member("server_features").value
     uri = _uri(place.member("server_uri"))
@@ -206,19 +206,19 @@ def _server(place: Place) -> ServerConfig:
     )
 
 
-def _uri(place: Place) -> str:
+def _uri(place: JsonNode) -> str:
     uri = place.text()
     if place.value is None or place.value == "":
-        place.wrong("is missing; write the control plane's host:port")
+        place.error("is missing; write the control plane's host:port")
     elif uri:
         try:
             dial_address(uri)
         except ValueError as error:
-            place.wrong(str(error))
+            place.error(str(error))
     return uri
 
 
-def _node(place: Place) -> Node:
+def _node(place: JsonNode) -> Node:
     place.object()
     locality = place.member("locality")
     locality.object()
@@ -230,19 +230,19 @@ def _node(place: Place) -> Node:
     )
 
 
-def _providers(place: Place) -> dict[str, CertificateFiles]:
+def _providers(place: JsonNode) -> dict[str, CertificateFiles]:
     found = {name: certificate_provider(each) for name, each in place.members().items()}
     return {name: files for name, files in found.items() if files is not None}
 
 
-def _authority(name: str, place: Place) -> Authority:
+def _authority(name: str, place: JsonNode) -> Authority:
     place.object()
     prefix = f"xdstp://{name}/"
     template = place.member("client_listener_resource_name_template")
     text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
     # A47: an error of the bootstrap, where its operator sees it, and not of the first channel that uses the authority.
     if not text.startswith(prefix):
-        template.wrong(f"is {text!r}; it must begin with {prefix!r}")
+        template.error(f"is {text!r}; it must begin with {prefix!r}")
     servers = place.member("xds_servers")
     return Authority(
         listener_template=text,

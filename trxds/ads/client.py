@@ -14,11 +14,11 @@ from random import Random
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import TimeOfDay, time_of_day
 from trxds.ground.observers import Observers
-from trxds.ground.standing import Standing, blame
-from trxds.ground.words import count
+from trxds.ground.standing import ResourceStatus, resource_error
+from trxds.ground.words import plural
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
@@ -111,7 +111,7 @@ class XdsClient:
         if self._watches.count:
             log.warning(
                 "the shared xDS client is closed; what its channels have stays as it is: %s",
-                count(self._watches.count, "resource"),
+                plural(self._watches.count, "resource"),
             )
         for authority in self._authorities.values():
             self._watches.publish(authority.close(trio.current_time()))
@@ -136,7 +136,7 @@ class XdsClient:
         """The ways to all servers that are asked or reported to."""
         yield from dict.fromkeys(stream.line for stream in self._all_streams())
 
-    def watch(self, type: ResourceType, name: str, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
+    def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceState], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
 
         As long as nothing is known there is no letter. Watchers of a resource share one subscription.
@@ -152,8 +152,8 @@ class XdsClient:
         now = trio.current_time()
         if problem := self._problem(type, name):
             since = self._time_of_day(now)
-            standing = Standing(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
-            return {(type, name): ResourceState(error=blame(standing, problem))}
+            standing = ResourceStatus(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
+            return {(type, name): ResourceState(error=resource_error(standing, problem))}
         authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name, now)
         self._wake(authority)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TypeAlias
 
-from trxds.ground.place import Place
+from trxds.ground.place import JsonNode
 from trxds.wire.certificates import REFRESH_INTERVAL, CertificateFiles
 from trxds.wire.connect import Network
 from trxds.wire.credentials import INSECURE, Insecure, Tls
@@ -33,7 +33,7 @@ ChannelCredentials: TypeAlias = Insecure | Tls | GoogleDefault
 CallCredentials: TypeAlias = JwtTokenFile
 
 
-def channel_credentials(place: Place) -> ChannelCredentials:
+def channel_credentials(place: JsonNode) -> ChannelCredentials:
     """The first of the list that we can use; it is in order of preference. Each that we know must be right."""
     wanted = 'is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
     kinds: list[str] = []
@@ -44,7 +44,7 @@ def channel_credentials(place: Place) -> ChannelCredentials:
         if kind in _usable_types():
             usable.append(CHANNEL_TYPES[kind](item.member("config")))
     if kinds and not usable:
-        place.wrong(_none_usable(kinds))
+        place.error(_none_usable(kinds))
     # INSECURE is not used: without anything usable a problem was noted, and the bootstrap is refused as a whole.
     return usable[0] if usable else INSECURE
 
@@ -77,59 +77,59 @@ def secure_network(network: Network, credentials: ChannelCredentials, address: s
     return secured(network, tls, host_of(address))
 
 
-def _insecure(config: Place) -> Insecure:
+def _insecure(config: JsonNode) -> Insecure:
     config.object()
     return INSECURE
 
 
-def _tls(config: Place) -> Tls:
+def _tls(config: JsonNode) -> Tls:
     # A65: neither roots nor a certificate need be named, unlike in a file_watcher; then the system's roots are used.
     return Tls(_files(config))
 
 
-def _google_default(config: Place) -> GoogleDefault:
+def _google_default(config: JsonNode) -> GoogleDefault:
     config.object()
     return GoogleDefault()
 
 
-CHANNEL_TYPES: Mapping[str, Callable[[Place], ChannelCredentials]] = {
+CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
     "insecure": _insecure,
     "tls": _tls,
     "google_default": _google_default,
 }
 
 
-def call_credentials(place: Place, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
+def call_credentials(place: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
     """All that we know of; others are passed over. None of them may go out as plain text."""
     # A97: all that are known apply together, unlike channel_creds, of which the first one is taken.
     known = [item for item in place.items() if item.member("type").text() == JWT]
     if known and isinstance(channel, Insecure):
-        place.wrong("may not be sent as plain text; use tls in channel_creds")
+        place.error("may not be sent as plain text; use tls in channel_creds")
     return tuple(JwtTokenFile(_path(item.member("config").member("jwt_token_file"))) for item in known)
 
 
 JWT = "jwt_token_file"
 
 
-def _path(place: Place) -> str:
+def _path(place: JsonNode) -> str:
     if place.value is None or place.value == "":
-        place.wrong("is missing; write the path of the file with the token")
+        place.error("is missing; write the path of the file with the token")
     return _file(place)
 
 
 _CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # of a JWT, of PEM
 
 
-def _file(place: Place) -> str:
+def _file(place: JsonNode) -> str:
     """A path. The content in its place is refused here, before another error shows it as a path."""
     path = place.text()
     if _CONTENT.match(path.strip()):
-        place.wrong("is what should be in the file; write the path of the file")
+        place.error("is what should be in the file; write the path of the file")
         return ""
     return path
 
 
-def certificate_provider(place: Place) -> CertificateFiles | None:
+def certificate_provider(place: JsonNode) -> CertificateFiles | None:
     """None for a plugin we do not know: only a cluster that names it is in trouble (A29)."""
     if place.member("plugin_name").text() != FILE_WATCHER:
         place.object()
@@ -137,19 +137,19 @@ def certificate_provider(place: Place) -> CertificateFiles | None:
     config = place.member("config")
     files = _files(config)
     if not files.roots and not files.certificate:
-        config.wrong("has no certificates; write ca_certificate_file, or certificate_file and private_key_file")
+        config.error("has no certificates; write ca_certificate_file, or certificate_file and private_key_file")
     return files
 
 
 FILE_WATCHER = "file_watcher"
 
 
-def _files(config: Place) -> CertificateFiles:
+def _files(config: JsonNode) -> CertificateFiles:
     config.object()
     certificate, key = config.member("certificate_file"), config.member("private_key_file")
     for here, other in ((certificate, key), (key, certificate)):
         if not here.value and other.value:
-            here.wrong(f"is missing; {other.steps[-1]} is there, and each needs the other")
+            here.error(f"is missing; {other.steps[-1]} is there, and each needs the other")
     return CertificateFiles(
         _file(config.member("ca_certificate_file")),
         _file(certificate),

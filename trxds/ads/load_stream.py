@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.resources.load_stats import ClusterLoad, ReportingOrder, load_stats, reporting_order
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
 from trxds.wire.stream import ClientStream
@@ -48,7 +48,7 @@ class LoadStream:
         self.line = line
         self._talk = Talk("LRS", PATH, REMEDY, line)
         self._backoff = Backoff(random)
-        self._orders: Mailbox[ReportingOrder] = Mailbox()
+        self._orders: ConflatingQueue[ReportingOrder] = ConflatingQueue()
         self._reported_at = -math.inf
         self._answered = False  # the present stream
         self._trouble = ""  # the outage that has been told
@@ -78,7 +78,7 @@ class LoadStream:
         if not await stream.send(self._introduction()):
             return
         # Another for each stream: what the server asked for on the last one is no order on the next.
-        self._orders = Mailbox()
+        self._orders = ConflatingQueue()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
             await self._read(stream)

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trxds.ground.standing import Standing, blame
+from trxds.ground.standing import ResourceStatus, resource_error
 from trxds.ground.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
@@ -152,20 +152,20 @@ class Resource:
             return None
         return ResourceState(error=self._status(trouble, node), absent=self.absent)
 
-    def standing(self, where: str, node: str) -> Standing:
+    def standing(self, where: str, node: str) -> ResourceStatus:
         """`where` is whose word it is."""
-        return Standing(self.type.kind, self.name, where, node, self.state.name, self.since)
+        return ResourceStatus(self.type.kind, self.name, where, node, self.state.name, self.since)
 
-    def _standing_of_value(self, node: str) -> Standing | None:
+    def _standing_of_value(self, node: str) -> ResourceStatus | None:
         """Also when a later one was refused."""
         update = self.accepted
         if update is None:
             return None
         acked = CacheState.ACKED.name
-        return Standing(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
+        return ResourceStatus(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
 
     def _status(self, trouble: Trouble, node: str) -> Status:
-        return blame(self.standing(trouble.where, node), trouble.reason)
+        return resource_error(self.standing(trouble.where, node), trouble.reason)
 
 
 def differs(state: ResourceState, told: ResourceState | None) -> bool:

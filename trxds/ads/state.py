@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trxds.ground.standing import Standing
+from trxds.ground.standing import ResourceStatus
 from trxds.ground.status import Status
 
 
@@ -25,4 +25,4 @@ class ResourceState:
     error: Status | None = None
     absent: bool = False
     ambient: Status | None = None
-    standing: Standing | None = None
+    standing: ResourceStatus | None = None

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias, TypeVar
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.observers import Observers
-from trxds.ground.words import count
+from trxds.ground.words import plural
 from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
 from trxds.wire.stream import ClientStream
@@ -68,8 +68,8 @@ class AdsStream:
         self._context = context
         self._told = Told(self.server.uri, observers)
         self._backoff = Backoff(random)
-        self._to_say: Mailbox[None] = Mailbox()  # wakes who writes
-        self._to_wait: Mailbox[None] = Mailbox()  # wakes who watches the clock
+        self._to_say: ConflatingQueue[None] = ConflatingQueue()  # wakes who writes
+        self._to_wait: ConflatingQueue[None] = ConflatingQueue()  # wakes who watches the clock
         self._clock_is_set_to = math.inf
         self._can_send = True  # the stream may still take requests
         self._sent_one = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
@@ -196,7 +196,7 @@ class AdsStream:
         if waiting.cancelled_caught:
             late = self._watches.leave_behind(changes)
             text = "%s read nothing for %g s; the others go on without them"
-            log.warning(text, count(late, "watcher"), PATIENCE)
+            log.warning(text, plural(late, "watcher"), PATIENCE)
 
     def _tell(self, changes: Changes) -> None:
         for state in changes.values():

@@ -31,17 +31,17 @@ class Told:
         self._observers.xds_failed(self._server, reason)
 
     def left(self) -> None:
-        self._observers.xds_left(self._server)
+        self._observers.xds_disconnected(self._server)
 
     def requested(self, request: Any) -> None:
         """A request of either protocol has been handed over."""
         if self._observers.present:
-            self._observers.xds_requested(self._in_words(request))
+            self._observers.xds_request_sent(self._in_words(request))
 
     def answered(self, reading: Reading) -> None:
         """A response was read; who has judged it is us."""
         if self._observers.present:
-            self._observers.xds_answered(_response(self._server, reading))
+            self._observers.xds_response_received(_response(self._server, reading))
 
     def _in_words(self, request: Any) -> XdsRequest:
         type, nonce = _name(request.type_url), request.response_nonce

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from trxds.ground.channels import Cell, Following, Mailbox
+from trxds.ground.channels import ConflatingQueue, Observable, Subscription
 from trxds.resources.types import ResourceType
 
 from .resource import Changes, Key
@@ -29,16 +29,16 @@ class Watches:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         self._published = published
-        self._cells: dict[Key, Cell[ResourceState]] = {}
-        self._late: set[Following[ResourceState]] = set()
+        self._cells: dict[Key, Observable[ResourceState]] = {}
+        self._late: set[Subscription[ResourceState]] = set()
 
     @property
     def count(self) -> int:
         """How many resources are watched."""
         return len(self._cells)
 
-    def add(self, key: Key, mailbox: Mailbox[ResourceState], sender: Hashable) -> Watch:
-        return Watch(self, key, self._cell(key).follow(mailbox, sender))
+    def add(self, key: Key, mailbox: ConflatingQueue[ResourceState], sender: Hashable) -> Watch:
+        return Watch(self, key, self._cell(key).subscribe(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
         # Who has caught up is waited for again: it was slow once, which may have been a busy moment.
@@ -60,21 +60,21 @@ class Watches:
         self._late |= late
         return len(late)
 
-    def _followers(self, keys: Iterable[Key]) -> list[Following[ResourceState]]:
+    def _followers(self, keys: Iterable[Key]) -> list[Subscription[ResourceState]]:
         cells = (self._cells.get(key) for key in keys)
-        return [follower for cell in cells if cell for follower in cell.followers]
+        return [follower for cell in cells if cell for follower in cell.subscribers]
 
-    def _cell(self, key: Key) -> Cell[ResourceState]:
+    def _cell(self, key: Key) -> Observable[ResourceState]:
         cell = self._cells.get(key)
         if cell is None:
             # Before the subscription: if its state is known already, this watcher is to hear of it by the same way.
-            cell = self._cells[key] = Cell()
+            cell = self._cells[key] = Observable()
             self.publish(self._subscribe(*key))
         return cell
 
     def _left(self, key: Key) -> None:
         cell = self._cells.get(key)
-        if cell is not None and not cell.followed:
+        if cell is not None and not cell.has_subscribers:
             del self._cells[key]
             self._unsubscribe(*key)
 
@@ -84,10 +84,10 @@ class Watch:
 
     __slots__ = ("_following", "_key", "_watches")
 
-    def __init__(self, watches: Watches, key: Key, following: Following[ResourceState]) -> None:
+    def __init__(self, watches: Watches, key: Key, following: Subscription[ResourceState]) -> None:
         self._watches = watches
         self._key = key
-        self._following: Following[ResourceState] | None = following
+        self._following: Subscription[ResourceState] | None = following
 
     def leave(self) -> None:
         """Watch no longer; an unread letter is taken back. Plain and idempotent.
@@ -96,7 +96,7 @@ class Watch:
         """
         following, self._following = self._following, None
         if following is not None:
-            following.leave()
+            following.unsubscribe()
             self._watches._left(self._key)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.happy_eyeballs import ATTEMPT_DELAY
 from trxds.ground.status import Status, unavailable
-from trxds.ground.words import count
+from trxds.ground.words import plural
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
@@ -75,7 +75,7 @@ class OverrideHost:
         )
 
     def describe(self, inputs: Inputs, now: float) -> str:
-        return f"{count(len(self._table.leased), 'host')} held for sessions"
+        return f"{plural(len(self._table.leased), 'host')} held for sessions"
 
     def _in_words(self, address: str) -> str:
         """Where one of a cookie's addresses stands."""

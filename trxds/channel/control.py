@@ -18,7 +18,7 @@ import trio
 from trxds.affinity.override_host import OverrideHost
 from trxds.config.resolver import Downstream
 from trxds.config.select import Selector
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.lb.children import Configure
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import checked
@@ -61,7 +61,7 @@ class Control:
         ring_hash = partial(RingHash, size_cap=size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
         self._registry = Registry({**custom, **own})
-        self._letters: Mailbox[Any] = Mailbox()  # of the tree's root
+        self._letters: ConflatingQueue[Any] = ConflatingQueue()  # of the tree's root
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -70,9 +70,9 @@ class Control:
             nursery.start_soon(resolver.run, name="resolver")
             while True:
                 await self._awake(resolver)
-                resolver.mailbox.withdraw("root")
+                resolver.mailbox.discard("root")
                 await self._state.data_plane.wait_exit_idle()
-                self._letters = Mailbox()
+                self._letters = ConflatingQueue()
                 resolver.begin_anew()
 
     async def _awake(self, resolver: Resolving) -> None:

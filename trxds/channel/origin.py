@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from trxds.config.resolver import Downstream
 from trxds.config.service_config import Throttling
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.lb.config_builder import Update
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import PolicyType
@@ -27,7 +27,7 @@ class Resolving(Protocol):
     """From a target to a data plane; it tells a `Downstream`, and is told of the tree by its mailbox, as "root"."""
 
     @property
-    def mailbox(self) -> Mailbox[Any]: ...
+    def mailbox(self) -> ConflatingQueue[Any]: ...
 
     async def run(self) -> None: ...
 

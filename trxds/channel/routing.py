@@ -46,14 +46,14 @@ class CallRoute:
         # Filters first: the cluster's name, which the cookie has, is certain until it is let go.
         if self.hold is not None:
             hold, self.hold = self.hold, None
-            hold.let_go()
+            hold.release()
         return metadata
 
     def release(self) -> None:
         """Let the cluster go: an attempt that is committed needs its stream only (A31, A60). Idempotent."""
         if self.hold is not None:
             hold, self.hold = self.hold, None
-            hold.let_go()
+            hold.release()
 
 
 class NextConfiguration:
@@ -105,7 +105,7 @@ async def find_route(
                 # waits, nothing can come between the choice of a cluster and the hold on it.
                 if held is None:
                     held = table.lifetime
-                    held.keep()
+                    held.acquire()
                 scope.waiting_for = f"the filter {type(each).__name__}"
                 answer = await scope.run_with_deadline(answer.step)
             if isinstance(answer, Status):
@@ -117,7 +117,7 @@ async def find_route(
         return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster))
     finally:
         if held is not None:
-            held.let_go()
+            held.release()
 
 
 def _raised(one: Filter, path: str) -> Status:

@@ -18,7 +18,7 @@ import trio
 from trxds.affinity.session import SessionCookies
 from trxds.config.method_config import NO_METHOD_CONFIG, HedgingPolicy
 from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.observe import CallBegun
+from trxds.ground.observe import CallStarted
 from trxds.ground.status import RpcError, Status, StatusCode
 from trxds.wire.compression import compress
 
@@ -90,7 +90,7 @@ class Rpc:
     def attach_telemetry(self, registered: bool) -> None:
         """Tell whoever watches the channel of this call, from here on to its end. Plain."""
         session = self._session
-        call = CallBegun(self.scope.path, registered, session.number if session is not None else None, self._metadata)
+        call = CallStarted(self.scope.path, registered, session.number if session is not None else None, self._metadata)
         observers = self._channel.observers.call(call)
         if observers is not None:
             self._telemetry = WatchedCall(observers, session)

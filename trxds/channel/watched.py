@@ -13,7 +13,7 @@ import trio
 from trxds.affinity.moves import reason_of
 from trxds.affinity.session import SessionCookies
 from trxds.ground.metadata import Headers, Metadata, encode
-from trxds.ground.observe import Pick, SessionPick, Settled
+from trxds.ground.observe import Pick, SessionHostChanged, SessionPick
 from trxds.ground.observers import AttemptObservers, CallObservers
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.limits import InFlight
@@ -58,7 +58,7 @@ class WatchedCall:
             return
         host, before = override.actual.partition(",")[0], self._host_before(override)
         if self.changes_cluster(call) or host not in (before, *override.addresses):
-            self._observers.settled(Settled(call.cluster, host, before, self.reason(call) if before else ""))
+            self._observers.settled(SessionHostChanged(call.cluster, host, before, self.reason(call) if before else ""))
 
     def _host_before(self, override: Override) -> str:
         """Calls of a session that move at once are one move: the first that has an answer."""

@@ -14,7 +14,7 @@ from trxds.ads.authorization import read_token
 from trxds.ads.bootstrap import FEATURES, dial_address
 from trxds.ads.credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
 from trxds.ads.names import authority_of
-from trxds.ground.place import Place, Problem
+from trxds.ground.place import JsonNode, Problem
 from trxds.wire.certificates import CertificateFiles, client_context
 
 _SERVER_LIST = "xds_servers"
@@ -41,7 +41,7 @@ def lint_bootstrap(document: Any) -> list[Problem]:
     Fields of the wrong type are errors, reported elsewhere.
     """
     found: list[Problem] = []
-    top = Place(document, found)
+    top = JsonNode(document, found)
     _unknown_keys(top, _TOP_KEYS)
     _check_servers(top.member(_SERVER_LIST))
     _check_node(top.member("node"))
@@ -52,15 +52,15 @@ def lint_bootstrap(document: Any) -> list[Problem]:
         _unknown_keys(authority, _AUTHORITY_KEYS)
         _check_template(authority.member(_TEMPLATE), top.member("authorities").object())
         if authority.member(_SERVER_LIST).value == []:
-            authority.member(_SERVER_LIST).wrong("is empty, so the servers at the top are asked")
+            authority.member(_SERVER_LIST).error("is empty, so the servers at the top are asked")
         _check_servers(authority.member(_SERVER_LIST))
     return found
 
 
-def _unknown_keys(place: Place, known: Collection[str]) -> None:
+def _unknown_keys(place: JsonNode, known: Collection[str]) -> None:
     for name in place.object():
         if name not in known:
-            place.member(name).wrong(f"is not known, and has no effect{_suggestion(name, known)}")
+            place.member(name).error(f"is not known, and has no effect{_suggestion(name, known)}")
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
@@ -68,14 +68,14 @@ def _suggestion(name: str, known: Collection[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _check_servers(place: Place) -> None:
+def _check_servers(place: JsonNode) -> None:
     seen: set[str] = set()
     for server in place.items():
         _unknown_keys(server, _SERVER_KEYS)
         _check_features(server.member("server_features"))
         uri = server.member("server_uri")
         if uri.text() in seen:
-            uri.wrong(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
+            uri.error(f"is {uri.text()!r} as before in this list; a second one like it is no fallback")
         seen.add(uri.text())
         _check_port(uri)
         _check_plain_text(server)
@@ -84,7 +84,7 @@ def _check_servers(place: Place) -> None:
             _check_token(token)
 
 
-def _check_credentials(places: list[Place]) -> None:
+def _check_credentials(places: list[JsonNode]) -> None:
     some_known = any(place.member("type").text() in CHANNEL_TYPES for place in places)  # otherwise it is an error
     for place in places:
         kind = place.member("type").text()
@@ -92,63 +92,63 @@ def _check_credentials(places: list[Place]) -> None:
             _unknown_keys(place.member("config"), _CERTIFICATE_KEYS)
             _check_files(place.member("config"))
         elif some_known and kind not in CHANNEL_TYPES:
-            place.member("type").wrong(f"is {kind!r}, which this client ignores{_suggestion(kind, CHANNEL_TYPES)}")
+            place.member("type").error(f"is {kind!r}, which this client ignores{_suggestion(kind, CHANNEL_TYPES)}")
 
 
-def _check_token(place: Place) -> None:
+def _check_token(place: JsonNode) -> None:
     kind, path = place.member("type").text(), place.member("config").member("jwt_token_file")
     if kind != JWT:
-        place.member("type").wrong(f"is {kind!r}, which this client ignores{_suggestion(kind, [JWT])}")
+        place.member("type").error(f"is {kind!r}, which this client ignores{_suggestion(kind, [JWT])}")
     elif path.text():
         _check_readable(path, lambda: read_token(path.text()))
 
 
-def _check_provider(place: Place) -> None:
+def _check_provider(place: JsonNode) -> None:
     kind = place.member("plugin_name").text()
     if kind == FILE_WATCHER:
         _unknown_keys(place.member("config"), _CERTIFICATE_KEYS)
         _check_files(place.member("config"))
     else:
-        place.member("plugin_name").wrong(
+        place.member("plugin_name").error(
             f"is {kind!r}, which this client does not know: clusters that name it are refused"
         )
 
 
-def _check_files(config: Place) -> None:
+def _check_files(config: JsonNode) -> None:
     """Warn about unreadable files. This is no error: they may exist only where the client runs."""
     roots, certificate, key = (config.member(name).text() for name in _CERTIFICATE_KEYS[:3])
     if bool(certificate) == bool(key):
         _check_readable(config, lambda: client_context(CertificateFiles(roots, certificate, key)))
 
 
-def _check_readable(place: Place, read: Callable[[], object]) -> None:
+def _check_readable(place: JsonNode, read: Callable[[], object]) -> None:
     try:
         read()
     except OSError as error:
-        place.wrong(f"{error} (on this machine)")
+        place.error(f"{error} (on this machine)")
 
 
-def _check_features(place: Place) -> None:
+def _check_features(place: JsonNode) -> None:
     for feature in place.items():
         if feature.text() not in ("", *FEATURES):
-            feature.wrong(f"is {feature.text()!r}, which no client knows{_suggestion(feature.text(), FEATURES)}")
+            feature.error(f"is {feature.text()!r}, which no client knows{_suggestion(feature.text(), FEATURES)}")
 
 
-def _check_port(uri: Place) -> None:
+def _check_port(uri: JsonNode) -> None:
     try:
         address = dial_address(uri.text())
     except ValueError:
         return  # an error, told elsewhere
     port = address.rpartition(":")[2]
     if not address.startswith("unix:") and not uri.text().endswith(f":{port}"):
-        uri.wrong(f"is {uri.text()!r} without a port, so it is dialled at {address}; write the port")
+        uri.error(f"is {uri.text()!r} without a port, so it is dialled at {address}; write the port")
 
 
-def _check_plain_text(server: Place) -> None:
+def _check_plain_text(server: JsonNode) -> None:
     credentials = server.member("channel_creds").items()
     uri = server.member("server_uri").text()
     if credentials and credentials[0].member("type").value == "insecure" and not _is_local(uri):
-        credentials[0].wrong("is 'insecure': what the control plane says comes as plain text from another machine")
+        credentials[0].error("is 'insecure': what the control plane says comes as plain text from another machine")
 
 
 def _is_local(uri: str) -> bool:
@@ -164,17 +164,17 @@ def _is_local(uri: str) -> bool:
         return False
 
 
-def _check_node(place: Place) -> None:
+def _check_node(place: JsonNode) -> None:
     _unknown_keys(place, _NODE_KEYS)
     _unknown_keys(place.member("locality"), ("region", "zone", "sub_zone"))
     if not place.member("id").text() and place.member("id").value in (None, ""):
-        place.member("id").wrong("is empty; control planes tell their clients apart by it, so write one")
+        place.member("id").error("is empty; control planes tell their clients apart by it, so write one")
 
 
-def _check_template(place: Place, authorities: Collection[str]) -> None:
+def _check_template(place: JsonNode, authorities: Collection[str]) -> None:
     template = place.text("%s")
     if "%s" not in template:
-        place.wrong(f"is {template!r} without %s: every target asks for the same Listener")
+        place.error(f"is {template!r} without %s: every target asks for the same Listener")
     authority = authority_of(template)
     if authority and authority not in authorities:
-        place.wrong(f"names the authority {authority!r}, which is not in authorities; every target will fail")
+        place.error(f"names the authority {authority!r}, which is not in authorities; every target will fail")

@@ -15,7 +15,7 @@ from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
 from trxds.ads.names import authority_of, canonical, parse_target
 from trxds.ground.documents import parse_json
 from trxds.ground.place import Problem
-from trxds.ground.words import count
+from trxds.ground.words import plural
 from trxds.wire.connect import Network
 
 from .bootstrap_lint import lint_bootstrap
@@ -47,7 +47,7 @@ class Report:
         return sum(finding.weight == weight for finding in self.findings)
 
     def __str__(self) -> str:
-        return f"{count(self.count('error'), 'error')}, {count(self.count('warning'), 'warning')}"
+        return f"{plural(self.count('error'), 'error')}, {plural(self.count('warning'), 'warning')}"
 
 
 def check(text: str) -> Report:

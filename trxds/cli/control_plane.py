@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import trio
 
-from trxds.ground.words import count
+from trxds.ground.words import plural
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing.resources import Resource, bootstrap
@@ -53,7 +53,7 @@ async def follow(look: WatchedFile, served: ServedResources, say: Say) -> None:
 def _report_problems(file: Path, reading: ResourceFile, say: Say, consequence: str) -> None:
     for problem in reading.problems:
         say(f"{file}: {problem}")
-    say(f"{file}: {count(len(reading.problems), 'problem')}; {consequence}")
+    say(f"{file}: {plural(len(reading.problems), 'problem')}; {consequence}")
 
 
 def _report_remarks(file: Path, reading: ResourceFile, say: Say) -> None:
@@ -104,4 +104,4 @@ class ServedResources:
         for type_url, name in gone:
             self.plane.remove(RESOURCE_TYPES[type_url].kind, name)
         self._resources = after
-        return f"serving {count(len(after), 'resource')}: {len(changed)} new or changed, {len(gone)} removed"
+        return f"serving {plural(len(after), 'resource')}: {len(changed)} new or changed, {len(gone)} removed"

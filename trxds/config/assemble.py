@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from trxds.ads.state import ResourceState
-from trxds.ground.standing import Standing, blame
+from trxds.ground.standing import ResourceStatus, resource_error
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns
@@ -72,7 +72,7 @@ class _Routing:
 
     listener: Listener
     host: VirtualHost
-    standing: Standing | None
+    standing: ResourceStatus | None
 
 
 def _outcome(
@@ -115,10 +115,10 @@ class _Walk:
             return state.error
         listener = state.value
         assert isinstance(listener, Listener)
-        standing = state.standing or Standing("LDS", name)
+        standing = state.standing or ResourceStatus("LDS", name)
         # A74: one of the errors that leave a channel without routes; another listener may follow, so it is watched on.
         if not listener.api:
-            return blame(standing, "it is no API listener; a client needs one with `api_listener` set")
+            return resource_error(standing, "it is no API listener; a client needs one with `api_listener` set")
         if listener.route_config is not None:
             return _routing(listener, listener.route_config, authority, standing)
         return self._routes(listener, listener.rds_name or "", authority)
@@ -130,7 +130,7 @@ class _Walk:
         if state.error is not None:
             return state.error
         assert isinstance(state.value, RouteConfig)
-        return _routing(listener, state.value, authority, state.standing or Standing("RDS", name))
+        return _routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
 
     # -- clusters
 
@@ -156,11 +156,11 @@ class _Walk:
             case LogicalDns() as dns:
                 return self._with_addresses(cluster, dns.name, standing)
             case Aggregate() as aggregate:
-                return self._aggregate(standing or Standing("CDS", name), aggregate.lb_policy)
+                return self._aggregate(standing or ResourceStatus("CDS", name), aggregate.lb_policy)
             case _ as never:
                 assert_never(never)
 
-    def _with_endpoints(self, cluster: Cluster, name: str, standing: Standing | None) -> ClusterConfig | None:
+    def _with_endpoints(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
         state = self._look("EDS", name)
         if state is None:
             return None
@@ -174,24 +174,26 @@ class _Walk:
             return before
         return ClusterConfig(cluster, state.value, "", standing, state.standing)
 
-    def _with_addresses(self, cluster: Cluster, name: str, standing: Standing | None) -> ClusterConfig | None:
+    def _with_addresses(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
         state = self._look("DNS", name)
         if state is None:
             return None
         if state.error is not None:
-            note = blame(standing, state.error.message).message
+            note = resource_error(standing, state.error.message).message
             return ClusterConfig(cluster, None, note, standing)
         assert isinstance(state.value, tuple)
         if not state.value:
             return ClusterConfig(
-                cluster, None, blame(standing, f'DNS name "{name}" has no addresses').message, standing
+                cluster, None, resource_error(standing, f'DNS name "{name}" has no addresses').message, standing
             )
         # However many addresses a name has, they are one endpoint (A61).
         # The name is its host name, with the port (A81).
         locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
         return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
 
-    def _aggregate(self, standing: Standing, lb_policy: LbPolicyConfig | None) -> AggregateConfig | ClusterError | None:
+    def _aggregate(
+        self, standing: ResourceStatus, lb_policy: LbPolicyConfig | None
+    ) -> AggregateConfig | ClusterError | None:
         root = standing.name
         names = flatten(root, self._parts)
         if names is None:
@@ -218,16 +220,16 @@ class _Walk:
         return discovery.clusters if isinstance(discovery, Aggregate) else None
 
 
-def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: Standing) -> _Routing | Status:
+def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: ResourceStatus) -> _Routing | Status:
     host = find_virtual_host(routes.virtual_hosts, authority)
     if host is None:
         remedy = "add that domain to one of its virtual hosts"
-        return blame(standing, f'it has no virtual host for "{authority}"; {remedy}')
+        return resource_error(standing, f'it has no virtual host for "{authority}"; {remedy}')
     return _Routing(listener, host, standing)
 
 
-def _unusable(standing: Standing, reason: str) -> ClusterError:
-    return ClusterError(standing.name, blame(standing, reason))
+def _unusable(standing: ResourceStatus, reason: str) -> ClusterError:
+    return ClusterError(standing.name, resource_error(standing, reason))
 
 
 def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:

@@ -12,14 +12,14 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.lifetime import Hold, Lifetime
 
 
 class Clusters:
     """The clusters alive in one channel, by name. The end of one is a letter "clusters" in `mailbox`."""
 
-    def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, nursery: trio.Nursery, mailbox: ConflatingQueue[Any]) -> None:
         self._nursery = nursery
         self._mailbox = mailbox
         self.alive: dict[str, Lifetime] = {}
@@ -63,7 +63,7 @@ class RouteTable:
     def keep_cluster(self, name: str) -> Lifetime:
         """For one RPC, which lets the table go and keeps the cluster (A60), and lets that go in turn."""
         lifetime = self._lifetimes[name]
-        lifetime.keep()
+        lifetime.acquire()
         return lifetime
 
     async def _live(self) -> None:

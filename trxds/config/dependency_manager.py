@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from trxds.ads.state import ResourceState
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.status import Status, unavailable
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 
@@ -36,7 +36,7 @@ class Watch(Protocol):
 class Source(Protocol):
     """Where resources come from: the XdsClient."""
 
-    def watch(self, kind: ResourceType, name: str, mailbox: Mailbox[Any], sender: Hashable) -> Watch: ...
+    def watch(self, kind: ResourceType, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
     def awaited(self, type: ResourceType, name: str) -> str:
         """How a resource stands that has not come yet, in words."""
@@ -46,7 +46,7 @@ class Source(Protocol):
 class Names(Protocol):
     """Where the addresses of DNS names come from."""
 
-    def watch(self, name: str, mailbox: Mailbox[Any], sender: Hashable) -> Watch: ...
+    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
 
 class DependencyManager:
@@ -59,7 +59,7 @@ class DependencyManager:
         self,
         source: Source,
         names: Names,
-        mailbox: Mailbox[Any],
+        mailbox: ConflatingQueue[Any],
         listener: str,
         authority: str,
         held: Mapping[str, object],

@@ -15,7 +15,7 @@ import trio
 
 from trxds.ads.state import ResourceState
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import time_of_day
 from trxds.ground.status import unavailable
 
@@ -36,7 +36,7 @@ class Names:
         self._random = random
         self._watched: dict[str, NameWatch] = {}
 
-    def watch(self, name: str, mailbox: Mailbox[Any], sender: Hashable) -> NameWatch:
+    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> NameWatch:
         """Put each new state of the name into `mailbox`, its value a tuple of addresses."""
         watch = NameWatch(name, mailbox, sender, lambda: self._watched.pop(name))
         self._watched[name] = watch
@@ -57,7 +57,7 @@ class Names:
 class NameWatch:
     """One name, until its watcher leaves."""
 
-    def __init__(self, name: str, mailbox: Mailbox[Any], sender: Hashable, left: Callable[[], object]) -> None:
+    def __init__(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, left: Callable[[], object]) -> None:
         self.asked = trio.Event()
         self._name = name
         self._mailbox = mailbox
@@ -109,7 +109,7 @@ class NameWatch:
         """Watch no longer; an unread letter is taken back. Plain and idempotent."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")
-            self._mailbox.withdraw(self._sender)
+            self._mailbox.discard(self._sender)
             self._left()
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trxds.ground.place import Place
+from trxds.ground.place import JsonNode
 from trxds.ground.status import StatusCode
 from trxds.resources.retry import RetryPolicy
 
@@ -48,13 +48,13 @@ class MethodConfig:
 NO_METHOD_CONFIG = MethodConfig()
 
 
-def method_config(place: Place) -> MethodConfig:
+def method_config(place: JsonNode) -> MethodConfig:
     """From one entry of `methodConfig`; what is wrong is noted and left out."""
     timeout, ready = place.member("timeout"), place.member("waitForReady")
     retry, hedging = place.member("retryPolicy"), place.member("hedgingPolicy")
     # A6: one of them at most, for either says when the next attempt begins.
     if retry.value is not None and hedging.value is not None:
-        hedging.wrong("stands beside retryPolicy; a method has one of them")
+        hedging.error("stands beside retryPolicy; a method has one of them")
     return MethodConfig(
         timeout.duration(0.0) if timeout.value is not None else None,
         ready.boolean(False) if ready.value is not None else None,
@@ -65,15 +65,15 @@ def method_config(place: Place) -> MethodConfig:
     )
 
 
-def _size(place: Place) -> int | None:
-    return place.whole(0) if place.value is not None else None
+def _size(place: JsonNode) -> int | None:
+    return place.integer(0) if place.value is not None else None
 
 
-def retry_policy(place: Place) -> RetryPolicy:
+def retry_policy(place: JsonNode) -> RetryPolicy:
     multiplier = place.member("backoffMultiplier")
     factor = multiplier.number(0.0)
     if factor <= 0:
-        multiplier.wrong("must be more than 0; write for example 2")
+        multiplier.error("must be more than 0; write for example 2")
     return RetryPolicy(
         _codes(place.member("retryableStatusCodes"), at_least_one=True),
         _attempts(place.member("maxAttempts")),
@@ -83,7 +83,7 @@ def retry_policy(place: Place) -> RetryPolicy:
     )
 
 
-def hedging_policy(place: Place) -> HedgingPolicy:
+def hedging_policy(place: JsonNode) -> HedgingPolicy:
     return HedgingPolicy(
         _attempts(place.member("maxAttempts")),
         place.member("hedgingDelay").duration(0.0),
@@ -91,32 +91,32 @@ def hedging_policy(place: Place) -> HedgingPolicy:
     )
 
 
-def _attempts(place: Place) -> int:
+def _attempts(place: JsonNode) -> int:
     # Only what is missing counts as too few here; of what is no number Place complains itself.
-    count = place.whole(0 if place.value is None else LEAST_ATTEMPTS)
+    count = place.integer(0 if place.value is None else LEAST_ATTEMPTS)
     if count < LEAST_ATTEMPTS:
-        place.wrong(f"must be at least {LEAST_ATTEMPTS}, as the first counts; more than {MOST_ATTEMPTS} are cut")
+        place.error(f"must be at least {LEAST_ATTEMPTS}, as the first counts; more than {MOST_ATTEMPTS} are cut")
     # A6: more than five count as five, and are no error.
     return min(count, MOST_ATTEMPTS)
 
 
-def _backoff(place: Place, example: str) -> float:
+def _backoff(place: JsonNode, example: str) -> float:
     if place.value is None:
-        place.wrong(f'is missing; write for example "{example}"')
+        place.error(f'is missing; write for example "{example}"')
     return place.seconds(1.0)
 
 
-def _codes(place: Place, *, at_least_one: bool) -> frozenset[StatusCode]:
+def _codes(place: JsonNode, *, at_least_one: bool) -> frozenset[StatusCode]:
     names = 'needs at least one status code; write for example ["UNAVAILABLE"]'
     return frozenset(_code(item) for item in place.items(names if at_least_one else ""))
 
 
-def _code(place: Place) -> StatusCode:
+def _code(place: JsonNode) -> StatusCode:
     """By name in upper or lower case, or by number (A6)."""
     value = place.value
     if isinstance(value, str) and value.upper() in _CODES:
         return _CODES[value.upper()]
     if isinstance(value, int) and not isinstance(value, bool) and value in _CODES.values():
         return StatusCode(value)
-    place.wrong(f'is {value!r}, which is no status code; write a name such as "UNAVAILABLE", or its number')
+    place.error(f'is {value!r}, which is no status code; write a name such as "UNAVAILABLE", or its number')
     return StatusCode.UNKNOWN

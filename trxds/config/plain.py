@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .clusters import Clusters
@@ -41,7 +41,7 @@ class PlainResolver:
     def __init__(
         self, target: PlainTarget, config: ServiceConfig, look_up: LookUp, downstream: Downstream, random: Random
     ) -> None:
-        self.mailbox: Mailbox[Any] = Mailbox()
+        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._target = target
         self._config = config
         self._look_up = look_up

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trxds.ground.metadata import Metadata
-from trxds.ground.words import count
+from trxds.ground.words import plural
 from trxds.resources.matchers import HeaderMatch, header_value, in_words
 from trxds.resources.route_match import RouteMatch
 
@@ -46,7 +46,7 @@ def _there(value: str | None, matches: bool) -> str:
     """Without the value: explanations are pasted into tickets, and it may be a token."""
     if value is None:
         return "is absent"
-    return "matches" if matches else f"has {count(len(value), 'character')} and does not match"
+    return "matches" if matches else f"has {plural(len(value), 'character')} and does not match"
 
 
 def _fraction(fraction: int, drawn: int) -> Verdict:

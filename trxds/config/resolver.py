@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 
 from .chains import MakeChain
 from .clusters import Clusters
@@ -98,7 +98,7 @@ class Resolver:
         downstream: Downstream,
         random: Random,
     ) -> None:
-        self.mailbox: Mailbox[Any] = Mailbox()
+        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._source = source
         self._look_up = look_up
         self._target = listener, authority

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
-from trxds.ground.standing import Standing, as_asked
+from trxds.ground.standing import ResourceStatus, error_with_note
 from trxds.ground.status import Status
 from trxds.resources.hash_policy import HashPolicy
 from trxds.resources.listener import Listener
@@ -46,7 +46,7 @@ class BoundRoute:
     bounds: tuple[int, ...]  # running sums of the weights
     hash_policies: tuple[HashPolicy, ...] = ()
     config: MethodConfig = NO_METHOD_CONFIG
-    standing: Standing | None = None  # of the resource that has it
+    standing: ResourceStatus | None = None  # of the resource that has it
     number: int = 0  # in its virtual host
 
     def has(self, cluster: str) -> bool:
@@ -76,7 +76,7 @@ class BoundRoutes:
         host: VirtualHost,
         make_chain: MakeChain,
         limits: Limits = final_limit,
-        standing: Standing | None = None,
+        standing: ResourceStatus | None = None,
     ) -> None:
         self.virtual_host = host.name
         self.routes = host.routes
@@ -133,9 +133,9 @@ class BoundRoutes:
         where = f'virtual host "{self.virtual_host}"'
         remedy = 'add one there, or one with the prefix "" for the rest'
         reason = f"no route matches {path} in {where}; {remedy}"
-        return as_asked(self.standing, "No matching route found in xDS route config", reason)
+        return error_with_note(self.standing, "No matching route found in xDS route config", reason)
 
     def no_action(self, path: str) -> Status:
         where = f'{path} in virtual host "{self.virtual_host}"'
         reason = f"the route that matches {where} has an action unknown to gRPC"
-        return as_asked(self.standing, "Matching route has inappropriate action", reason)
+        return error_with_note(self.standing, "Matching route has inappropriate action", reason)

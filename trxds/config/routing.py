@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
-from trxds.ground.standing import Standing
+from trxds.ground.standing import ResourceStatus
 from trxds.ground.status import Status
 
 from .chains import MakeChain
@@ -85,5 +85,5 @@ def _warn_of(routes: BoundRoutes, in_force: Routing | None) -> None:
             _log.warning("%s", warning)
 
 
-def _where(standing: Standing | None) -> str:
+def _where(standing: ResourceStatus | None) -> str:
     return standing.where if standing is not None else ""

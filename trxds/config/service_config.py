@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from trxds.ground.documents import parse_json
-from trxds.ground.place import Place, Problem, kind_of
+from trxds.ground.place import JsonNode, Problem, kind_of
 
 from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
 
 MethodName: TypeAlias = tuple[str, str]
 """Service and method; an empty method stands for all of the service, an empty service for all there are."""
 
-ReadLbPolicy: TypeAlias = Callable[[Place], Any]
+ReadLbPolicy: TypeAlias = Callable[[JsonNode], Any]
 """Reads the load balancing policy that the config names, from its outermost place; None where it names none."""
 
 _DEFAULT = ("", "")
@@ -62,7 +62,7 @@ class ServiceConfig:
 EMPTY_SERVICE_CONFIG = ServiceConfig()
 
 
-def _unread(top: Place) -> None:
+def _unread(top: JsonNode) -> None:
     """Nobody here balances load."""
 
 
@@ -81,7 +81,7 @@ def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: Read
 def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
     """What the document says, as far as it can be read, and all that is wrong with it."""
     problems: list[Problem] = []
-    return _service_config(Place(document, problems), read_lb_policy), problems
+    return _service_config(JsonNode(document, problems), read_lb_policy), problems
 
 
 def _json(text: str) -> Any:
@@ -92,9 +92,9 @@ def _json(text: str) -> Any:
         raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error
 
 
-def _service_config(top: Place, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
+def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
     if not isinstance(top.value, Mapping):
-        top.wrong(f'is {kind_of(top.value)}; write an object, with "methodConfig" for example')
+        top.error(f'is {kind_of(top.value)}; write an object, with "methodConfig" for example')
         return EMPTY_SERVICE_CONFIG
     throttling = top.member("retryThrottling")
     return ServiceConfig(
@@ -105,13 +105,13 @@ def _service_config(top: Place, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
     )
 
 
-def _health_checks(place: Place) -> bool:
+def _health_checks(place: JsonNode) -> bool:
     asked = place.has_object() and place.member("serviceName").value is not None
     place.member("serviceName").text()
     return asked
 
 
-def _methods(place: Place) -> dict[MethodName, MethodConfig]:
+def _methods(place: JsonNode) -> dict[MethodName, MethodConfig]:
     methods: dict[MethodName, MethodConfig] = {}
     for item in place.items():
         item.object()
@@ -121,27 +121,27 @@ def _methods(place: Place) -> dict[MethodName, MethodConfig]:
             key = _name(name)
             # As in grpc-go and the C++ client: neither of the two entries would be the more specific one.
             if key in methods:
-                name.wrong("is the name of another entry already; give each name once")
+                name.error("is the name of another entry already; give each name once")
             methods.setdefault(key, config)
     return methods
 
 
-def _name(place: Place) -> MethodName:
+def _name(place: JsonNode) -> MethodName:
     place.object()
     service, method = place.member("service").text(), place.member("method").text()
     if method and not service:
-        place.wrong("has a method and no service; write both, or neither for the default of all methods")
+        place.error("has a method and no service; write both, or neither for the default of all methods")
     return service, method
 
 
-def _throttling(place: Place) -> Throttling:
+def _throttling(place: JsonNode) -> Throttling:
     most, ratio = place.member("maxTokens"), place.member("tokenRatio")
     tokens = most.number(0.0)
     # A6: an integer in the range (0, 1000].
     if tokens != int(tokens) or not 0 < tokens <= _MOST_TOKENS:
-        most.wrong(f"must be a whole number, more than 0 and at most {_MOST_TOKENS}")
+        most.error(f"must be a whole number, more than 0 and at most {_MOST_TOKENS}")
     # Three decimals count, and no more (A6).
     returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
     if returned <= 0:
-        ratio.wrong("must be at least 0.001; write for example 0.1")
+        ratio.error("must be at least 0.001; write for example 0.1")
     return Throttling(tokens, returned)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from trxds.ground.standing import Standing
+from trxds.ground.standing import ResourceStatus
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.endpoint import ClusterLoadAssignment, HealthStatus, Locality
@@ -24,8 +24,8 @@ class ClusterConfig:
     cluster: Cluster
     endpoints: ClusterLoadAssignment | None
     note: str = ""
-    cluster_standing: Standing | None = None
-    endpoints_standing: Standing | None = None
+    cluster_standing: ResourceStatus | None = None
+    endpoints_standing: ResourceStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class XdsConfig:
     listener: Listener
     virtual_host: VirtualHost
     clusters: Mapping[str, ClusterOutcome]
-    routes_standing: Standing | None = None
+    routes_standing: ResourceStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import trio
 T = TypeVar("T")
 
 
-class Mailbox(Generic[T]):
+class ConflatingQueue(Generic[T]):
     """Many senders, one reader, one unread letter per sender."""
 
     __slots__ = ("_closed", "_delivered", "_finished", "_letters", "_reader", "_waiting_for_reader")
@@ -43,7 +43,7 @@ class Mailbox(Generic[T]):
                 trio.lowlevel.reschedule(reader)
         return self._delivered + 1
 
-    def withdraw(self, sender: Hashable) -> None:
+    def discard(self, sender: Hashable) -> None:
         """Take back an unread letter, so that the dead do not speak for their namesakes."""
         self._letters.pop(sender, None)
 
@@ -56,7 +56,7 @@ class Mailbox(Generic[T]):
         # To come back is to have dealt with the last batch. Writers that wait for this go on before we park.
         self._finished = self._delivered
         if self._waiting_for_reader is not None:
-            self.nudge()
+            self.notify()
         if self._letters:
             await trio.lowlevel.checkpoint()
         if not self._letters and self._reader is not None:
@@ -80,7 +80,7 @@ class Mailbox(Generic[T]):
         return trio.lowlevel.Abort.SUCCEEDED
 
     @property
-    def quiet(self) -> bool:
+    def idle(self) -> bool:
         """Nothing is unread, and the reader has come back from what it read."""
         return not self._letters and self._finished == self._delivered
 
@@ -94,7 +94,7 @@ class Mailbox(Generic[T]):
             self._waiting_for_reader = trio.lowlevel.ParkingLot()
         await self._waiting_for_reader.park()
 
-    def nudge(self) -> None:
+    def notify(self) -> None:
         """Let those who wait for the reader look again: what they wait for may not matter any more."""
         if self._waiting_for_reader is not None:
             self._waiting_for_reader.unpark_all()
@@ -103,57 +103,57 @@ class Mailbox(Generic[T]):
         """The reader is gone: letters are dropped, and whoever waits for it goes on."""
         self._closed = True
         self._letters.clear()
-        self.nudge()
+        self.notify()
 
 
-class Cell(Generic[T]):
+class Observable(Generic[T]):
     """One writer, many followers of the latest value. A late follower gets it at once."""
 
     __slots__ = ("_followers", "_value")
 
     def __init__(self) -> None:
         self._value: T | None = None
-        self._followers: list[Following[T]] = []
+        self._followers: list[Subscription[T]] = []
 
     def set(self, value: T) -> None:
         self._value = value
         for follower in self._followers:
-            follower.tell(value)
+            follower.notify(value)
 
-    def follow(self, mailbox: Mailbox[T], sender: Hashable) -> Following[T]:
+    def subscribe(self, mailbox: ConflatingQueue[T], sender: Hashable) -> Subscription[T]:
         """Put every value from now on, and the one there is, into `mailbox` as `sender`."""
-        follower = Following(self, mailbox, sender)
+        follower = Subscription(self, mailbox, sender)
         self._followers.append(follower)
         if self._value is not None:
-            follower.tell(self._value)
+            follower.notify(self._value)
         return follower
 
-    def forget(self, follower: Following[T]) -> None:
+    def clear(self, follower: Subscription[T]) -> None:
         """Called by a follower that leaves."""
         self._followers.remove(follower)
 
     @property
-    def followed(self) -> bool:
+    def has_subscribers(self) -> bool:
         return bool(self._followers)
 
     @property
-    def followers(self) -> tuple[Following[T], ...]:
+    def subscribers(self) -> tuple[Subscription[T], ...]:
         return tuple(self._followers)
 
 
-class Following(Generic[T]):
+class Subscription(Generic[T]):
     """One follower's slot in its own mailbox; a watch is this and no task."""
 
     __slots__ = ("_batch", "_cell", "_left", "_mailbox", "_sender")
 
-    def __init__(self, cell: Cell[T], mailbox: Mailbox[T], sender: Hashable) -> None:
+    def __init__(self, cell: Observable[T], mailbox: ConflatingQueue[T], sender: Hashable) -> None:
         self._cell = cell
         self._mailbox = mailbox
         self._sender = sender
         self._batch = 0
         self._left = False
 
-    def tell(self, value: T) -> None:
+    def notify(self, value: T) -> None:
         self._batch = self._mailbox.put(self._sender, value)
 
     @property
@@ -166,12 +166,12 @@ class Following(Generic[T]):
         while not self.has_seen:
             await self._mailbox.reader_back()
 
-    def leave(self) -> None:
+    def unsubscribe(self) -> None:
         """Follow no longer; an unread value is taken back. Idempotent."""
         if self._left:
             return
         self._left = True
-        self._cell.forget(self)
-        self._mailbox.withdraw(self._sender)
+        self._cell.clear(self)
+        self._mailbox.discard(self._sender)
         # Who waits for this follower has to look again: it will never come back for another batch.
-        self._mailbox.nudge()
+        self._mailbox.notify()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Lists and objects inside of each other; protobuf's own limit."""
 
 
@@ -22,8 +22,8 @@ def parse_json(text: str | bytes) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise json.JSONDecodeError(str(error), "", 0) from None
-    if _deeper_than(DEEPEST, value):
-        raise json.JSONDecodeError(f"more than {DEEPEST} lists and objects inside of each other", "", 0)
+    if _deeper_than(MAX_DEPTH, value):
+        raise json.JSONDecodeError(f"more than {MAX_DEPTH} lists and objects inside of each other", "", 0)
     return value
 
 

@@ -33,16 +33,16 @@ class Lifetime:
 
     def hold(self) -> Hold:
         """Keep this alive; `RuntimeError` if it has ended already."""
-        self.keep()
+        self.acquire()
         return Hold(self)
 
-    def keep(self) -> None:
-        """The same for who is sure to call `let_go` once, and needs no `Hold` to know whether it did."""
+    def acquire(self) -> None:
+        """The same for who is sure to call `release` once, and needs no `Hold` to know whether it did."""
         if self.ended:
             raise RuntimeError(f"{self.name!r} has ended; make a new Lifetime of that name")
         self._holds += 1
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End what one `keep` began; the last one ends the scope. Plain."""
         self._holds -= 1
         if not self._holds:
@@ -69,4 +69,4 @@ class Hold:
     def release(self) -> None:
         lifetime, self._lifetime = self._lifetime, None
         if lifetime is not None:
-            lifetime.let_go()
+            lifetime.release()

@@ -10,13 +10,13 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 
-class Numbers:
+class IdAllocator:
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._things: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._next = count(1)
 
-    def of(self, thing: object) -> int:
+    def id_of(self, thing: object) -> int:
         number = self._numbers.get(thing)
         if number is None:
             number = self._numbers[thing] = next(self._next)

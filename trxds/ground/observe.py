@@ -21,7 +21,7 @@ from .status import Status
 
 
 @dataclass(frozen=True, slots=True)
-class CallBegun:
+class CallStarted:
     """A call, from its first line on: the session's gate and the configuration may still have to be waited for.
 
     `path` is `/package.Service/Method`. `registered`: its messages are protobuf classes, so that the path is one of
@@ -73,7 +73,7 @@ class SessionPick:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SessionHostChanged:
     """A call has its response, so its session is on this host; `before`, if it was on another, and why it moved.
 
     Without a `before` the host is the session's first.
@@ -134,7 +134,7 @@ class XdsResource:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class WrrUpdate:
     """One update of weighted_round_robin (A58): the weights in use, 0 where there is none."""
 
     policy: str
@@ -145,7 +145,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlier:
+class OutlierEvent:
     """Outlier detection found one (A50): `method` as in A91; `unenforced` says why it stays, empty if it is ejected.
 
     `backend` is the cluster that has it, no aggregate.
@@ -207,7 +207,7 @@ class CallObserver:
     def backing_off(self, seconds: float) -> None:
         """The next attempt begins so much later."""
 
-    def settled(self, place: Settled) -> None:
+    def settled(self, place: SessionHostChanged) -> None:
         """The response has begun, and the host is new to the session that the call is of."""
 
     def ended(self, status: Status) -> None:
@@ -222,7 +222,7 @@ class Observer:
 
     __slots__ = ()
 
-    def call(self, call: CallBegun) -> CallObserver | None:
+    def call(self, call: CallStarted) -> CallObserver | None:
         """A call begins, in its caller's task and context."""
         return None
 
@@ -241,12 +241,12 @@ class Observer:
     def xds_failed(self, server: str, reason: str) -> None:
         """No connection, or a stream that ended without a response (A57). The end of one that had some is no event."""
 
-    def xds_left(self, server: str) -> None:
+    def xds_disconnected(self, server: str) -> None:
         """It is asked no longer: a better one answers (A71), or nothing is wanted of it."""
 
-    def xds_requested(self, request: XdsRequest) -> None: ...
+    def xds_request_sent(self, request: XdsRequest) -> None: ...
 
-    def xds_answered(self, response: XdsResponse) -> None: ...
+    def xds_response_received(self, response: XdsResponse) -> None: ...
 
     def xds_resource(self, resource: XdsResource) -> None: ...
 
@@ -263,9 +263,9 @@ class Observer:
 
     # -- policies
 
-    def weights(self, weights: Weights) -> None: ...
+    def weights(self, weights: WrrUpdate) -> None: ...
 
-    def outlier(self, outlier: Outlier) -> None: ...
+    def outlier(self, outlier: OutlierEvent) -> None: ...
 
 
 class Locate(Protocol):

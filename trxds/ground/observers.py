@@ -15,16 +15,16 @@ from typing import Generic, TypeVar
 from .metadata import Value, check
 from .observe import (
     AttemptObserver,
-    CallBegun,
     CallObserver,
+    CallStarted,
     Locate,
     Observer,
-    Outlier,
+    OutlierEvent,
     Pick,
+    SessionHostChanged,
     SessionPick,
-    Settled,
     Telemetry,
-    Weights,
+    WrrUpdate,
     XdsRequest,
     XdsResource,
     XdsResponse,
@@ -37,7 +37,7 @@ Watcher = TypeVar("Watcher")
 T = TypeVar("T")
 
 
-class Complaints:
+class ObserverErrors:
     """What observers raised, each kind of observer once."""
 
     __slots__ = ("_heard",)
@@ -55,16 +55,16 @@ class Complaints:
             )
 
 
-class _Everybody(Generic[Watcher]):
+class _Fanout(Generic[Watcher]):
     """Those who are told of one thing."""
 
     __slots__ = ("_complain", "_each")
 
-    def __init__(self, each: Sequence[Watcher], complain: Complaints) -> None:
+    def __init__(self, each: Sequence[Watcher], complain: ObserverErrors) -> None:
         self._each = each
         self._complain = complain
 
-    def _tell(self, event: str, *what: object) -> None:
+    def _notify(self, event: str, *what: object) -> None:
         for each in self._each:
             try:
                 getattr(each, event)(*what)
@@ -86,13 +86,13 @@ class _Everybody(Generic[Watcher]):
         return answers
 
 
-class Observers(_Everybody[Observer], Observer):
+class Observers(_Fanout[Observer], Observer):
     """Empty until somebody watches."""
 
     __slots__ = ("present",)
 
     def __init__(self, *observers: Observer) -> None:
-        super().__init__(observers, Complaints())
+        super().__init__(observers, ObserverErrors())
         self.present = bool(observers)
         """Whether anybody watches."""
 
@@ -127,51 +127,51 @@ class Observers(_Everybody[Observer], Observer):
         finally:
             self.closed()
 
-    def call(self, call: CallBegun) -> CallObservers | None:
+    def call(self, call: CallStarted) -> CallObservers | None:
         made = self._ask("call", lambda each: each.call(call))
         return CallObservers(made, self._complain) if made else None
 
     def closed(self) -> None:
-        self._tell("closed")
+        self._notify("closed")
 
     def session_opened(self, number: int) -> None:
-        self._tell("session_opened", number)
+        self._notify("session_opened", number)
 
     def session_closed(self, number: int) -> None:
-        self._tell("session_closed", number)
+        self._notify("session_closed", number)
 
     def xds_connected(self, server: str) -> None:
-        self._tell("xds_connected", server)
+        self._notify("xds_connected", server)
 
     def xds_failed(self, server: str, reason: str) -> None:
-        self._tell("xds_failed", server, reason)
+        self._notify("xds_failed", server, reason)
 
-    def xds_left(self, server: str) -> None:
-        self._tell("xds_left", server)
+    def xds_disconnected(self, server: str) -> None:
+        self._notify("xds_disconnected", server)
 
-    def xds_requested(self, request: XdsRequest) -> None:
-        self._tell("xds_requested", request)
+    def xds_request_sent(self, request: XdsRequest) -> None:
+        self._notify("xds_request_sent", request)
 
-    def xds_answered(self, response: XdsResponse) -> None:
-        self._tell("xds_answered", response)
+    def xds_response_received(self, response: XdsResponse) -> None:
+        self._notify("xds_response_received", response)
 
     def xds_resource(self, resource: XdsResource) -> None:
-        self._tell("xds_resource", resource)
+        self._notify("xds_resource", resource)
 
     def connection_failed(self, address: str, status: Status) -> None:
-        self._tell("connection_failed", address, status)
+        self._notify("connection_failed", address, status)
 
     def connection_opened(self, address: str, security: str) -> None:
-        self._tell("connection_opened", address, security)
+        self._notify("connection_opened", address, security)
 
     def connection_closed(self, address: str, security: str, why: str) -> None:
-        self._tell("connection_closed", address, security, why)
+        self._notify("connection_closed", address, security, why)
 
-    def weights(self, weights: Weights) -> None:
-        self._tell("weights", weights)
+    def weights(self, weights: WrrUpdate) -> None:
+        self._notify("weights", weights)
 
-    def outlier(self, outlier: Outlier) -> None:
-        self._tell("outlier", outlier)
+    def outlier(self, outlier: OutlierEvent) -> None:
+        self._notify("outlier", outlier)
 
 
 def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], target: str, locate: Locate) -> None:
@@ -180,32 +180,32 @@ def observe(observers: Observers, telemetry: Telemetry | Iterable[Telemetry], ta
         observers.add(one.observe(target, locate))
 
 
-class CallObservers(_Everybody[CallObserver], CallObserver):
+class CallObservers(_Fanout[CallObserver], CallObserver):
     """Those of one call."""
 
     __slots__ = ()
 
     def resolution_delayed(self) -> None:
-        self._tell("resolution_delayed")
+        self._notify("resolution_delayed")
 
     def routed(self, cluster: str, hedged: bool) -> None:
-        self._tell("routed", cluster, hedged)
+        self._notify("routed", cluster, hedged)
 
     def attempt(self, previous: int, transparent: bool) -> AttemptObservers | None:
         made = self._ask("attempt", lambda each: each.attempt(previous, transparent))
         return AttemptObservers(made, self._complain) if made else None
 
     def backing_off(self, seconds: float) -> None:
-        self._tell("backing_off", seconds)
+        self._notify("backing_off", seconds)
 
-    def settled(self, place: Settled) -> None:
-        self._tell("settled", place)
+    def settled(self, place: SessionHostChanged) -> None:
+        self._notify("settled", place)
 
     def ended(self, status: Status) -> None:
-        self._tell("ended", status)
+        self._notify("ended", status)
 
 
-class AttemptObservers(_Everybody[AttemptObserver], AttemptObserver):
+class AttemptObservers(_Fanout[AttemptObserver], AttemptObserver):
     """Those of one attempt."""
 
     __slots__ = ()
@@ -215,19 +215,19 @@ class AttemptObservers(_Everybody[AttemptObserver], AttemptObserver):
         return [*chain.from_iterable(self._ask("headers", lambda each: check(each.headers())))]
 
     def delayed(self, why: str) -> None:
-        self._tell("delayed", why)
+        self._notify("delayed", why)
 
     def picked(self, pick: Pick) -> None:
-        self._tell("picked", pick)
+        self._notify("picked", pick)
 
     def session_picked(self, pick: SessionPick) -> None:
-        self._tell("session_picked", pick)
+        self._notify("session_picked", pick)
 
     def sent(self, size: int, wire_size: int) -> None:
-        self._tell("sent", size, wire_size)
+        self._notify("sent", size, wire_size)
 
     def received(self, size: int, wire_size: int) -> None:
-        self._tell("received", size, wire_size)
+        self._notify("received", size, wire_size)
 
     def ended(self, status: Status) -> None:
-        self._tell("ended", status)
+        self._notify("ended", status)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 # ASCII, for \d takes the digits of every script otherwise. Bounded, for float() makes infinity of too many.
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
-_TOO_MANY = 2**32
+_MAX_INTEGER = 2**32
 _MAX_NUMBER = sys.float_info.max
 
 
@@ -33,7 +33,7 @@ class Problem:
         return f"{self.path or 'top level'}: {self.text}"
 
 
-class Place:
+class JsonNode:
     """Where a reader stands. What is not there, or null as JSON writers put it, has the value None."""
 
     __slots__ = ("_problems", "path", "steps", "value")
@@ -44,29 +44,29 @@ class Place:
         self.steps = steps
         self._problems = problems
 
-    def wrong(self, text: str) -> None:
+    def error(self, text: str) -> None:
         self._problems.append(Problem(self.path, text, self.steps))
 
-    def member(self, name: str) -> Place:
+    def member(self, name: str) -> JsonNode:
         """That member of an object."""
         value = self.value.get(name) if isinstance(self.value, Mapping) else None
         return self._at(f".{name}" if self.path else name, name, value)
 
-    def members(self) -> dict[str, Place]:
+    def members(self) -> dict[str, JsonNode]:
         return {name: self._at(f"[{name!r}]", name, value) for name, value in self.object().items()}
 
-    def items(self, problem: str = "") -> list[Place]:
+    def items(self, problem: str = "") -> list[JsonNode]:
         """The places of a list; `problem` says what an item is, if there must be at least one."""
         if isinstance(self.value, list) and (self.value or not problem):
             return [self._at(f"[{index}]", index, value) for index, value in enumerate(self.value)]
         if problem:
-            self.wrong(problem)
+            self.error(problem)
         else:
-            self._instead([], "a list")
+            self._type_error([], "a list")
         return []
 
     def object(self) -> Mapping[str, Any]:
-        return self.value if isinstance(self.value, Mapping) else self._instead({}, "an object")
+        return self.value if isinstance(self.value, Mapping) else self._type_error({}, "an object")
 
     def has_object(self) -> bool:
         """Whether there is an object; anything else but nothing is a problem."""
@@ -74,10 +74,10 @@ class Place:
         return isinstance(self.value, Mapping)
 
     def text(self, default: str = "") -> str:
-        return self.value if isinstance(self.value, str) else self._instead(default, "a string")
+        return self.value if isinstance(self.value, str) else self._type_error(default, "a string")
 
     def boolean(self, default: bool) -> bool:
-        return self.value if isinstance(self.value, bool) else self._instead(default, "true or false")
+        return self.value if isinstance(self.value, bool) else self._type_error(default, "true or false")
 
     def number(self, default: float) -> float:
         """A number, in a string perhaps, as protobuf allows it in JSON."""
@@ -86,17 +86,17 @@ class Place:
             return float(value)
         # To Python True is 1; in JSON it is no number.
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return self._instead(default, "a number")
+            return self._type_error(default, "a number")
         if not abs(value) <= _MAX_NUMBER:  # JSON's integers are of any size, and Python reads NaN and Infinity too
-            self.wrong("is too large, or no number; write one that fits into 64 bits")
+            self.error("is too large, or no number; write one that fits into 64 bits")
             return default
         return value
 
-    def whole(self, default: int) -> int:
+    def integer(self, default: int) -> int:
         """A whole number from 0 on that fits into 32 bits."""
         number = self.number(default)
-        if number != int(number) or not 0 <= number < _TOO_MANY:
-            self.wrong(f"is {self.value!r}; write a whole number from 0 to {_TOO_MANY - 1}")
+        if number != int(number) or not 0 <= number < _MAX_INTEGER:
+            self.error(f"is {self.value!r}; write a whole number from 0 to {_MAX_INTEGER - 1}")
             return default
         return int(number)
 
@@ -104,26 +104,26 @@ class Place:
         """A duration that is more than nothing."""
         seconds = self.duration(default)
         if not seconds:
-            self.wrong(f'is {self.value!r}; write seconds such as "600s"')
+            self.error(f'is {self.value!r}; write seconds such as "600s"')
         return seconds
 
     def duration(self, default: float) -> float:
         """A duration as protobuf writes it in JSON, in seconds: "600s", "0.5s", "0s"."""
         if not isinstance(self.value, str):
-            return self._instead(default, 'a string such as "600s"')
+            return self._type_error(default, 'a string such as "600s"')
         match = _DURATION.fullmatch(self.value)
         if match is None:
-            self.wrong(f'is {self.value!r}; write seconds such as "600s"')
+            self.error(f'is {self.value!r}; write seconds such as "600s"')
             return default
         return float(match[1])
 
-    def _at(self, suffix: str, step: str | int, value: Any) -> Place:
-        return Place(value, self._problems, self.path + suffix, (*self.steps, step))
+    def _at(self, suffix: str, step: str | int, value: Any) -> JsonNode:
+        return JsonNode(value, self._problems, self.path + suffix, (*self.steps, step))
 
-    def _instead(self, default: T, wanted: str) -> T:
+    def _type_error(self, default: T, wanted: str) -> T:
         """Absent is fine; anything else that is not what we want is a problem."""
         if self.value is not None:
-            self.wrong(f"is {kind_of(self.value)}; write {wanted}")
+            self.error(f"is {kind_of(self.value)}; write {wanted}")
         return default
 
 

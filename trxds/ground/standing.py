@@ -13,7 +13,7 @@ from .status import Status, unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResourceStatus:
     """`kind` is "LDS", "RDS", "CDS" or "EDS". `where` is empty where nobody was asked, in tests say."""
 
     kind: str
@@ -31,11 +31,11 @@ class Standing:
         return f'{which} ({self.where}, node "{self.node}"): {self.state}{since}'
 
 
-def blame(standing: Standing | None, reason: str) -> Status:
+def resource_error(standing: ResourceStatus | None, reason: str) -> Status:
     """What an RPC fails with because of a resource; None for a policy that stands alone."""
     return unavailable(reason if standing is None else f"{standing}: {reason}")
 
 
-def as_asked(standing: Standing | None, message: str, reason: str = "") -> Status:
+def error_with_note(standing: ResourceStatus | None, message: str, reason: str = "") -> Status:
     """What an RPC fails with by what an accepted resource says. The message is gRPC's, so the note has the resource."""
     return replace(unavailable(message), note=": ".join(filter(None, (str(standing or ""), reason))))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trxds.channel.channel import Channel
-from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Observer
+from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Observer
 from trxds.ground.status import StatusCode
 
 from .cases import LARGE_REPLY, expect, failure_of, large_request, service, zeros
@@ -83,7 +83,7 @@ class _Call(CallObserver):
 class _Channel(Observer):
     recorder: MessageRecorder
 
-    def call(self, call: CallBegun) -> _Call:
+    def call(self, call: CallStarted) -> _Call:
         return _Call(self.recorder)
 
 

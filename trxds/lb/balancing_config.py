@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from trxds.config.service_config import ReadLbPolicy
 from trxds.ground.metadata import is_key
-from trxds.ground.place import Place, Problem
+from trxds.ground.place import JsonNode, Problem
 from trxds.resources.extension import Extension
 from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (
@@ -46,7 +46,7 @@ def reader(policies: Policies) -> ReadLbPolicy:
     return partial(lb_policy, policies=policies)
 
 
-def lb_policy(top: Place, policies: Policies) -> LbPolicyConfig | None:
+def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     """`loadBalancingConfig`, or else the older `loadBalancingPolicy`, which is a name and nothing more."""
     place = top.member("loadBalancingConfig")
     if place.value is not None:
@@ -54,19 +54,19 @@ def lb_policy(top: Place, policies: Policies) -> LbPolicyConfig | None:
     older = top.member("loadBalancingPolicy")
     name = older.text().lower()
     if name and name not in _DEPRECATED:
-        older.wrong(f"is {name!r}, and policies by name alone are pick_first and round_robin; use loadBalancingConfig")
+        older.error(f"is {name!r}, and policies by name alone are pick_first and round_robin; use loadBalancingConfig")
     return _DEPRECATED.get(name)
 
 
-def _first_known(place: Place, policies: Policies, depth: int) -> LbPolicyConfig | None:
+def _first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
     if depth >= _MOST_NESTED:
-        place.wrong(f"is nested more than {_MOST_NESTED} deep")
+        place.error(f"is nested more than {_MOST_NESTED} deep")
         return None
     found: list[str] = []
     for item in place.items('needs at least one policy; write for example [{"round_robin": {}}]'):
         members = item.members()
         if len(members) != 1:
-            item.wrong(f"has {len(members)} members; write one, the policy's name with its settings")
+            item.error(f"has {len(members)} members; write one, the policy's name with its settings")
             return None
         for name, settings in members.items():
             found.append(name)
@@ -80,73 +80,73 @@ def _first_known(place: Place, policies: Policies, depth: int) -> LbPolicyConfig
                 return _PARENTS[name](settings, policies, depth)
     if found:
         known = ", ".join(sorted([*_KNOWN, *_PARENTS, *policies]))
-        place.wrong(f"names no policy that is known here: {', '.join(found)}; known are {known}")
+        place.error(f"names no policy that is known here: {', '.join(found)}; known are {known}")
     return None
 
 
-def _custom(name: str, settings: Place, parse: ParseSettings) -> CustomPolicy | None:
+def _custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy | None:
     try:
         return CustomPolicy(name, parse(settings.object()))
     except Exception as error:  # the user's code, which may raise what it likes: a problem of this config
-        settings.wrong(f"{type(error).__name__}: {error}")
+        settings.error(f"{type(error).__name__}: {error}")
         return None
 
 
-def _random_subsetting(place: Place, policies: Policies, depth: int) -> RandomSubsetting | None:
+def _random_subsetting(place: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
     size = place.member("subsetSize")
-    count = size.whole(0)
+    count = size.integer(0)
     if count < 1:
-        size.wrong("must be at least 1")
+        size.error("must be at least 1")
     child = _first_known(place.member("childPolicy"), policies, depth + 1)
     return RandomSubsetting(count, child) if child is not None else None
 
 
-def _outlier_detection(place: Place, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
+def _outlier_detection(place: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
     rules = ejection_rules(place)
     child = _first_known(place.member("childPolicy"), policies, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
 
 
-def _round_robin(place: Place) -> RoundRobin:
+def _round_robin(place: JsonNode) -> RoundRobin:
     return RoundRobin()
 
 
-def _pick_first(place: Place) -> PickFirst:
+def _pick_first(place: JsonNode) -> PickFirst:
     return PickFirst(place.member("shuffleAddressList").boolean(False))
 
 
-def _ring_hash(place: Place) -> RingHash:
+def _ring_hash(place: JsonNode) -> RingHash:
     smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
-    least, most = smallest.whole(MIN_RING_SIZE), largest.whole(MAX_RING_SIZE)
+    least, most = smallest.integer(MIN_RING_SIZE), largest.integer(MAX_RING_SIZE)
     for size, at in ((least, smallest), (most, largest)):
         if not 1 <= size <= LARGEST_RING:
-            at.wrong(f"must be in the range 1 to {LARGEST_RING}")
+            at.error(f"must be in the range 1 to {LARGEST_RING}")
     if least > most:
-        smallest.wrong("must not be more than maxRingSize")
+        smallest.error("must not be more than maxRingSize")
     return RingHash(least, most, _hash_header(place.member("requestHashHeader")))
 
 
-def _hash_header(place: Place) -> str:
+def _hash_header(place: JsonNode) -> str:
     """Empty for none (A76)."""
     name = place.text().lower()
     if name and (not is_key(name) or name.endswith("-bin")):
-        place.wrong(f"is {name!r}; write the name of an ASCII header, as x-user-id")
+        place.error(f"is {name!r}; write the name of an ASCII header, as x-user-id")
     return name
 
 
-def _least_request(place: Place) -> LeastRequest:
+def _least_request(place: JsonNode) -> LeastRequest:
     choices = place.member("choiceCount")
-    count = choices.whole(CHOICE_COUNT)
+    count = choices.integer(CHOICE_COUNT)
     if count < CHOICE_COUNT:
-        choices.wrong(f"must be at least {CHOICE_COUNT}")
+        choices.error(f"must be at least {CHOICE_COUNT}")
     return LeastRequest(min(count, MOST_CHOICES))
 
 
-def _weighted_round_robin(place: Place) -> ClientSideWeightedRoundRobin:
+def _weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
     penalty = place.member("errorUtilizationPenalty")
     factor = penalty.number(1.0)
     if factor < 0:
-        penalty.wrong("must not be less than 0")
+        penalty.error("must not be less than 0")
     out_of_band = place.member("enableOobLoadReport").boolean(False)
     period = place.member("oobReportingPeriod").duration(10.0)
     return ClientSideWeightedRoundRobin(
@@ -158,7 +158,7 @@ def _weighted_round_robin(place: Place) -> ClientSideWeightedRoundRobin:
     )
 
 
-_KNOWN: Mapping[str, Callable[[Place], LbPolicyConfig]] = MappingProxyType(
+_KNOWN: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
     {
         "round_robin": _round_robin,
         "pick_first": _pick_first,
@@ -169,7 +169,7 @@ _KNOWN: Mapping[str, Callable[[Place], LbPolicyConfig]] = MappingProxyType(
 )
 
 # What they have inside is read by `_first_known`, which needs to know how deep it is.
-_PARENTS: Mapping[str, Callable[[Place, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
+_PARENTS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
     {
         "random_subsetting_experimental": _random_subsetting,
         "outlier_detection_experimental": _outlier_detection,
@@ -177,10 +177,10 @@ _PARENTS: Mapping[str, Callable[[Place, Policies, int], LbPolicyConfig | None]] 
 )
 
 
-def _from_struct(read: Callable[[Place], LbPolicyConfig]) -> StructPolicy:
+def _from_struct(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
     def policy(struct: Extension) -> LbPolicyConfig | None:
         problems: list[Problem] = []
-        found = read(Place(struct.fields, problems))
+        found = read(JsonNode(struct.fields, problems))
         for problem in problems:
             struct.problems.at(problem.path).add(problem.text)
         return None if problems else found

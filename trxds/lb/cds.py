@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterOutcome
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
-from trxds.ground.words import count
+from trxds.ground.words import plural
 from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 
@@ -93,7 +93,7 @@ def _seen(cluster: ClusterOutcome) -> str:
         case ClusterConfig(its, endpoints, note):
             priorities = endpoints.priorities if endpoints is not None else ()
             hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
-            size = f"{count(hosts, 'endpoint')} in {count(len(priorities), 'priority', 'priorities')}"
+            size = f"{plural(hosts, 'endpoint')} in {plural(len(priorities), 'priority', 'priorities')}"
             return f"cluster {its.name} with {size}" + (note and f"; {note}")
         case _ as never:
             assert_never(never)

@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
@@ -55,7 +55,7 @@ class Child:
     )
 
     def __init__(
-        self, name: str, policy: str, hosts: Hosts, parent: Mailbox[Any], predecessor: Child | None = None
+        self, name: str, policy: str, hosts: Hosts, parent: ConflatingQueue[Any], predecessor: Child | None = None
     ) -> None:
         self.name = name
         self.policy = policy
@@ -63,7 +63,7 @@ class Child:
         self.parent = parent
         self.predecessor = predecessor
         self.scope = trio.CancelScope()
-        self.mailbox: Mailbox[Any] = Mailbox()
+        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self.config: LbConfig | None = None  # the last one sent
         self.endpoints: Any = None  # ... with it
         self.generation = 0  # ... and its stamp
@@ -126,7 +126,7 @@ class Children:
 
     __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
 
-    def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, hosts: Hosts, mailbox: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
         self._mailbox = mailbox
         self.by_name: dict[str, Child] = {}
@@ -254,4 +254,4 @@ class Children:
 
     def _end(self, child: Child) -> None:
         child.scope.cancel(reason=f"nobody wants {child.name!r} any more")
-        self._mailbox.withdraw(child)
+        self._mailbox.discard(child)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.standing import Standing, as_asked
+from trxds.ground.standing import ResourceStatus, error_with_note
 from trxds.ground.status import Status
 from trxds.resources.endpoint import Drop as DropShare
 
@@ -27,12 +27,12 @@ _CHILD = "hosts"
 _ALL = 1_000_000  # per million
 
 
-def dropped(by: Standing | None, category: str) -> Status:
-    return as_asked(by, f"EDS-configured drop: {category}")
+def dropped(by: ResourceStatus | None, category: str) -> Status:
+    return error_with_note(by, f"EDS-configured drop: {category}")
 
 
-def too_many(by: Standing | None, limit: int) -> Status:
-    return as_asked(by, "circuit breaker drop", f"max_requests is {limit}, and so many RPCs are in flight")
+def too_many(by: ResourceStatus | None, limit: int) -> Status:
+    return error_with_note(by, "circuit breaker drop", f"max_requests is {limit}, and so many RPCs are in flight")
 
 
 class ClusterImpl:
@@ -119,8 +119,8 @@ class ClusterImplPicker(Explainable):
     child: Picker
     random: Random
     note_drop: Callable[[str], None] = _ignore  # by category; "" is circuit breaking
-    dropped_by: Standing | None = None
-    limited_by: Standing | None = None
+    dropped_by: ResourceStatus | None = None
+    limited_by: ResourceStatus | None = None
 
     def pick(self, call: PickArgs) -> PickResult:
         if self.drops and (drawn := self._drawn_drop(call)) is not None:

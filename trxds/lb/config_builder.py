@@ -15,7 +15,7 @@ from itertools import chain, count
 from typing import TypeAlias
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
-from trxds.ground.standing import Standing
+from trxds.ground.standing import ResourceStatus
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId
@@ -136,7 +136,7 @@ def _service(cluster: Cluster) -> str:
 def _note(config: ClusterConfig) -> str:
     if config.note:
         return config.note
-    standing = config.endpoints_standing or Standing("EDS", _service(config.cluster))
+    standing = config.endpoints_standing or ResourceStatus("EDS", _service(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
         # Forgotten weights are how a cluster that looks well in the file comes to be empty.
         return f"{standing}: it has no localities, of which one without load_balancing_weight is none; add endpoints"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trxds.ground.standing import Standing
+from trxds.ground.standing import ResourceStatus
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
 from trxds.resources.endpoint import Drop, HealthStatus
 from trxds.resources.leaf_policy import LbPolicyConfig
@@ -73,8 +73,8 @@ class ClusterImplConfig(LbPolicyConfig):
     tls: UpstreamTls | None = None
     hostname: str = ""
     lrs: LoadReporting | None = None
-    limited_by: Standing | None = None
-    dropped_by: Standing | None = None
+    limited_by: ResourceStatus | None = None
+    dropped_by: ResourceStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.resources.slices import Slices
 
 from .ports import Host, Hosts, Lease
@@ -18,7 +18,7 @@ class Leases:
 
     __slots__ = ("_hosts", "_mailbox", "_over", "_picked", "decided", "hosts", "wanted")
 
-    def __init__(self, hosts: Hosts, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, hosts: Hosts, mailbox: ConflatingQueue[Any]) -> None:
         self.decided: dict[str, Lease] = {}
         self._picked: dict[str, Lease] = {}
         self._hosts = hosts

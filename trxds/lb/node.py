@@ -17,7 +17,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 from trxds.ground.status import Status
@@ -97,7 +97,7 @@ class Node:
         path: str,
         policy: str,
         tree: Tree,
-        mailbox: Mailbox[Any],
+        mailbox: ConflatingQueue[Any],
         report: Callable[[Report], object],
         health: Health | None = None,
         trackers: HostTrackers | None = None,
@@ -296,7 +296,7 @@ class Node:
 
     @property
     def settled(self) -> bool:
-        return self._mailbox.quiet and self._children.settled
+        return self._mailbox.idle and self._children.settled
 
     def describe(self, now: float) -> str:
         """Say what its policy sees; of one that does not say so, where it stands."""

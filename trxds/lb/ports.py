@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
 
@@ -49,7 +49,7 @@ class Hosts(Protocol):
     def find(self, address: str) -> Host | None:
         """The host that anyone in the channel has a lease on. Plain; takes none."""
 
-    def lease(self, address: str, mailbox: Mailbox[Any]) -> Lease:
+    def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
         """Each later change of the host's state is a letter `("host", address)` in `mailbox`."""
 
     def over(self, security: Callable[[str], Hashable]) -> Hosts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 
 from .host_trackers import HostTrackers
 from .pick import Tracker
@@ -27,17 +27,17 @@ class Health:
         self.ejected: frozenset[str] = frozenset()
         self._above = above
         self._own: frozenset[str] = frozenset()
-        self._followers: dict[Mailbox[Any], Collection[str]] = {}
+        self._followers: dict[ConflatingQueue[Any], Collection[str]] = {}
         self._below: list[Health] = []
         if above is not None:
             above._below.append(self)
         self._renew()
 
-    def follow(self, mailbox: Mailbox[Any], leased: Collection[str]) -> None:
+    def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
         """Tell `mailbox` when an address that is in `leased` by then is ejected or comes back."""
         self._followers[mailbox] = leased
 
-    def leave(self, mailbox: Mailbox[Any]) -> None:
+    def leave(self, mailbox: ConflatingQueue[Any]) -> None:
         self._followers.pop(mailbox, None)
 
     def eject(self, addresses: frozenset[str]) -> None:
@@ -90,7 +90,7 @@ class Subtree:
         self.health_below = self.health  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
 
-    def follow(self, mailbox: Mailbox[Any], leased: Collection[str]) -> None:
+    def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
         """Tell `mailbox` of ejections of what is leased."""
         self.health.follow(mailbox, leased)
 
@@ -110,7 +110,7 @@ class Subtree:
             if self._trackers is not None:
                 self._trackers.attach(self, decision.trackers or {})
 
-    def end(self, mailbox: Mailbox[Any]) -> None:
+    def end(self, mailbox: ConflatingQueue[Any]) -> None:
         self.health.leave(mailbox)
         if self.health_below is not self.health:
             self.health_below.end()

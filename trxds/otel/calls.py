@@ -9,8 +9,8 @@ from trxds.ground.observe import (
     CallObserver,
     Locate,
     Pick,
+    SessionHostChanged,
     SessionPick,
-    Settled,
 )
 from trxds.ground.status import Status
 
@@ -89,7 +89,7 @@ class CallMetrics(CallObserver):
         self._active -= 1
         self._ended_at = trio.current_time()
 
-    def settled(self, place: Settled) -> None:
+    def settled(self, place: SessionHostChanged) -> None:
         channel = self.channel
         self._lost = ""
         if not channel.sessions:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from trxds.ground.observe import Locate, Observer, Outlier, Weights, XdsResource, XdsResponse
+from trxds.ground.observe import Locate, Observer, OutlierEvent, WrrUpdate, XdsResource, XdsResponse
 from trxds.ground.status import Status
 
 from . import instruments as of
@@ -121,7 +121,7 @@ class PolicyMetrics:
         self._meters = meters
         self._target = target
 
-    def weights(self, weights: Weights) -> None:
+    def weights(self, weights: WrrUpdate) -> None:
         labels = {of.TARGET: self._target, **_place(weights.policy)}
         for instrument, number in (
             (of.RR_FALLBACK, int(weights.fell_back)),
@@ -133,7 +133,7 @@ class PolicyMetrics:
         for weight in weights.endpoints:
             self._meters.record(of.WEIGHTS, weight, labels)
 
-    def outlier(self, outlier: Outlier) -> None:
+    def outlier(self, outlier: OutlierEvent) -> None:
         labels = {of.TARGET: self._target, of.DETECTION: outlier.method, of.BACKEND: outlier.backend}
         if outlier.unenforced:
             self._meters.record(of.UNENFORCED_EJECTIONS, 1, {**labels, of.UNENFORCED: outlier.unenforced})
@@ -169,10 +169,10 @@ class ChannelMetrics(Observer):
     def xds_failed(self, server: str, reason: str) -> None:
         self.xds.failed(server)
 
-    def xds_left(self, server: str) -> None:
+    def xds_disconnected(self, server: str) -> None:
         self.xds.left(server)
 
-    def xds_answered(self, response: XdsResponse) -> None:
+    def xds_response_received(self, response: XdsResponse) -> None:
         self.xds.answered(response)
 
     def xds_resource(self, resource: XdsResource) -> None:
@@ -187,8 +187,8 @@ class ChannelMetrics(Observer):
     def connection_closed(self, address: str, security: str, why: str) -> None:
         self._connections.closed(address, security, why)
 
-    def weights(self, weights: Weights) -> None:
+    def weights(self, weights: WrrUpdate) -> None:
         self._policies.weights(weights)
 
-    def outlier(self, outlier: Outlier) -> None:
+    def outlier(self, outlier: OutlierEvent) -> None:
         self._policies.outlier(outlier)

@@ -14,7 +14,7 @@ from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Tracer
 
 from trxds.ground.metadata import Value
-from trxds.ground.observe import AttemptObserver, CallBegun, CallObserver, Pick, Settled
+from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Pick, SessionHostChanged
 from trxds.ground.status import Status
 
 from .semconv import call_labels, status_labels
@@ -36,7 +36,7 @@ class CallSpan(CallObserver):
 
     __slots__ = ("_context", "_name", "_target", "_tracing", "span")
 
-    def __init__(self, tracing: Tracing, call: CallBegun, target: str) -> None:
+    def __init__(self, tracing: Tracing, call: CallStarted, target: str) -> None:
         self._tracing = tracing
         self._target = target
         # A72: with a dot, where metrics have the method with its slash (A66).
@@ -63,7 +63,7 @@ class CallSpan(CallObserver):
         )
         return AttemptSpan(self._tracing, span, self._context)
 
-    def settled(self, place: Settled) -> None:
+    def settled(self, place: SessionHostChanged) -> None:
         if self._tracing.own and place.before:
             about = {"trxds.from": place.before, "trxds.to": place.address, "trxds.reason": place.reason}
             self.span.add_event("trxds.session.repinned", about)

@@ -10,7 +10,7 @@ from opentelemetry.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import trxds
-from trxds.ground.observe import CallBegun, Locate, Observer, Telemetry
+from trxds.ground.observe import CallStarted, Locate, Observer, Telemetry
 
 from . import instruments as of
 from .calls import CallMetrics, CallsOfChannel
@@ -26,7 +26,7 @@ def _no_method(path: str) -> bool:
     return False
 
 
-def _no_label(call: CallBegun) -> str:
+def _no_label(call: CallStarted) -> str:
     return ""
 
 
@@ -39,7 +39,7 @@ def telemetry(
     disable: Iterable[str] = (),
     optional_labels: Iterable[str] = (),
     methods: Callable[[str], bool] = _no_method,
-    custom_label: Callable[[CallBegun], str] = _no_label,
+    custom_label: Callable[[CallStarted], str] = _no_label,
     semconv: bool = False,
     own_events: bool = False,
 ) -> tuple[Telemetry, ...]:
@@ -84,7 +84,7 @@ class Metrics:
         provider: MeterProvider,
         enabled: EnabledInstruments,
         methods: Callable[[str], bool],
-        custom_label: Callable[[CallBegun], str],
+        custom_label: Callable[[CallStarted], str],
     ) -> None:
         meter = provider.get_meter(_LIBRARY, trxds.__version__)
         self._meters = Meters(meter, enabled, {of.CONNECTED: self._servers, of.RESOURCES: self._resources})
@@ -104,11 +104,11 @@ class Metrics:
     def closed(self, channel: ChannelMetrics) -> None:
         self._open = tuple(each for each in self._open if each is not channel)
 
-    def method(self, call: CallBegun) -> str:
+    def method(self, call: CallStarted) -> str:
         # A66: a path that did not come from generated code may be anything, and each is another series.
         return call.path[1:] if call.registered or self._methods(call.path) else _OTHER
 
-    def custom(self, call: CallBegun) -> str:
+    def custom(self, call: CallStarted) -> str:
         return self._custom_label(call) if self._meters.has_label(of.CUSTOM) else ""
 
     def _servers(self) -> Iterator[tuple[int, Labels]]:
@@ -128,7 +128,7 @@ class ObservedChannel(ChannelMetrics):
         self._calls = CallsOfChannel(meters, target, locate)
         self._metrics = metrics
 
-    def call(self, call: CallBegun) -> CallMetrics:
+    def call(self, call: CallStarted) -> CallMetrics:
         metrics = self._metrics
         return CallMetrics(self._calls, metrics.method(call), metrics.custom(call), call.session is not None)
 
@@ -161,5 +161,5 @@ class TracedChannel(Observer):
         self._tracing = tracing
         self._target = target
 
-    def call(self, call: CallBegun) -> CallSpan:
+    def call(self, call: CallStarted) -> CallSpan:
         return CallSpan(self._tracing, call, self._target)

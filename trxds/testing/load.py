@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.resources import protos
 from trxds.serving.call import Call
 
@@ -36,7 +36,7 @@ class LoadReportingService:
         self.requests: list[LoadRequest] = []
         self._order = protos.LoadStatsResponse(send_all_clusters=True)
         self._order.load_reporting_interval.seconds = 1
-        self._streams: dict[int, tuple[Mailbox[None], trio.CancelScope]] = {}
+        self._streams: dict[int, tuple[ConflatingQueue[None], trio.CancelScope]] = {}
         self._opened = 0
         self._heard = trio.lowlevel.ParkingLot()
 
@@ -73,7 +73,7 @@ class LoadReportingService:
     async def handle(self, call: Call) -> None:
         """The method itself, StreamLoadStats."""
         self._opened += 1
-        number, news, scope = self._opened, Mailbox[None](), trio.CancelScope()
+        number, news, scope = self._opened, ConflatingQueue[None](), trio.CancelScope()
         self._streams[number] = news, scope
         try:
             with scope:
@@ -88,7 +88,7 @@ class LoadReportingService:
         finally:
             del self._streams[number]
 
-    async def _send(self, call: Call, news: Mailbox[None]) -> None:
+    async def _send(self, call: Call, news: ConflatingQueue[None]) -> None:
         while True:
             await call.send(self._order.SerializeToString())
             await news.next(math.inf)

@@ -22,7 +22,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.serving.call import Call, Handler
@@ -96,7 +96,7 @@ class _Stream:
     number: int
     subscriptions: Subscriptions
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    news: Mailbox[None] = field(default_factory=Mailbox)
+    news: ConflatingQueue[None] = field(default_factory=ConflatingQueue)
 
 
 class ManagementServer:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.observers import Observers
 from trxds.ground.status import Status, StatusCode
 
@@ -54,10 +54,10 @@ class Pool:
         self._network = network
         self._secured = secured
         self._random = random
-        self._leases: dict[Key, Counter[Mailbox[Any]]] = {}
+        self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
         self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
         self._changes = 0
-        self._asked: Mailbox[Subchannel | None] = Mailbox()  # to connect; None when we are closed
+        self._asked: ConflatingQueue[Subchannel | None] = ConflatingQueue()  # to connect; None when we are closed
         self._context = SubchannelContext(options, keepalive, observers or Observers(), self._connections, self._ask)
         self._closed = False
 
@@ -114,7 +114,7 @@ class Pool:
         """The host of that address if anybody leases it; takes no lease."""
         return self.subchannels.get((address, security))
 
-    def lease(self, address: str, mailbox: Mailbox[Any], security: Hashable = None) -> Lease:
+    def lease(self, address: str, mailbox: ConflatingQueue[Any], security: Hashable = None) -> Lease:
         """Have a share in a host. Each later change of its state is a letter `("host", address)`."""
         key = address, security
         subchannel = self.subchannels.get(key)
@@ -124,7 +124,7 @@ class Pool:
         self._leases[key][mailbox] += 1
         return Lease(self, key, subchannel, mailbox)
 
-    def release(self, key: Key, subchannel: Subchannel, mailbox: Mailbox[Any]) -> None:
+    def release(self, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
         """Called by a lease, once."""
         leases = self._leases.get(key)
         if leases is None or self.subchannels.get(key) is not subchannel:
@@ -132,7 +132,7 @@ class Pool:
         leases[mailbox] -= 1
         if not leases[mailbox]:
             del leases[mailbox]
-            mailbox.withdraw(("host", subchannel.address))
+            mailbox.discard(("host", subchannel.address))
         if not leases and not self._changes:
             self._retire(key)
 
@@ -187,7 +187,7 @@ class SecuredPool:
     def find(self, address: str) -> Subchannel | None:
         return self._pool.find(address, self._security(address))
 
-    def lease(self, address: str, mailbox: Mailbox[Any]) -> Lease:
+    def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
         return self._pool.lease(address, mailbox, self._security(address))
 
 
@@ -196,7 +196,7 @@ class Lease:
 
     __slots__ = ("_key", "_mailbox", "_pool", "subchannel")
 
-    def __init__(self, pool: Pool, key: Key, subchannel: Subchannel, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, pool: Pool, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
         self.subchannel = subchannel
         self._key = key
         self._mailbox = mailbox

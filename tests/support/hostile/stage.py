@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair
@@ -89,7 +89,7 @@ class _Callers:
 
     def __init__(self, script: Script, pool: Pool) -> None:
         self._script = script
-        self._mailbox: Mailbox[Any] = Mailbox()
+        self._mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._host = pool.lease(ADDRESS, self._mailbox).subchannel
         self._connecting = trio.Lock()
         self._message = bytes(script.request)  # which all of them send

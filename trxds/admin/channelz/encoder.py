@@ -12,7 +12,7 @@ from trxds.ads.line import Line
 from trxds.ground.calls import Calls
 from trxds.ground.clock import Clock
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.numbers import Numbers
+from trxds.ground.numbers import IdAllocator
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
 from trxds.wire.traffic import Traffic
@@ -36,7 +36,7 @@ _AT_ONCE = 1000  # references between two checkpoints
 class ChannelzEncoder:
     """Makes the messages of one response, all at the same moment."""
 
-    numbers: Numbers
+    numbers: IdAllocator
     clock: Clock
 
     async def channel(self, channel: Source | Line) -> Any:
@@ -49,7 +49,7 @@ class ChannelzEncoder:
 
     async def _fill_channel(self, message: Any, channel: Source) -> None:
         view = channel.admin_view()
-        message.ref.channel_id, message.ref.name = self.numbers.of(channel), view.target
+        message.ref.channel_id, message.ref.name = self.numbers.id_of(channel), view.target
         self._fill(message.data, view.target, view.connectivity, view.calls, view.created_at)
         for number, subchannel in enumerate(tuple(view.pool.subchannels.values()), 1):
             self._add_references(message.subchannel_ref.add(), subchannel)
@@ -57,7 +57,7 @@ class ChannelzEncoder:
                 await trio.lowlevel.checkpoint()
 
     def _fill_control_plane(self, message: Any, line: Line) -> None:
-        message.ref.channel_id, message.ref.name = self.numbers.of(line), f"{line.kind}/{line.uri}"
+        message.ref.channel_id, message.ref.name = self.numbers.id_of(line), f"{line.kind}/{line.uri}"
         self._fill(message.data, line.uri, line.state, line.traffic.calls, line.created_at)
         self._fill_trace(message.data, line.state, line.error, line.changed_at)
         self._fill_sockets(message, line.traffic)
@@ -74,16 +74,16 @@ class ChannelzEncoder:
 
     def socket(self, connection: Connection) -> Any:
         message = protos.message("Socket")()
-        message.ref.socket_id, message.ref.name = self.numbers.of(connection), connection.peer
+        message.ref.socket_id, message.ref.name = self.numbers.id_of(connection), connection.peer
         fill_socket(message, connection, self.clock)
         return message
 
     def _add_references(self, ref: Any, subchannel: Subchannel) -> None:
-        ref.subchannel_id, ref.name = self.numbers.of(subchannel), subchannel.address
+        ref.subchannel_id, ref.name = self.numbers.id_of(subchannel), subchannel.address
 
     def _fill_sockets(self, message: Any, traffic: Traffic) -> None:
         for connection in traffic.connections:
-            message.socket_ref.add(socket_id=self.numbers.of(connection), name=connection.peer)
+            message.socket_ref.add(socket_id=self.numbers.id_of(connection), name=connection.peer)
 
     def _fill(self, data: Any, target: str, state: Connectivity | None, calls: Calls, created_at: float) -> None:
         data.state.state = _STATES[state]

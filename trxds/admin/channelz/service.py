@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from trxds.ads.line import Line
 from trxds.ground.clock import Clock
-from trxds.ground.numbers import Numbers
+from trxds.ground.numbers import IdAllocator
 from trxds.ground.status import StatusCode
 from trxds.serving.call import Call, Handler, unary
 from trxds.wire.connection import Connection
@@ -26,11 +26,11 @@ class Channelz:
 
     def __init__(self, top: Callable[[], Iterable[Source | Line]]) -> None:
         self._top = top
-        self._numbers = Numbers()
+        self._numbers = IdAllocator()
 
     async def get_top_channels(self, request: Any, call: Call) -> Any:
         _check_page(request, call)
-        by_number = {self._numbers.of(channel): channel for channel in self._top()}
+        by_number = {self._numbers.id_of(channel): channel for channel in self._top()}
         rest = sorted(number for number in by_number if number >= request.start_channel_id)
         page = rest[: min(request.max_results or PAGE, PAGE)]
         channels = [await self._encoder.channel(by_number[number]) for number in page]

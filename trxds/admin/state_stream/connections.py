@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trxds.ground.numbers import Numbers
+from trxds.ground.numbers import IdAllocator
 from trxds.wire.connection import Connection
 from trxds.wire.pool import Pool
 from trxds.wire.traffic import Traffic
@@ -15,13 +15,13 @@ Epoch = Callable[[float], float]  # from Trio's clock to seconds since 1970
 
 
 def connections(
-    channel: str, pool: Pool, lines: Iterable[tuple[str, Traffic]], numbers: Numbers, epoch: Epoch
+    channel: str, pool: Pool, lines: Iterable[tuple[str, Traffic]], numbers: IdAllocator, epoch: Epoch
 ) -> Iterator[tuple[str, ConnectionRow]]:
     """Return the rows. `lines` are the channels to control planes."""
     every = [("data", connection) for connection in pool.connections]
     every += [(kind, connection) for kind, traffic in lines for connection in traffic.connections]
     for kind, connection in every:
-        yield f"{channel}/{numbers.of(connection)}", _row(channel, kind, connection, epoch)
+        yield f"{channel}/{numbers.id_of(connection)}", _row(channel, kind, connection, epoch)
 
 
 def _row(channel: str, kind: str, connection: Connection, epoch: Epoch) -> ConnectionRow:

@@ -15,8 +15,8 @@ import trio
 
 from trxds.ground.observe import (
     AttemptObserver,
-    CallBegun,
     CallObserver,
+    CallStarted,
     Observer,
     Pick,
     SessionPick,
@@ -104,7 +104,7 @@ class CallWatcher(Observer):
         self._channel = channel
         self._events = events
 
-    def call(self, call: CallBegun) -> CallObserver:
+    def call(self, call: CallStarted) -> CallObserver:
         return _Call(self._channel, self._events, call)
 
 
@@ -117,12 +117,12 @@ class AdsWatcher(Observer):
         self._channel = channel
         self._events = events
 
-    def xds_requested(self, request: XdsRequest) -> None:
+    def xds_request_sent(self, request: XdsRequest) -> None:
         answer = "" if not request.nonce else _NACK if request.error else _ACK
         names = [*request.names, *(f"-{name}" for name in request.removed)]
         self._ads("sent", request, names, answer, request.error)
 
-    def xds_answered(self, response: XdsResponse) -> None:
+    def xds_response_received(self, response: XdsResponse) -> None:
         self._ads("received", response, [*response.valid, *response.invalid], "", "; ".join(response.errors))
 
     def _ads(self, direction: str, said: XdsRequest | XdsResponse, names: list[str], answer: str, error: str) -> None:
@@ -152,7 +152,7 @@ def _kind(type: str) -> str:
 class _Call(CallObserver):
     __slots__ = ("_began", "_call", "_channel", "_events", "_number", "_session", "cluster", "host")
 
-    def __init__(self, channel: str, events: Events, call: CallBegun) -> None:
+    def __init__(self, channel: str, events: Events, call: CallStarted) -> None:
         self.cluster = self.host = ""
         self._channel = channel
         self._events = events

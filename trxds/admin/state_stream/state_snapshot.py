@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import trio
 
 from trxds.ground.clock import Clock
-from trxds.ground.numbers import Numbers
+from trxds.ground.numbers import IdAllocator
 from trxds.lb.node_snapshot import NodeSnapshot
 
 from ..channel_source import KeyedChannel
@@ -37,7 +37,7 @@ class Sampler:
 
     def __init__(self, channels: Sequence[KeyedChannel]) -> None:
         self._channels = channels
-        self._numbers = Numbers()
+        self._numbers = IdAllocator()
         self._clock = Clock.now()
 
     def epoch(self, at: float) -> float:

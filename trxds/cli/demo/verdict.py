@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trxds.ground.words import count
+from trxds.ground.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ def _host_was_gone(move: Move, removed_at: Mapping[str, float]) -> bool:
 
 def _broken_promises(record: Record, explained: Iterable[Move]) -> Iterator[str]:
     if record.failures:
-        yield f"{count(len(record.failures), 'RPC')} failed, the first: {record.failures[0]}"
+        yield f"{plural(len(record.failures), 'RPC')} failed, the first: {record.failures[0]}"
     if record.done != record.expected:
         yield f"{record.done} RPCs ended, {record.expected} were meant to"
     unexplained = [move for move in record.moves if move not in set(explained)]
     if unexplained:
         first = unexplained[0]
         yield (
-            f"{count(len({move.session for move in unexplained}), 'session')} left a host that was still there "
-            f"({count(len(unexplained), 'time')}), the first: {first.session}, {first.old} -> {first.new}"
+            f"{plural(len({move.session for move in unexplained}), 'session')} left a host that was still there "
+            f"({plural(len(unexplained), 'time')}), the first: {first.session}, {first.old} -> {first.new}"
         )
     stuck = sorted(session for session, host in record.host_of.items() if host in record.removed_at)
     if stuck:

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trxds.admin.state_stream.messages import State
-from trxds.ground.channels import Mailbox
+from trxds.ground.channels import ConflatingQueue
 
 from ..exit_codes import FAILURE, SUCCESS, UNREACHABLE
 from .pages import Page
@@ -41,7 +41,7 @@ async def show_once(program: Program, page: Page, as_json: bool) -> int:
 
 async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
     """The page, and again when something has changed, until the program ends; as JSON what has changed."""
-    states: Mailbox[State] = Mailbox()
+    states: ConflatingQueue[State] = ConflatingQueue()
     with _rows(page) if as_json else _screen(page) as (draw, pause):
         async with program.ask(page.sections) as answer, trio.open_nursery() as nursery:
             nursery.start_soon(draw_latest, states, draw, pause)
@@ -53,7 +53,7 @@ async def show_on(program: Program, page: Page, as_json: bool) -> NoReturn:
     raise _over(program)
 
 
-async def draw_latest(states: Mailbox[State], draw: Draw, pause: float) -> NoReturn:
+async def draw_latest(states: ConflatingQueue[State], draw: Draw, pause: float) -> NoReturn:
     """Each state but those that are old by the time that the pause after the one before is over."""
     while True:
         for state in (await states.next()).values():

@@ -5,13 +5,13 @@ An algorithm that is not there is not run, where a resource's success rate runs 
 
 from __future__ import annotations
 
-from trxds.ground.place import Place
+from trxds.ground.place import JsonNode
 from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
 
 _DEFAULT = EjectionRules()
 
 
-def ejection_rules(place: Place) -> EjectionRules | None:
+def ejection_rules(place: JsonNode) -> EjectionRules | None:
     """None if none of the algorithms is asked for."""
     base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
     rules = EjectionRules(
@@ -25,32 +25,32 @@ def ejection_rules(place: Place) -> EjectionRules | None:
     return rules if rules.success_rate or rules.failure_percentage else None
 
 
-def _success_rate(place: Place) -> SuccessRate | None:
+def _success_rate(place: JsonNode) -> SuccessRate | None:
     if not place.has_object():
         return None
     default = SuccessRate()
     return SuccessRate(
-        place.member("stdevFactor").whole(default.stdev_factor),
+        place.member("stdevFactor").integer(default.stdev_factor),
         _percent(place.member("enforcementPercentage"), default.enforcement),
-        place.member("minimumHosts").whole(default.minimum_hosts),
-        place.member("requestVolume").whole(default.request_volume),
+        place.member("minimumHosts").integer(default.minimum_hosts),
+        place.member("requestVolume").integer(default.request_volume),
     )
 
 
-def _failure_percentage(place: Place) -> FailurePercentage | None:
+def _failure_percentage(place: JsonNode) -> FailurePercentage | None:
     if not place.has_object():
         return None
     default = FailurePercentage()
     return FailurePercentage(
         _percent(place.member("threshold"), default.threshold),
         _percent(place.member("enforcementPercentage"), default.enforcement),
-        place.member("minimumHosts").whole(default.minimum_hosts),
-        place.member("requestVolume").whole(default.request_volume),
+        place.member("minimumHosts").integer(default.minimum_hosts),
+        place.member("requestVolume").integer(default.request_volume),
     )
 
 
-def _percent(place: Place, default: int) -> int:
-    value = place.whole(default)
+def _percent(place: JsonNode, default: int) -> int:
+    value = place.integer(default)
     if value > 100:
-        place.wrong("must be a percentage, at most 100")
+        place.error("must be a percentage, at most 100")
     return value

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from trxds.ground.observe import Outlier
+from trxds.ground.observe import OutlierEvent
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier import EjectionRules
 
@@ -121,7 +121,7 @@ class OutlierDetection:
             else:
                 record.eject(now)
                 ejected += 1
-            self._observers.outlier(Outlier(self._path, record.addresses, method, unenforced, self._backend))
+            self._observers.outlier(OutlierEvent(self._path, record.addresses, method, unenforced, self._backend))
 
     def _note_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)

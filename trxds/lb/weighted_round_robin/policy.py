@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.observe import Weights
+from trxds.ground.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
 from ..endpoint_set import Endpoints
@@ -84,7 +84,7 @@ class WeightedRoundRobin:
             unknown = sum(not each for each in known)
             stale = sum(weight.stale(now) for weight, each in zip(weights, known, strict=True) if not each)
             few = len(known) - unknown < 2
-            self._observers.weights(Weights(self._path, tuple(known), unknown - stale, stale, few))
+            self._observers.weights(WrrUpdate(self._path, tuple(known), unknown - stale, stale, few))
 
     def _follower(self, host: Host, weight: ReportedWeight, period: float) -> tuple[str, _Follower]:
         """The task of that host, the same one for as long as it is READY."""
