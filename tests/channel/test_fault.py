@@ -13,9 +13,9 @@ from trxds.channel.filters import Shared, make_chain
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
-from trxds.resources.fault import Abort, Delay, FaultConfig, Share
+from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 
-ALL = Share(100)
+ALL = FractionalPercent(100)
 INJECTED = "Fault injected"
 
 
@@ -45,7 +45,9 @@ def test_a_share_of_nothing_never_applies():
     assert injection(config) == Injection()
 
 
-@pytest.mark.parametrize("share", [Share(25), Share(2_500, 10_000), Share(250_000, 1_000_000)])
+@pytest.mark.parametrize(
+    "share", [FractionalPercent(25), FractionalPercent(2_500, 10_000), FractionalPercent(250_000, 1_000_000)]
+)
 def test_a_share_counts_in_its_denominator(share):
     random = Random(1)
     config = FaultConfig(None, Abort(StatusCode.ABORTED, share=share))
@@ -102,8 +104,8 @@ def test_a_header_makes_a_share_smaller():
 
 
 def test_a_header_never_makes_a_share_greater():
-    assert delays(Share(0), delay_request="5", delay_request_percentage="100") == 0.0
-    assert aborts(Share(0), abort_grpc_request="5", abort_percentage="100") is None
+    assert delays(FractionalPercent(0), delay_request="5", delay_request_percentage="100") == 0.0
+    assert aborts(FractionalPercent(0), abort_grpc_request="5", abort_percentage="100") is None
 
 
 @pytest.mark.parametrize("value", ["-1", "some", "4294967296"])
@@ -149,7 +151,7 @@ async def test_an_rpc_goes_on_after_its_delay(autojump_clock):
 
 
 async def test_more_delays_than_may_be_active_at_a_time_are_left_out(autojump_clock):
-    filter_ = fault(delay=DELAY, most_active=2)
+    filter_ = fault(delay=DELAY, max_active=2)
     times = []
 
     async def rpc():
@@ -164,12 +166,12 @@ async def test_more_delays_than_may_be_active_at_a_time_are_left_out(autojump_cl
 
 async def test_an_abort_is_left_out_while_too_many_are_delayed(autojump_clock):
     active = ActiveFaults(1)
-    assert await took(fault(active, abort=ABORT, most_active=1)) == (0.0, None)
-    assert await took(fault(active, abort=ABORT, most_active=2)) == (0.0, ABORTED)
+    assert await took(fault(active, abort=ABORT, max_active=1)) == (0.0, None)
+    assert await took(fault(active, abort=ABORT, max_active=2)) == (0.0, ABORTED)
 
 
 async def test_an_abort_belongs_to_its_delay_even_if_that_was_left_out(autojump_clock):
-    assert await took(fault(ActiveFaults(1), delay=DELAY, abort=ABORT, most_active=1)) == (0.0, ABORTED)
+    assert await took(fault(ActiveFaults(1), delay=DELAY, abort=ABORT, max_active=1)) == (0.0, ABORTED)
 
 
 async def test_a_cancelled_delay_is_active_no_more(mock_clock):
@@ -194,7 +196,7 @@ async def test_the_filters_of_one_channel_count_together():
 
 
 def test_a_fault_that_injects_nothing_is_no_filter():
-    assert make_chain(Shared(Random(1)), (FaultConfig(most_active=3),)) == ()
+    assert make_chain(Shared(Random(1)), (FaultConfig(max_active=3),)) == ()
 
 
 # -- explained
@@ -202,7 +204,9 @@ def test_a_fault_that_injects_nothing_is_no_filter():
 
 @pytest.mark.parametrize("active", [0, 1])
 def test_an_explanation_draws_what_a_call_would_be_in_for(active):
-    config = FaultConfig(Delay(1.0, share=Share(50)), Abort(StatusCode.ABORTED, share=Share(50)), most_active=1)
+    config = FaultConfig(
+        Delay(1.0, share=FractionalPercent(50)), Abort(StatusCode.ABORTED, share=FractionalPercent(50)), max_active=1
+    )
     fates = set()
     for seed in range(40):
         told = Fault(config, ActiveFaults(active), Random(seed)).explain(PickArgs("/s/m"))
@@ -221,7 +225,7 @@ def test_an_explanation_draws_what_a_call_would_be_in_for(active):
 
 
 def test_the_odds_are_those_of_the_calls_own_headers():
-    config = FaultConfig(Delay(0.0, True, Share(80)), Abort(StatusCode.OK, True, Share(40)))
+    config = FaultConfig(Delay(0.0, True, FractionalPercent(80)), Abort(StatusCode.OK, True, FractionalPercent(40)))
     headers = Metadata([("x-envoy-fault-delay-request", "20"), ("x-envoy-fault-delay-request-percentage", "10")])
     told = Fault(config, ActiveFaults(), Random(1)).explain(PickArgs("/s/m", headers))
     assert told.odds == "10% wait as they ask, 40% fail as they ask"

@@ -21,7 +21,7 @@ from trxds.resources.leaf_policy import (
     RingHash,
     RoundRobin,
 )
-from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
 from trxds.resources.retry import RetryPolicy
 
 RETRY = {
@@ -150,7 +150,9 @@ def test_a_wish_for_health_checks_is_noted() -> None:
                 }
             },
             OutlierDetectionConfig(
-                EjectionRules(1.0, 400.0, 400.0, 10, SuccessRate(1000), FailurePercentage(50, minimum_hosts=2)),
+                OutlierDetectionSettings(
+                    1.0, 400.0, 400.0, 10, SuccessRate(1000), FailurePercentage(50, minimum_hosts=2)
+                ),
                 RoundRobin(),
             ),
         ),

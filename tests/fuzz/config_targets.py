@@ -30,7 +30,7 @@ from trxds.ground.metadata import Metadata, is_value
 from trxds.ground.status import BootstrapError
 from trxds.lb.balancing_config import STRUCT_POLICIES, reader
 from trxds.resources.context import ParseContext
-from trxds.resources.fault import Abort, Delay, FaultConfig, Share
+from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.load_stats import MIN_INTERVAL, reporting_order
 from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
@@ -171,7 +171,9 @@ def _metadata(data: bytes) -> None:
     assert hashed is None or 0 <= hashed < 2**64
 
 
-BY_HEADER = FaultConfig(Delay(by_header=True, share=Share(50)), Abort(by_header=True, share=Share(50)))
+BY_HEADER = FaultConfig(
+    Delay(by_header=True, share=FractionalPercent(50)), Abort(by_header=True, share=FractionalPercent(50))
+)
 
 
 BY_USER = [HeaderHash("user", Rewrite(Regex("(a*)(.*)"), "\\2-\\1"))]

@@ -12,7 +12,7 @@ from support.sessions import answer, hosts, in_cookie, listen, override, session
 from trxds import RpcError
 from trxds.resources import protos
 from trxds.resources.extension import Extension
-from trxds.resources.problems import Problems
+from trxds.resources.problems import ValidationErrors
 from trxds.resources.stateful_session import STATEFUL_SESSION
 from trxds.resources.types import LDS, RDS, ParseContext
 from trxds.testing import resources as xds
@@ -76,7 +76,7 @@ def test_a_ttl_out_of_range_is_refused(seconds, nanos, field):
     state.cookie.ttl.seconds, state.cookie.ttl.nanos = seconds, nanos
     config = protos.StatefulSession()
     config.session_state.typed_config.Pack(state)
-    problems = Problems()
+    problems = ValidationErrors()
     STATEFUL_SESSION.parse(Extension("", config.SerializeToString(), problems))
     (problem,) = problems.texts
     assert f".cookie.ttl.{field} error:value must be in the range" in problem

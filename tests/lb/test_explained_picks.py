@@ -40,7 +40,7 @@ from trxds.lb.weighted_target import WeightedTarget, WeightedTargetPicker
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus
-from trxds.resources.endpoint import Drop as DropShare
+from trxds.resources.endpoint import DropOverload as DropShare
 from trxds.resources.lb_policy import RandomSubsetting as RandomSubsettingConfig
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig

@@ -20,7 +20,7 @@ from trxds.lb.policy import Inputs, Report
 from trxds.resources import protos
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
-from trxds.resources.endpoint import ClusterLoadAssignment, Drop, Endpoint, Locality, LocalityId
+from trxds.resources.endpoint import ClusterLoadAssignment, DropOverload, Endpoint, Locality, LocalityId
 from trxds.resources.leaf_policy import RoundRobin
 from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
 
@@ -117,7 +117,7 @@ def test_a_pick_that_comes_to_no_stream_counts_nothing():
 
 
 def test_drops_count_by_category_and_those_of_the_circuit_breaker_without():
-    load = Load(drops=(Drop("lb", 1_000_000),))
+    load = Load(drops=(DropOverload("lb", 1_000_000),))
     for _ in range(3):
         load.picker().pick(CALL)
     assert load.take() == of_cart(drops={"lb": 3})

@@ -13,18 +13,18 @@ from trxds.lb.pick import QUEUE, Always, Complete, PickArgs
 from trxds.lb.policy import CONNECTING, Inputs, Report
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RoundRobin
-from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 FAILED = unavailable("no")
 HOSTS = endpoints("abcde")
 
 
 def by_failures(threshold=50, enforcement=100, hosts=1, volume=1, **more):
-    return EjectionRules(failure_percentage=FailurePercentage(threshold, enforcement, hosts, volume), **more)
+    return OutlierDetectionSettings(failure_percentage=FailurePercentage(threshold, enforcement, hosts, volume), **more)
 
 
 def by_rate(stdev_factor=1000, enforcement=100, hosts=1, volume=1, **more):
-    return EjectionRules(success_rate=SuccessRate(stdev_factor, enforcement, hosts, volume), **more)
+    return OutlierDetectionSettings(success_rate=SuccessRate(stdev_factor, enforcement, hosts, volume), **more)
 
 
 class Detector:
@@ -228,7 +228,7 @@ class TestHowMany:
         assert detector.at(20) == {"a"}
 
     def test_both_algorithms_share_the_percentage(self):
-        rules = EjectionRules(
+        rules = OutlierDetectionSettings(
             success_rate=SuccessRate(1000, 100, 1, 1), failure_percentage=FailurePercentage(10, 100, 1, 1)
         )
         detector = Detector(rules)

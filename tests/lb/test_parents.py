@@ -17,7 +17,7 @@ from trxds.lb.weighted_target import WeightedTarget
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Locality, LocalityId
-from trxds.resources.endpoint import Drop as DropShare
+from trxds.resources.endpoint import DropOverload as DropShare
 from trxds.resources.leaf_policy import RoundRobin
 
 LEAF = RoundRobin()

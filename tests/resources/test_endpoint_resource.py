@@ -13,7 +13,7 @@ from trxds.resources import protos
 from trxds.resources.address import address_text
 from trxds.resources.endpoint import (
     ClusterLoadAssignment,
-    Drop,
+    DropOverload,
     Endpoint,
     HealthStatus,
     Locality,
@@ -178,7 +178,7 @@ def test_a_resource_becomes_a_value(read: Any) -> None:
             ),
             (Locality(LocalityId("r", "y"), 1, (Endpoint(("10.0.0.2:80", "[fe80::1]:80")),)),),
         ),
-        (Drop("c", 50_000),),
+        (DropOverload("c", 50_000),),
     )
 
 
@@ -221,7 +221,9 @@ def test_endpoint_weights_may_sum_to_anything(read: Any) -> None:
 
 
 def test_drops_beyond_everything_are_everything(read: Any) -> None:
-    assert assignment(read, drops(category="c", drop_percentage={"numerator": 200})).drops == (Drop("c", 10**6),)
+    assert assignment(read, drops(category="c", drop_percentage={"numerator": 200})).drops == (
+        DropOverload("c", 10**6),
+    )
 
 
 def test_the_repr_counts_and_a_locality_prints_as_in_messages(read: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trxds.ground.status import StatusCode
-from trxds.resources.fault import Abort, Delay, FaultConfig, Share
+from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.types import LDS, RDS
 
 T = "type.googleapis.com/"
@@ -37,11 +37,11 @@ CONFIGS = [
     ({"delay": {"fixed_delay": "0.25s"}}, FaultConfig(Delay(0.25))),
     (
         {"delay": {"header_delay": {}, "percentage": percent(3, "TEN_THOUSAND")}},
-        FaultConfig(Delay(0.0, True, Share(3, 10_000))),
+        FaultConfig(Delay(0.0, True, FractionalPercent(3, 10_000))),
     ),
     (
         {"abort": {"grpc_status": 10, "percentage": percent(7)}},
-        FaultConfig(None, Abort(StatusCode.ABORTED, False, Share(7))),
+        FaultConfig(None, Abort(StatusCode.ABORTED, False, FractionalPercent(7))),
     ),
     ({"abort": {"header_abort": {}}}, FaultConfig(None, Abort(StatusCode.OK, True))),
     ({"abort": {"http_status": 404}}, FaultConfig(None, Abort(StatusCode.UNIMPLEMENTED))),
@@ -49,9 +49,9 @@ CONFIGS = [
     ({"abort": {"http_status": 418}}, FaultConfig(None, Abort(StatusCode.UNKNOWN))),
     ({"abort": {"http_status": 200}}, FaultConfig(None, Abort(StatusCode.OK))),
     ({"abort": {"grpc_status": 0}}, FaultConfig(None, Abort(StatusCode.OK))),
-    ({"abort": {"percentage": percent(5, "MILLION")}}, FaultConfig(None, Abort(share=Share(5, 1_000_000)))),
-    ({"abort": {"percentage": percent(5, 9)}}, FaultConfig(None, Abort(share=Share(5, 1_000_000)))),
-    ({"max_active_faults": 0}, FaultConfig(most_active=0)),
+    ({"abort": {"percentage": percent(5, "MILLION")}}, FaultConfig(None, Abort(share=FractionalPercent(5, 1_000_000)))),
+    ({"abort": {"percentage": percent(5, 9)}}, FaultConfig(None, Abort(share=FractionalPercent(5, 1_000_000)))),
+    ({"max_active_faults": 0}, FaultConfig(max_active=0)),
     ({"upstream_cluster": "other", "headers": [{"name": "h", "exact_match": "v"}]}, FaultConfig()),
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
 from trxds.resources.types import CDS
 
 
@@ -19,11 +19,11 @@ def cds(**fields: Any) -> dict[str, Any]:
     }
 
 
-def rules(read: Any, **fields: Any) -> EjectionRules | None:
+def rules(read: Any, **fields: Any) -> OutlierDetectionSettings | None:
     parsed = read(CDS, cds(**fields))
     assert parsed.errors == ()
     found = parsed.value.ejection
-    assert found is None or isinstance(found, EjectionRules)
+    assert found is None or isinstance(found, OutlierDetectionSettings)
     return found
 
 
@@ -54,7 +54,7 @@ def test_a_cluster_that_says_nothing_has_none(read: Any) -> None:
 
 
 def test_the_defaults_are_those_of_a50(read: Any) -> None:
-    assert rules(read) == EjectionRules(
+    assert rules(read) == OutlierDetectionSettings(
         interval=10.0,
         base_ejection_time=30.0,
         max_ejection_time=300.0,
@@ -67,7 +67,7 @@ def test_the_defaults_are_those_of_a50(read: Any) -> None:
 def test_failure_percentage_is_off_unless_enforced_and_has_defaults(read: Any) -> None:
     assert rules(read, enforcing_success_rate=0) is None
     assert rules(read, enforcing_success_rate=0, enforcing_failure_percentage=0) is None
-    assert rules(read, enforcing_success_rate=0, enforcing_failure_percentage=50) == EjectionRules(
+    assert rules(read, enforcing_success_rate=0, enforcing_failure_percentage=50) == OutlierDetectionSettings(
         failure_percentage=FailurePercentage(threshold=85, enforcement=50, minimum_hosts=5, request_volume=50)
     )
 
@@ -87,7 +87,7 @@ def test_what_is_said_counts(read: Any) -> None:
         failure_percentage_threshold=0,
         failure_percentage_minimum_hosts=7,
         failure_percentage_request_volume=8,
-    ) == EjectionRules(1.5, 2.0, 3.0, 0, SuccessRate(2, 1, 3, 4), FailurePercentage(0, 5, 7, 8))
+    ) == OutlierDetectionSettings(1.5, 2.0, 3.0, 0, SuccessRate(2, 1, 3, 4), FailurePercentage(0, 5, 7, 8))
 
 
 @pytest.mark.parametrize(("base", "longest"), [("299s", 300.0), ("400s", 400.0)])

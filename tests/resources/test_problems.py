@@ -1,22 +1,22 @@
 from __future__ import annotations
 
-from trxds.resources.problems import Problems
+from trxds.resources.problems import ValidationErrors
 
 
 def test_a_problem_names_the_field_it_was_found_at() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     problems.at("virtual_hosts[0]").at("routes[3].match").add("field not present")
     assert problems.texts == ("field:virtual_hosts[0].routes[3].match error:field not present",)
 
 
 def test_a_key_in_brackets_follows_without_a_dot() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     problems.at("http_filters").at("[2]").at("name").add("empty filter name")
     assert problems.texts == ("field:http_filters[2].name error:empty filter name",)
 
 
 def test_several_problems_of_one_field_are_one_text() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     problems.at("a").add("one")
     problems.at("b").add("two")
     problems.at("a").add("three")
@@ -24,7 +24,7 @@ def test_several_problems_of_one_field_are_one_text() -> None:
 
 
 def test_problems_are_seen_from_every_field_of_the_resource() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     below = problems.at("a")
     assert not problems
     below.add("wrong")
@@ -33,7 +33,7 @@ def test_problems_are_seen_from_every_field_of_the_resource() -> None:
 
 
 def test_the_repr_says_where_we_are_and_what_was_found() -> None:
-    problems = Problems()
+    problems = ValidationErrors()
     assert repr(problems) == "<Problems at 'the resource': none>"
     problems.at("a").add("wrong")
     assert repr(problems.at("b")) == "<Problems at 'b': field:a error:wrong>"

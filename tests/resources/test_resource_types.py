@@ -60,7 +60,7 @@ def test_garbage_in_a_wrapper_has_the_wrappers_name() -> None:
 
 
 def test_a_complaint_lists_every_error() -> None:
-    assert CDS.complaint(("field:a error:x", "field:b error:y")) == (
+    assert CDS.validation_message(("field:a error:x", "field:b error:y")) == (
         "errors validating Cluster resource: [field:a error:x; field:b error:y]"
     )
 

@@ -16,7 +16,7 @@ import trio
 
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import ConflatingQueue
-from trxds.resources.load_stats import ClusterLoad, ReportingOrder, load_stats, reporting_order
+from trxds.resources.load_stats import ClusterLoad, LrsResponse, load_stats, reporting_order
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
 from trxds.wire.stream import ClientStream
 
@@ -48,7 +48,7 @@ class LoadStream:
         self.line = line
         self._talk = Talk("LRS", PATH, REMEDY, line)
         self._backoff = Backoff(random)
-        self._orders: ConflatingQueue[ReportingOrder] = ConflatingQueue()
+        self._orders: ConflatingQueue[LrsResponse] = ConflatingQueue()
         self._reported_at = -math.inf
         self._answered = False  # the present stream
         self._trouble = ""  # the outage that has been told
@@ -104,7 +104,7 @@ class LoadStream:
 
     async def _report(self, stream: ClientStream) -> None:
         """At the server's pace; a new one begins when it comes, and the same one again changes nothing."""
-        order: ReportingOrder | None = None
+        order: LrsResponse | None = None
         due = math.inf
         while True:
             letters = await self._orders.next(due)
@@ -117,7 +117,7 @@ class LoadStream:
                 # From report to report: to send this one may have waited for the server's window.
                 due = self._reported_at + order.interval
 
-    def _compose(self, order: ReportingOrder) -> bytes:
+    def _compose(self, order: LrsResponse) -> bytes:
         """Also when there is nothing to report: no load is news too.
 
         What the server does not want to know is forgotten. It might be told of years at once otherwise.

@@ -148,7 +148,7 @@ def failures(response: Any) -> tuple[Failed, ...]:
 
 
 def invalid(errors: tuple[str, ...], type: ResourceType) -> str:
-    return f"INVALID_ARGUMENT: {type.complaint(errors)}"
+    return f"INVALID_ARGUMENT: {type.validation_message(errors)}"
 
 
 def _text(index: int, parsed: Parsed, type: ResourceType) -> str:

@@ -13,7 +13,7 @@ from trxds.config.steps import FaultStep
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
-from trxds.resources.fault import Abort, Delay, FaultConfig, Share
+from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.matchers import header_value, integer
 
 from .filter import Wait
@@ -74,7 +74,7 @@ class Fault:
         return Injection(status=injection.status if injection.delay else None)
 
     def _may_begin(self) -> bool:
-        most = self._config.most_active
+        most = self._config.max_active
         return most is None or self._active.count < most
 
     async def _delay(self, injection: Injection) -> Status | None:
@@ -123,7 +123,7 @@ def _drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random
     return share.numerator >= share.denominator or random.randrange(share.denominator) < share.numerator
 
 
-def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> Share:
+def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> FractionalPercent:
     asked = _number(metadata, header) if fault.by_header else None
     if asked is None or not 0 <= asked < fault.share.numerator:
         return fault.share

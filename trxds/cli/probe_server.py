@@ -92,7 +92,9 @@ def _read_response(dialect: Dialect, message: bytes, server: ServerConfig, liste
     reading = at_once(dialect.read(response, LDS, {}, ParseContext(server_features=server.features)))
     found = [item.parsed for item in reading.items]
     names = sorted(parsed.name or "(no name)" for parsed in found)
-    errors = [f"{parsed.name or '(no name)'}: {LDS.complaint(parsed.errors)}" for parsed in found if parsed.errors]
+    errors = [
+        f"{parsed.name or '(no name)'}: {LDS.validation_message(parsed.errors)}" for parsed in found if parsed.errors
+    ]
     text = f"answers with {_count_listeners(len(names))}{': ' if names else ''}{', '.join(names)}"
     if reading.failed:
         return ProbeResult(False, f"{text}; {'; '.join(f'{each.name}: {each}' for each in reading.failed)}")

@@ -122,7 +122,9 @@ def _validation_errors(place: YamlNode, value: dict[str, Any]) -> Iterator[Probl
     kind = RESOURCE_TYPES[value["@type"]]
     context = ParseContext(certificate_providers=_AnyName())
     if errors := kind.read(from_json(value), context).errors:
-        yield place.problem(f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {kind.complaint(errors)}')
+        yield place.problem(
+            f'clients refuse {kind.kind} resource "{_key(value)[1]}" (NACK): {kind.validation_message(errors)}'
+        )
 
 
 def _key(value: dict[str, Any]) -> tuple[str, str]:

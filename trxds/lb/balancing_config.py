@@ -18,12 +18,12 @@ from trxds.ground.place import JsonNode, Problem
 from trxds.resources.extension import Extension
 from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (
-    CHOICE_COUNT,
-    LARGEST_RING,
+    DEFAULT_CHOICE_COUNT,
+    MAX_CHOICE_COUNT,
     MAX_RING_SIZE,
     MIN_RING_SIZE,
-    MOST_CHOICES,
-    SHORTEST_UPDATE,
+    MIN_UPDATE_PERIOD,
+    RING_SIZE_LIMIT,
     ClientSideWeightedRoundRobin,
     LbPolicyConfig,
     LeastRequest,
@@ -119,8 +119,8 @@ def _ring_hash(place: JsonNode) -> RingHash:
     smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
     least, most = smallest.integer(MIN_RING_SIZE), largest.integer(MAX_RING_SIZE)
     for size, at in ((least, smallest), (most, largest)):
-        if not 1 <= size <= LARGEST_RING:
-            at.error(f"must be in the range 1 to {LARGEST_RING}")
+        if not 1 <= size <= RING_SIZE_LIMIT:
+            at.error(f"must be in the range 1 to {RING_SIZE_LIMIT}")
     if least > most:
         smallest.error("must not be more than maxRingSize")
     return RingHash(least, most, _hash_header(place.member("requestHashHeader")))
@@ -136,10 +136,10 @@ def _hash_header(place: JsonNode) -> str:
 
 def _least_request(place: JsonNode) -> LeastRequest:
     choices = place.member("choiceCount")
-    count = choices.integer(CHOICE_COUNT)
-    if count < CHOICE_COUNT:
-        choices.error(f"must be at least {CHOICE_COUNT}")
-    return LeastRequest(min(count, MOST_CHOICES))
+    count = choices.integer(DEFAULT_CHOICE_COUNT)
+    if count < DEFAULT_CHOICE_COUNT:
+        choices.error(f"must be at least {DEFAULT_CHOICE_COUNT}")
+    return LeastRequest(min(count, MAX_CHOICE_COUNT))
 
 
 def _weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
@@ -152,7 +152,7 @@ def _weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
     return ClientSideWeightedRoundRobin(
         place.member("blackoutPeriod").duration(10.0),
         place.member("weightExpirationPeriod").duration(180.0),
-        max(place.member("weightUpdatePeriod").duration(1.0), SHORTEST_UPDATE),
+        max(place.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
         factor,
         period if out_of_band else None,
     )

@@ -13,7 +13,7 @@ from random import Random
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.standing import ResourceStatus, error_with_note
 from trxds.ground.status import Status
-from trxds.resources.endpoint import Drop as DropShare
+from trxds.resources.endpoint import DropOverload as DropShare
 
 from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from trxds.ground.standing import ResourceStatus
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
-from trxds.resources.endpoint import Drop, HealthStatus
+from trxds.resources.endpoint import DropOverload, HealthStatus
 from trxds.resources.leaf_policy import LbPolicyConfig
-from trxds.resources.outlier import EjectionRules
+from trxds.resources.outlier import OutlierDetectionSettings
 from trxds.resources.upstream_tls import UpstreamTls
 
 
@@ -68,7 +68,7 @@ class ClusterImplConfig(LbPolicyConfig):
     cluster: str
     service: str  # the EDS service name; with the cluster's it names the count of RPCs in flight
     child: LbPolicyConfig
-    drops: tuple[Drop, ...] = ()
+    drops: tuple[DropOverload, ...] = ()
     max_requests: int = DEFAULT_MAX_REQUESTS
     tls: UpstreamTls | None = None
     hostname: str = ""
@@ -82,7 +82,7 @@ class OutlierDetectionConfig(LbPolicyConfig):
     """Without `rules` the policy only passes on what its child says (A50). A service config asks for it as well."""
 
     policy: ClassVar[str] = "outlier_detection_experimental"
-    rules: EjectionRules | None
+    rules: OutlierDetectionSettings | None
     child: LbPolicyConfig
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .filter_config import FilterConfig
 from .filters import filter_overrides
 from .hash_policy import HashPolicy, hash_policies
-from .problems import Problems
+from .problems import ValidationErrors
 from .retry import RetryPolicy, retry_policy
 from .units import UINT32_MAX, duration, optional_duration
 
@@ -54,7 +54,7 @@ class Inherited:
     plugins: frozenset[str] = frozenset()
 
 
-def route_action(message: Any, inherited: Inherited, problems: Problems) -> RouteAction | None:
+def route_action(message: Any, inherited: Inherited, problems: ValidationErrors) -> RouteAction | None:
     """None: the route is to be skipped, as if it were not there (or it has a problem)."""
     # Without clusters the route will be skipped. It is read to the end all the same: a NACK tells of every mistake.
     clusters = _clusters(message, inherited, problems)
@@ -75,7 +75,7 @@ def route_action(message: Any, inherited: Inherited, problems: Problems) -> Rout
     return action if clusters else None
 
 
-def _clusters(message: Any, inherited: Inherited, problems: Problems) -> tuple[WeightedCluster, ...]:
+def _clusters(message: Any, inherited: Inherited, problems: ValidationErrors) -> tuple[WeightedCluster, ...]:
     """None at all for the specifiers that gRPC does not know: `cluster_header`, or one of tomorrow's."""
     match message.WhichOneof("cluster_specifier"):
         case "cluster":
@@ -89,7 +89,7 @@ def _clusters(message: Any, inherited: Inherited, problems: Problems) -> tuple[W
     return ()
 
 
-def _weighted_clusters(message: Any, context: ParseContext, problems: Problems) -> tuple[WeightedCluster, ...]:
+def _weighted_clusters(message: Any, context: ParseContext, problems: ValidationErrors) -> tuple[WeightedCluster, ...]:
     before = problems.count
     clusters = [
         _weighted_cluster(entry, context, problems.at(f"clusters[{index}]"))
@@ -106,7 +106,7 @@ def _weighted_clusters(message: Any, context: ParseContext, problems: Problems) 
     return drawn
 
 
-def _weighted_cluster(message: Any, context: ParseContext, problems: Problems) -> WeightedCluster:
+def _weighted_cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> WeightedCluster:
     if not message.name:
         problems.at("name").add("must be non-empty")
     # A wrapper: 0 is a wish and unset a mistake, as to the C++ client; grpc-go takes it for 0.
@@ -116,14 +116,14 @@ def _weighted_cluster(message: Any, context: ParseContext, problems: Problems) -
     return WeightedCluster(message.name, message.weight.value, overrides)
 
 
-def _check_plugin(name: str, inherited: Inherited, problems: Problems) -> None:
+def _check_plugin(name: str, inherited: Inherited, problems: ValidationErrors) -> None:
     if not name:
         problems.add("must be non-empty")
     elif name not in inherited.plugins:
         problems.add(f'unknown cluster specifier plugin name "{name}"')
 
 
-def _limits(message: Any, problems: Problems) -> tuple[float | None, float | None]:
+def _limits(message: Any, problems: ValidationErrors) -> tuple[float | None, float | None]:
     """(grpc_timeout_header_max, max_stream_duration); which of them counts is the config selector's rule."""
     if not message.HasField("max_stream_duration"):
         return None, None
@@ -135,4 +135,4 @@ def _limits(message: Any, problems: Problems) -> tuple[float | None, float | Non
 
 def _early(message: Any, name: str) -> float | None:
     """A field that gRPC of today ignores, so a bad value is no problem and counts as unset."""
-    return duration(getattr(message, name), Problems()) if message.HasField(name) else None
+    return duration(getattr(message, name), ValidationErrors()) if message.HasField(name) else None

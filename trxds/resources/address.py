@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from .problems import Problems
+from .problems import ValidationErrors
 
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 
 
 def address_text(ip: str, port: int) -> str | None:
@@ -37,17 +37,17 @@ def parse_address(parent: Any) -> str | None:
     """
     address = parent.address.socket_address
     port = address.port_value
-    return address_text(address.address, port) if port <= HIGHEST_PORT else None
+    return address_text(address.address, port) if port <= MAX_PORT else None
 
 
-def check_address(parent: Any, problems: Problems) -> None:
+def check_address(parent: Any, problems: ValidationErrors) -> None:
     """What is wrong with it, `problems` being at `parent.address`."""
     at = problems.at("socket_address")
     if not parent.HasField("address"):
         problems.add("field not present")
     elif not parent.address.HasField("socket_address"):
         at.add("field not present")
-    elif parent.address.socket_address.port_value > HIGHEST_PORT:
+    elif parent.address.socket_address.port_value > MAX_PORT:
         at.at("port_value").add("invalid port")
     elif parse_address(parent) is None:
         address = parent.address.socket_address

@@ -10,10 +10,10 @@ from . import protos
 from .discovery import Aggregate, Discovery, discovery
 from .endpoint import HealthStatus, known_health
 from .extension import extension
-from .lb_policy import WRR_LOCALITY, Nesting, WrrLocality, load_balancing_policy
+from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
-from .outlier import EjectionRules, ejection_rules
-from .problems import Problems
+from .outlier import OutlierDetectionSettings, ejection_rules
+from .problems import ValidationErrors
 from .units import optional_duration
 from .upstream_tls import UpstreamTls, upstream_tls
 
@@ -54,11 +54,11 @@ class Cluster:
     idle_timeout: float = DEFAULT_IDLE_TIMEOUT
     max_concurrent_requests: int = DEFAULT_MAX_REQUESTS
     lrs: LoadReporting | None = None
-    ejection: EjectionRules | None = None
+    ejection: OutlierDetectionSettings | None = None
     tls: UpstreamTls | None = None
 
 
-def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster | None:
+def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> Cluster | None:
     found = discovery(message, problems)
     lb_policy: LbPolicyConfig | None = WRR_LOCALITY
     if isinstance(found, Aggregate):
@@ -88,11 +88,11 @@ def cluster(message: Any, context: ParseContext, problems: Problems) -> Cluster 
 # -- load balancing
 
 
-def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPolicyConfig | None:
+def _lb_policy(message: Any, context: ParseContext, problems: ValidationErrors) -> LbPolicyConfig | None:
     # A52: beside this field lb_policy and its configuration do not count, whatever they say.
     if message.HasField("load_balancing_policy"):
         at = problems.at("load_balancing_policy")
-        return load_balancing_policy(message.load_balancing_policy, Nesting(context), at)
+        return load_balancing_policy(message.load_balancing_policy, WrapperPolicy(context), at)
     match message.lb_policy:
         case protos.Cluster.ROUND_ROBIN:
             return WRR_LOCALITY
@@ -107,7 +107,7 @@ def _lb_policy(message: Any, context: ParseContext, problems: Problems) -> LbPol
 
 def _imposed(message: Any, context: ParseContext) -> LbPolicyConfig | None:
     """Not looked at otherwise: Envoy demands CLUSTER_PROVIDED there, which means nothing to gRPC (A75)."""
-    return _lb_policy(message, context, Problems()) if context.aggregate_lb_policy else None
+    return _lb_policy(message, context, ValidationErrors()) if context.aggregate_lb_policy else None
 
 
 def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthStatus]:
@@ -122,7 +122,7 @@ def _override_statuses(common: Any, context: ParseContext) -> frozenset[HealthSt
 # -- connections and requests
 
 
-def _idle_timeout(message: Any, problems: Problems) -> float:
+def _idle_timeout(message: Any, problems: ValidationErrors) -> float:
     # A75 reads it here only, not in typed_extension_protocol_options, where Envoy's users have it.
     if not message.HasField("upstream_config"):
         return DEFAULT_IDLE_TIMEOUT
@@ -146,7 +146,7 @@ def _max_requests(circuit_breakers: Any) -> int:
     return DEFAULT_MAX_REQUESTS
 
 
-def _transport_socket(message: Any, context: ParseContext, problems: Problems) -> UpstreamTls | None:
+def _transport_socket(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls | None:
     """Looked at whether or not the channel will use it (A29)."""
     # A29 does not support it, and to ignore what says how hosts are secured would be less safe than what was meant.
     if message.transport_socket_matches:
@@ -161,7 +161,7 @@ def _transport_socket(message: Any, context: ParseContext, problems: Problems) -
     return upstream_tls(parsed, context, config.problems) if parsed is not None else None
 
 
-def _load_reporting(message: Any, context: ParseContext, problems: Problems) -> LoadReporting | None:
+def _load_reporting(message: Any, context: ParseContext, problems: ValidationErrors) -> LoadReporting | None:
     """None if the cluster does not ask for it."""
     if not message.HasField("lrs_server"):
         return None

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from . import protos
-from .address import HIGHEST_PORT
+from .address import MAX_PORT
 from .config_source import is_ads_or_self
 from .extension import extension
 from .leaf_policy import LbPolicyConfig
-from .problems import Problems
+from .problems import ValidationErrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ _EDS = protos.Cluster.EDS
 _LOGICAL_DNS = protos.Cluster.LOGICAL_DNS
 
 
-def discovery(message: Any, problems: Problems) -> Discovery | None:
+def discovery(message: Any, problems: ValidationErrors) -> Discovery | None:
     """Of an envoy.config.cluster.v3.Cluster."""
     match message.WhichOneof("cluster_discovery_type"):
         # A37 tells an aggregate by the type of its configuration; cluster_type.name is free text.
@@ -66,7 +66,7 @@ def discovery(message: Any, problems: Problems) -> Discovery | None:
     return None
 
 
-def _eds(message: Any, problems: Problems) -> Eds | None:
+def _eds(message: Any, problems: ValidationErrors) -> Eds | None:
     if not message.HasField("eds_cluster_config"):
         problems.add("field not present")
         return None
@@ -82,7 +82,7 @@ def _eds(message: Any, problems: Problems) -> Eds | None:
     return Eds(config.service_name or message.name)
 
 
-def _logical_dns(message: Any, problems: Problems) -> LogicalDns | None:
+def _logical_dns(message: Any, problems: ValidationErrors) -> LogicalDns | None:
     """The one address of the one endpoint of the one locality, which is a name."""
     if not message.HasField("load_assignment"):
         problems.add("field not present for LOGICAL_DNS cluster")
@@ -102,26 +102,26 @@ def _logical_dns(message: Any, problems: Problems) -> LogicalDns | None:
     return _dns_name(endpoint.endpoint.address.socket_address, at)
 
 
-def _only(messages: Any, field: str, one: str, problems: Problems) -> Any:
+def _only(messages: Any, field: str, one: str, problems: ValidationErrors) -> Any:
     if len(messages) == 1:
         return messages[0]
     problems.at(field).add(f"must contain exactly {one} for LOGICAL_DNS cluster, found {len(messages)}")
     return None
 
 
-def _dns_name(address: Any, problems: Problems) -> LogicalDns:
+def _dns_name(address: Any, problems: ValidationErrors) -> LogicalDns:
     if address.resolver_name:
         problems.at("resolver_name").add("LOGICAL_DNS clusters must NOT have a custom resolver name set")
     if not address.address:
         problems.at("address").add("field not present")
     if not address.HasField("port_value"):
         problems.at("port_value").add("field not present")
-    elif address.port_value > HIGHEST_PORT:
+    elif address.port_value > MAX_PORT:
         problems.at("port_value").add("invalid port")
     return LogicalDns(address.address, address.port_value)
 
 
-def _aggregate(message: Any, problems: Problems) -> Aggregate | None:
+def _aggregate(message: Any, problems: ValidationErrors) -> Aggregate | None:
     kind = extension(message, "typed_config", problems)
     if kind is None:
         return None

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .address import check_address, parse_address
-from .problems import Problems
-from .slices import Pace, Slices
+from .problems import ValidationErrors
+from .slices import Slices, TimeSlice
 from .units import UINT32_MAX, per_million
 
 
@@ -73,7 +73,7 @@ class Locality:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropOverload:
     """RPCs the control plane wants dropped: `per_million` of them, under this name."""
 
     category: str
@@ -86,7 +86,7 @@ class ClusterLoadAssignment:
 
     name: str
     priorities: tuple[tuple[Locality, ...], ...] = ()
-    drops: tuple[Drop, ...] = ()
+    drops: tuple[DropOverload, ...] = ()
 
     def __repr__(self) -> str:
         count = sum(len(locality.endpoints) for localities in self.priorities for locality in localities)
@@ -94,13 +94,13 @@ class ClusterLoadAssignment:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _ParseState:
     """What goes along through all localities of a resource."""
 
     health: Mapping[int, HealthStatus]
     known: MutableMapping[bytes, Endpoint]
     addresses: set[str] = field(default_factory=set)
-    pace: Pace = field(default_factory=Pace)
+    pace: TimeSlice = field(default_factory=TimeSlice)
 
 
 class EndpointContext(Protocol):
@@ -113,16 +113,16 @@ class EndpointContext(Protocol):
 
 
 def cluster_load_assignment(
-    message: Any, context: EndpointContext, problems: Problems
+    message: Any, context: EndpointContext, problems: ValidationErrors
 ) -> Slices[ClusterLoadAssignment]:
-    reading = _Reading(known_health(override_host=context.override_host), context.endpoints)
+    reading = _ParseState(known_health(override_host=context.override_host), context.endpoints)
     priorities: dict[int, dict[LocalityId, Locality]] = {}
     for index, each in enumerate(message.endpoints):
         at = problems.at(f"endpoints[{index}]")
         locality = yield from _locality(each, reading, at)
         if locality is not None and _sane_priority(each.priority, len(message.endpoints), at):
             _place(locality, each.priority, priorities, at)
-        if reading.pace.full():
+        if reading.pace.is_used_up():
             yield
     _check_priorities(priorities, problems.at("endpoints"))
     drops = _drops(message.policy.drop_overloads, problems.at("policy"))
@@ -134,7 +134,7 @@ def cluster_load_assignment(
 # -- priorities
 
 
-def _sane_priority(priority: int, localities: int, problems: Problems) -> bool:
+def _sane_priority(priority: int, localities: int, problems: ValidationErrors) -> bool:
     """Priorities have no gaps, so there cannot be more of them than localities."""
     if priority < localities:
         return True
@@ -143,7 +143,7 @@ def _sane_priority(priority: int, localities: int, problems: Problems) -> bool:
 
 
 def _place(
-    locality: Locality, priority: int, priorities: dict[int, dict[LocalityId, Locality]], problems: Problems
+    locality: Locality, priority: int, priorities: dict[int, dict[LocalityId, Locality]], problems: ValidationErrors
 ) -> None:
     localities = priorities.setdefault(priority, {})
     if locality.id in localities:
@@ -151,7 +151,7 @@ def _place(
     localities[locality.id] = locality
 
 
-def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], problems: Problems) -> None:
+def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], problems: ValidationErrors) -> None:
     for priority in range(max(priorities, default=-1) + 1):
         localities = priorities.get(priority)
         if localities is None:
@@ -163,7 +163,7 @@ def _check_priorities(priorities: Mapping[int, Mapping[LocalityId, Locality]], p
 # -- localities and endpoints
 
 
-def _locality(message: Any, reading: _Reading, problems: Problems) -> Slices[Locality | None]:
+def _locality(message: Any, reading: _ParseState, problems: ValidationErrors) -> Slices[Locality | None]:
     """None when its weight is 0 or unset: then it is not looked at further (A27)."""
     weight = message.load_balancing_weight.value
     if not weight:
@@ -175,7 +175,7 @@ def _locality(message: Any, reading: _Reading, problems: Problems) -> Slices[Loc
             endpoint = _endpoint(each, health, reading, problems, index)
             if endpoint is not None:
                 endpoints.append(endpoint)
-        if reading.pace.full():
+        if reading.pace.is_used_up():
             yield
     if not message.HasField("locality"):
         problems.at("locality").add("field not present")
@@ -187,7 +187,9 @@ def _locality_id(message: Any) -> LocalityId:
     return LocalityId(message.region, message.zone, message.sub_zone)
 
 
-def _endpoint(message: Any, health: HealthStatus, reading: _Reading, problems: Problems, index: int) -> Endpoint | None:
+def _endpoint(
+    message: Any, health: HealthStatus, reading: _ParseState, problems: ValidationErrors, index: int
+) -> Endpoint | None:
     # To write the bytes costs less than to read the fields, and of ten thousand endpoints most are as they were.
     key = message.SerializeToString()
     endpoint = reading.known.get(key)
@@ -234,7 +236,7 @@ def _addresses(endpoint: Any) -> tuple[str, ...]:
     return () if None in others else (first, *filter(None, others))
 
 
-def _complain(message: Any, problems: Problems) -> None:
+def _complain(message: Any, problems: ValidationErrors) -> None:
     """Look again at an endpoint that is no good, this time with a path for each field."""
     if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
         problems.at("load_balancing_weight").add("must be greater than 0")
@@ -254,14 +256,14 @@ def _scheme(address: str) -> str:
 # -- drops
 
 
-def _drops(messages: Iterable[Any], problems: Problems) -> tuple[Drop, ...]:
+def _drops(messages: Iterable[Any], problems: ValidationErrors) -> tuple[DropOverload, ...]:
     return tuple(_drop(each, problems.at(f"drop_overloads[{index}]")) for index, each in enumerate(messages))
 
 
-def _drop(message: Any, problems: Problems) -> Drop:
+def _drop(message: Any, problems: ValidationErrors) -> DropOverload:
     if not message.category:
         problems.at("category").add("empty drop category name")
     at = problems.at("drop_percentage")
     if not message.HasField("drop_percentage"):
         at.add("field not present")
-    return Drop(message.category, per_million(message.drop_percentage, at) or 0)
+    return DropOverload(message.category, per_million(message.drop_percentage, at) or 0)

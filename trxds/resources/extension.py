@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import protos
-from .problems import Problems
+from .problems import ValidationErrors
 
 # The same message under two names: udpa's came first, and A52 takes either.
 _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}
@@ -23,7 +23,7 @@ class Extension:
 
     type_name: str
     value: bytes | None
-    problems: Problems  # at the value, for whoever parses it
+    problems: ValidationErrors  # at the value, for whoever parses it
     fields: Mapping[str, Any] | None = None
 
     def parse(self, message_class: Any) -> Any | None:
@@ -49,7 +49,7 @@ def parse(message_class: Any, value: bytes) -> Any | None:
         return None
 
 
-def extension(parent: Any, field: str, problems: Problems) -> Extension | None:
+def extension(parent: Any, field: str, problems: ValidationErrors) -> Extension | None:
     """The Any in that field of `parent`; None (and a problem) when it is unset or has no type."""
     below = problems.at(field)
     if not parent.HasField(field):
@@ -58,7 +58,7 @@ def extension(parent: Any, field: str, problems: Problems) -> Extension | None:
     return unpack(getattr(parent, field), below)
 
 
-def unpack(packed: Any, problems: Problems) -> Extension | None:
+def unpack(packed: Any, problems: ValidationErrors) -> Extension | None:
     name = _strip_prefix(packed.type_url, problems)
     if name is None:
         return None
@@ -75,7 +75,7 @@ def unpack(packed: Any, problems: Problems) -> Extension | None:
     return Extension(inner, None, below.at(f"value[{inner}]"), protos.plain(struct.value))
 
 
-def _strip_prefix(type_url: str, problems: Problems) -> str | None:
+def _strip_prefix(type_url: str, problems: ValidationErrors) -> str | None:
     if not type_url:
         problems.at("type_url").add("field not present")
         return None

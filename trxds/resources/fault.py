@@ -10,7 +10,7 @@ from trxds.ground.status import StatusCode, from_http
 from . import protos
 from .extension import Extension
 from .filter_config import FilterConfig, HttpFilterType
-from .problems import Problems
+from .problems import ValidationErrors
 from .units import optional_duration
 
 # By the number of FractionalPercent.DenominatorType; one that we do not know counts as a million.
@@ -18,7 +18,7 @@ _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FractionalPercent:
     """So many of `denominator` RPCs. Headers of an RPC count in the same denominator, so it is kept."""
 
     numerator: int = 0
@@ -34,7 +34,7 @@ class Delay:
 
     seconds: float = 0.0
     by_header: bool = False
-    share: Share = Share()
+    share: FractionalPercent = FractionalPercent()
 
     def __str__(self) -> str:
         return f"{self.share} wait {'as they ask' if self.by_header else f'{self.seconds:g} s'}"
@@ -46,7 +46,7 @@ class Abort:
 
     code: StatusCode = StatusCode.OK
     by_header: bool = False
-    share: Share = Share()
+    share: FractionalPercent = FractionalPercent()
 
     def __str__(self) -> str:
         return f"{self.share} fail {'as they ask' if self.by_header else f'with {self.code.name}'}"
@@ -54,17 +54,17 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class FaultConfig(FilterConfig):
-    """`most_active`: how many RPCs of a channel may have a fault at a time; None is any number."""
+    """`max_active`: how many RPCs of a channel may have a fault at a time; None is any number."""
 
     config_type: ClassVar[str] = protos.type_name(protos.HTTPFault)
     override_type: ClassVar[str] = config_type
 
     delay: Delay | None = None
     abort: Abort | None = None
-    most_active: int | None = None
+    max_active: int | None = None
 
     def __str__(self) -> str:
-        most = f"at most {self.most_active} at a time" if self.most_active is not None else None
+        most = f"at most {self.max_active} at a time" if self.max_active is not None else None
         return ", ".join(str(each) for each in (self.delay, self.abort, most) if each is not None) or "off"
 
 
@@ -81,16 +81,16 @@ def _parse(config: Extension) -> FaultConfig | None:
     )
 
 
-def _delay(message: Any, problems: Problems) -> Delay:
+def _delay(message: Any, problems: ValidationErrors) -> Delay:
     seconds = optional_duration(message, "fixed_delay", problems) or 0.0
     return Delay(seconds, message.HasField("header_delay"), _share(message.percentage))
 
 
-def _abort(message: Any, problems: Problems) -> Abort:
+def _abort(message: Any, problems: ValidationErrors) -> Abort:
     return Abort(_code(message, problems), message.HasField("header_abort"), _share(message.percentage))
 
 
-def _code(message: Any, problems: Problems) -> StatusCode:
+def _code(message: Any, problems: ValidationErrors) -> StatusCode:
     if message.grpc_status > max(StatusCode):
         problems.at("grpc_status").add(f"invalid gRPC status code: {message.grpc_status}")
     elif message.grpc_status:
@@ -100,8 +100,8 @@ def _code(message: Any, problems: Problems) -> StatusCode:
     return StatusCode.OK if message.http_status in (0, 200) else from_http(message.http_status)
 
 
-def _share(percent: Any) -> Share:
-    return Share(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
+def _share(percent: Any) -> FractionalPercent:
+    return FractionalPercent(percent.numerator, _DENOMINATORS.get(percent.denominator, 1_000_000))
 
 
 # A39 lets a filter use one type in both places, and Envoy has no other message for this filter's overrides.

@@ -16,7 +16,7 @@ from . import protos
 from .extension import Extension, extension, unpack
 from .fault import FAULT
 from .filter_config import FilterConfig, HttpFilterType
-from .problems import Problems
+from .problems import ValidationErrors
 from .stateful_session import STATEFUL_SESSION
 
 _WRAPPER = protos.type_name(protos.FilterConfig)
@@ -89,11 +89,11 @@ class FilterContext(Protocol):
     def override_host(self) -> bool: ...
 
 
-def http_filters(messages: Iterable[Any], context: FilterContext, problems: Problems) -> tuple[HttpFilter, ...]:
+def http_filters(messages: Iterable[Any], context: FilterContext, problems: ValidationErrors) -> tuple[HttpFilter, ...]:
     """The filters of an HttpConnectionManager that are left to run, the terminal one last."""
     before = problems.count
     chain: list[HttpFilter] = []
-    kinds: list[tuple[HttpFilterType, Problems]] = []  # of the chain and of what could not be parsed
+    kinds: list[tuple[HttpFilterType, ValidationErrors]] = []  # of the chain and of what could not be parsed
     names: set[str] = set()
     for index, message in enumerate(messages):
         at = problems.at(f"[{index}]")
@@ -114,7 +114,7 @@ def http_filters(messages: Iterable[Any], context: FilterContext, problems: Prob
     return tuple(chain)
 
 
-def _check_name(name: str, names: set[str], problems: Problems) -> None:
+def _check_name(name: str, names: set[str], problems: ValidationErrors) -> None:
     if not name:
         problems.at("name").add("empty filter name")
     elif name in names:
@@ -138,7 +138,7 @@ def _known(type_name: str, context: FilterContext) -> HttpFilterType | None:
     return None if kind is not None and kind.session_affinity and not context.override_host else kind
 
 
-def _check_order(kinds: list[tuple[HttpFilterType, Problems]]) -> None:
+def _check_order(kinds: list[tuple[HttpFilterType, ValidationErrors]]) -> None:
     for kind, at in kinds[:-1]:
         if kind.terminal:
             at.add(f"terminal filter for config type {kind.config_type} must be the last filter in the chain")
@@ -151,7 +151,7 @@ def _check_order(kinds: list[tuple[HttpFilterType, Problems]]) -> None:
 
 
 def filter_overrides(
-    messages: Mapping[str, Any], context: FilterContext, problems: Problems
+    messages: Mapping[str, Any], context: FilterContext, problems: ValidationErrors
 ) -> Mapping[str, FilterConfig]:
     """The configurations of a `typed_per_filter_config` by filter name.
 
@@ -174,7 +174,7 @@ def filter_overrides(
 _NOTHING: Mapping[str, FilterConfig] = MappingProxyType({})
 
 
-def _override(packed: Any, context: FilterContext, problems: Problems) -> FilterConfig | None:
+def _override(packed: Any, context: FilterContext, problems: ValidationErrors) -> FilterConfig | None:
     config = unpack(packed, problems)
     optional = False
     if config is not None and config.type_name == _WRAPPER:

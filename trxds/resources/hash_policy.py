@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .problems import Problems
+from .problems import ValidationErrors
 from .regex import Regex, Rewrite
 
 _CHANNEL_ID = "io.grpc.channel_id"
@@ -31,13 +31,13 @@ class ChannelIdHash:
 HashPolicy: TypeAlias = HeaderHash | ChannelIdHash
 
 
-def hash_policies(messages: Iterable[Any], problems: Problems) -> tuple[HashPolicy, ...]:
+def hash_policies(messages: Iterable[Any], problems: ValidationErrors) -> tuple[HashPolicy, ...]:
     """The policies that gRPC knows, in order; cookies, addresses and the like are passed over."""
     policies = (_hash_policy(each, problems.at(f"hash_policy[{index}]")) for index, each in enumerate(messages))
     return tuple(policy for policy in policies if policy is not None)
 
 
-def _hash_policy(message: Any, problems: Problems) -> HashPolicy | None:
+def _hash_policy(message: Any, problems: ValidationErrors) -> HashPolicy | None:
     match message.WhichOneof("policy_specifier"):
         case "header":
             return _header(message.header, message.terminal, problems.at("header"))
@@ -47,7 +47,7 @@ def _hash_policy(message: Any, problems: Problems) -> HashPolicy | None:
     return None
 
 
-def _header(message: Any, terminal: bool, problems: Problems) -> HeaderHash:
+def _header(message: Any, terminal: bool, problems: ValidationErrors) -> HeaderHash:
     if not message.header_name:
         problems.at("header_name").add("must be non-empty")
     rewrite = (
@@ -57,7 +57,7 @@ def _header(message: Any, terminal: bool, problems: Problems) -> HeaderHash:
     return HeaderHash(message.header_name.lower(), rewrite, terminal)
 
 
-def _rewrite(message: Any, problems: Problems) -> Rewrite | None:
+def _rewrite(message: Any, problems: ValidationErrors) -> Rewrite | None:
     at = problems.at("pattern")
     if not message.HasField("pattern"):
         at.add("field not present")

@@ -15,12 +15,12 @@ from . import leaf_policy as leaf
 from . import proto_backports, protos
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
-from .problems import Problems
+from .problems import ValidationErrors
 
 ParseSettings: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """The user's own code, which makes settings of a TypedStruct's fields (A52)."""
 
-_MOST_NESTED = 16
+_MAX_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +63,26 @@ class PolicyContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Nesting:
+class WrapperPolicy:
     """How deep in policies within policies we are."""
 
     context: PolicyContext
     depth: int = 0
 
-    def child(self, policy: Any, problems: Problems) -> LbPolicyConfig | None:
+    def child(self, policy: Any, problems: ValidationErrors) -> LbPolicyConfig | None:
         """The policy inside this one, an envoy.config.cluster.v3.LoadBalancingPolicy."""
-        return load_balancing_policy(policy, Nesting(self.context, self.depth + 1), problems)
+        return load_balancing_policy(policy, WrapperPolicy(self.context, self.depth + 1), problems)
 
 
-LbPolicyType: TypeAlias = Callable[[Extension, Nesting], LbPolicyConfig | None]
+LbPolicyType: TypeAlias = Callable[[Extension, WrapperPolicy], LbPolicyConfig | None]
 StructPolicy: TypeAlias = Callable[[Extension], LbPolicyConfig | None]
 
 
-def load_balancing_policy(message: Any, nesting: Nesting, problems: Problems) -> LbPolicyConfig | None:
+def load_balancing_policy(message: Any, nesting: WrapperPolicy, problems: ValidationErrors) -> LbPolicyConfig | None:
     """The first policy in the list that the registry knows; None (and a problem) when there is none."""
     # A52: 16 levels at most, or whoever sends the resource decides how deep we recur.
-    if nesting.depth >= _MOST_NESTED:
-        problems.add(f"exceeded max recursion depth of {_MOST_NESTED}")
+    if nesting.depth >= _MAX_DEPTH:
+        problems.add(f"exceeded max recursion depth of {_MAX_DEPTH}")
         return None
     # A52: the first one that we know decides. If its configuration is bad the resource is; no other one is tried.
     for index, policy in enumerate(message.policies):
@@ -110,7 +110,7 @@ def _leaf(parse: Callable[[Extension], LbPolicyConfig | None]) -> LbPolicyType:
     return lambda config, nesting: parse(config)
 
 
-def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
+def _wrr_locality(config: Extension, nesting: WrapperPolicy) -> WrrLocality | None:
     message = config.parse(protos.WrrLocality)
     if message is None:
         config.problems.add("can't decode WrrLocality LB policy config")
@@ -123,7 +123,7 @@ def _wrr_locality(config: Extension, nesting: Nesting) -> WrrLocality | None:
     return WrrLocality(child) if child is not None else None
 
 
-def _random_subsetting(config: Extension, nesting: Nesting) -> RandomSubsetting | None:
+def _random_subsetting(config: Extension, nesting: WrapperPolicy) -> RandomSubsetting | None:
     message = config.parse(proto_backports.RandomSubsetting)
     if message is None:
         config.problems.add("can't decode RandomSubsetting LB policy config")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
 from .extension import Extension
-from .problems import Problems
+from .problems import ValidationErrors
 from .units import optional_duration
 
 MIN_RING_SIZE = 1024
 MAX_RING_SIZE = 4096  # unless configured; xDS has the largest for that (A42)
-LARGEST_RING = 8 * 1024 * 1024
-CHOICE_COUNT = 2
-MOST_CHOICES = 10
-SHORTEST_UPDATE = 0.1  # seconds between two looks at the weights
+RING_SIZE_LIMIT = 8 * 1024 * 1024
+DEFAULT_CHOICE_COUNT = 2
+MAX_CHOICE_COUNT = 10
+MIN_UPDATE_PERIOD = 0.1  # seconds between two looks at the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class RingHash(LbPolicyConfig):
 
     policy: ClassVar[str] = "ring_hash_experimental"
     min_size: int = MIN_RING_SIZE
-    max_size: int = LARGEST_RING
+    max_size: int = RING_SIZE_LIMIT
     header: str = ""
 
 
@@ -65,7 +65,7 @@ class LeastRequest(LbPolicyConfig):
     """The endpoint with the fewest RPCs among `choice_count` that are drawn (A48)."""
 
     policy: ClassVar[str] = "least_request_experimental"
-    choice_count: int = CHOICE_COUNT
+    choice_count: int = DEFAULT_CHOICE_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
         _seconds(message, "blackout_period", 10.0, config.problems),
         _seconds(message, "weight_expiration_period", 180.0, config.problems),
         # A58: a shorter period is raised and not refused; each update looks at the weights of all hosts.
-        max(_seconds(message, "weight_update_period", 1.0, config.problems), SHORTEST_UPDATE),
+        max(_seconds(message, "weight_update_period", 1.0, config.problems), MIN_UPDATE_PERIOD),
         penalty,
         _seconds(message, "oob_reporting_period", 10.0, config.problems)
         if message.enable_oob_load_report.value
@@ -132,7 +132,7 @@ def client_side_weighted_round_robin(config: Extension) -> ClientSideWeightedRou
     )
 
 
-def _seconds(message: Any, field: str, default: float, problems: Problems) -> float:
+def _seconds(message: Any, field: str, default: float, problems: ValidationErrors) -> float:
     seconds = optional_duration(message, field, problems)
     return default if seconds is None else seconds
 
@@ -147,23 +147,23 @@ def _message(config: Extension, message_class: Any, name: str) -> Any | None:
 # -- from a cluster's older fields
 
 
-def cluster_ring_hash(cluster: Any, problems: Problems) -> RingHash:
+def cluster_ring_hash(cluster: Any, problems: ValidationErrors) -> RingHash:
     message = cluster.ring_hash_lb_config
     known = message.hash_function == protos.Cluster.RingHashLbConfig.XX_HASH
     return _ring(message, known, problems.at("ring_hash_lb_config"))
 
 
-def cluster_least_request(cluster: Any, problems: Problems) -> LeastRequest:
+def cluster_least_request(cluster: Any, problems: ValidationErrors) -> LeastRequest:
     return _choices(cluster.least_request_lb_config, problems.at("least_request_lb_config"))
 
 
 # -- both forms have the same fields
 
 
-def _ring(message: Any, known_hash: bool, problems: Problems) -> RingHash:
+def _ring(message: Any, known_hash: bool, problems: ValidationErrors) -> RingHash:
     if not known_hash:
         problems.at("hash_function").add("unsupported value (must be XX_HASH)")
-    largest = _size(message, "maximum_ring_size", LARGEST_RING, problems)
+    largest = _size(message, "maximum_ring_size", RING_SIZE_LIMIT, problems)
     smallest = _size(message, "minimum_ring_size", MIN_RING_SIZE, problems)
     # As they are configured: what this client builds at most (A42) caps both of them later, and refuses nothing.
     if smallest > largest:
@@ -171,16 +171,16 @@ def _ring(message: Any, known_hash: bool, problems: Problems) -> RingHash:
     return RingHash(smallest, largest)
 
 
-def _size(message: Any, field: str, default: int, problems: Problems) -> int:
+def _size(message: Any, field: str, default: int, problems: ValidationErrors) -> int:
     size = int(getattr(message, field).value) if message.HasField(field) else default
-    if not 1 <= size <= LARGEST_RING:
-        problems.at(field).add(f"value must be in the range [1, {LARGEST_RING}]")
+    if not 1 <= size <= RING_SIZE_LIMIT:
+        problems.at(field).add(f"value must be in the range [1, {RING_SIZE_LIMIT}]")
     return size
 
 
-def _choices(message: Any, problems: Problems) -> LeastRequest:
-    choices = int(message.choice_count.value) if message.HasField("choice_count") else CHOICE_COUNT
-    if choices < CHOICE_COUNT:
-        problems.at("choice_count").add(f"must be at least {CHOICE_COUNT}")
+def _choices(message: Any, problems: ValidationErrors) -> LeastRequest:
+    choices = int(message.choice_count.value) if message.HasField("choice_count") else DEFAULT_CHOICE_COUNT
+    if choices < DEFAULT_CHOICE_COUNT:
+        problems.at("choice_count").add(f"must be at least {DEFAULT_CHOICE_COUNT}")
     # More would cost more than they are worth, and who sets this may not be trusted (A48).
-    return LeastRequest(min(choices, MOST_CHOICES))
+    return LeastRequest(min(choices, MAX_CHOICE_COUNT))

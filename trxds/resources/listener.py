@@ -9,7 +9,7 @@ from . import protos
 from .config_source import is_ads_or_self
 from .extension import extension
 from .filters import HttpFilter, http_filters
-from .problems import Problems
+from .problems import ValidationErrors
 from .route import RouteConfig, route_config
 from .slices import Slices
 from .units import optional_duration
@@ -36,7 +36,7 @@ class Listener:
     api: bool = True
 
 
-def listener(message: Any, context: ParseContext, problems: Problems) -> Slices[Listener]:
+def listener(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     if not message.HasField("api_listener"):
         if not message.HasField("address"):
             problems.add("Listener has neither address nor ApiListener")
@@ -54,7 +54,7 @@ def listener(message: Any, context: ParseContext, problems: Problems) -> Slices[
     return (yield from _connection_manager(message.name, parsed, context, manager.problems))
 
 
-def _connection_manager(name: str, message: Any, context: ParseContext, problems: Problems) -> Slices[Listener]:
+def _connection_manager(name: str, message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[Listener]:
     _check_trust(message, problems)
     # A31: the default for all routes that have no max_stream_duration of their own.
     limit = optional_duration(
@@ -72,7 +72,7 @@ def _connection_manager(name: str, message: Any, context: ParseContext, problems
     return Listener(name, rds_name, inline, limit, filters)
 
 
-def _check_trust(message: Any, problems: Problems) -> None:
+def _check_trust(message: Any, problems: ValidationErrors) -> None:
     """gRPC takes nobody's word for the client's address, and refuses a config that does (A41)."""
     if message.xff_num_trusted_hops:
         problems.at("xff_num_trusted_hops").add("must be zero if present")
@@ -80,7 +80,7 @@ def _check_trust(message: Any, problems: Problems) -> None:
         problems.at("original_ip_detection_extensions").add("must be empty")
 
 
-def _rds_name(rds: Any, problems: Problems) -> str:
+def _rds_name(rds: Any, problems: ValidationErrors) -> str:
     at = problems.at("config_source")
     if not rds.HasField("config_source"):
         at.add("field not present")

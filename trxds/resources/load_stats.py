@@ -85,7 +85,7 @@ def _locality(load: LocalityLoad) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportingOrder:
+class LrsResponse:
     """What a load reporting server asks for: of which clusters (None: of all), and every how many seconds."""
 
     clusters: frozenset[str] | None
@@ -98,7 +98,7 @@ class ReportingOrder:
 MIN_INTERVAL = 1.0  # seconds, however often the server would like to hear
 
 
-def reporting_order(message: Any) -> ReportingOrder:
+def reporting_order(message: Any) -> LrsResponse:
     """What a LoadStatsResponse says."""
     clusters = None if message.send_all_clusters else frozenset(message.clusters)
-    return ReportingOrder(clusters, max(message.load_reporting_interval.ToNanoseconds() / 1e9, MIN_INTERVAL))
+    return LrsResponse(clusters, max(message.load_reporting_interval.ToNanoseconds() / 1e9, MIN_INTERVAL))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 
 from trxds.ground.metadata import Metadata, Value
 
-from .problems import Problems
+from .problems import ValidationErrors
 from .regex import Regex
 
 
@@ -82,7 +82,7 @@ TextMatch: TypeAlias = Exact | Prefix | Suffix | Contains | Pattern
 PathMatch: TypeAlias = Exact | Prefix | Pattern
 
 
-def string_match(message: Any, problems: Problems) -> TextMatch | None:
+def string_match(message: Any, problems: ValidationErrors) -> TextMatch | None:
     """What a StringMatcher says; None, and a problem, if it says nothing that we know."""
     match message.WhichOneof("match_pattern"):
         case "exact":
@@ -102,7 +102,7 @@ def string_match(message: Any, problems: Problems) -> TextMatch | None:
             return None
 
 
-def pattern(message: Any, subject: str, problems: Problems) -> Pattern | None:
+def pattern(message: Any, subject: str, problems: ValidationErrors) -> Pattern | None:
     """What a RegexMatcher says; `subject` is what cannot be made of an expression that is none."""
     try:
         return Pattern(Regex(message.regex))

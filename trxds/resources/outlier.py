@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .problems import Problems
+from .problems import ValidationErrors
 from .units import optional_duration
 
 
@@ -37,7 +37,7 @@ class FailurePercentage:
 
 
 @dataclass(frozen=True, slots=True)
-class EjectionRules:
+class OutlierDetectionSettings:
     """Times are in seconds. A host is ejected for `base_ejection_time` times the number of its ejections of late."""
 
     interval: float = 10.0
@@ -56,7 +56,7 @@ _PERCENTAGES = (
 )
 
 
-def ejection_rules(cluster: Any, problems: Problems) -> EjectionRules | None:
+def ejection_rules(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
     """None when the cluster wants neither of the algorithms: then nothing has to be counted."""
     if not cluster.HasField("outlier_detection"):
         return None
@@ -71,9 +71,9 @@ def ejection_rules(cluster: Any, problems: Problems) -> EjectionRules | None:
     success_rate, failure_percentage = _success_rate(message), _failure_percentage(message)
     if success_rate is None and failure_percentage is None:
         return None
-    default = EjectionRules()
+    default = OutlierDetectionSettings()
     base = default.base_ejection_time if base is None else base
-    return EjectionRules(
+    return OutlierDetectionSettings(
         default.interval if interval is None else interval,
         base,
         # A50: unset, it is 300 s or the base time, whichever is longer: what nobody has set cuts no ejection short.

@@ -7,7 +7,7 @@ and goes on. The texts are those of the C++ client: people search the web for th
 from __future__ import annotations
 
 
-class Problems:
+class ValidationErrors:
     """What was found so far, seen from one field; `at` looks from a field below it."""
 
     __slots__ = ("_found", "_path")
@@ -16,10 +16,10 @@ class Problems:
         self._path = ""
         self._found: dict[str, list[str]] = {}
 
-    def at(self, field: str) -> Problems:
+    def at(self, field: str) -> ValidationErrors:
         """The same problems from a field further down: `name`, `name[3]`, or `[key]`."""
         # Past __init__, which would begin an empty account of its own.
-        below = Problems.__new__(Problems)
+        below = ValidationErrors.__new__(ValidationErrors)
         below._path = f"{self._path}.{field}" if self._path and field[0] != "[" else self._path + field
         below._found = self._found
         return below

@@ -7,7 +7,7 @@ from typing import Any
 
 from trxds.ground.status import StatusCode
 
-from .problems import Problems
+from .problems import ValidationErrors
 from .units import optional_duration
 
 _RETRYABLE = {
@@ -35,7 +35,7 @@ class RetryPolicy:
     multiplier: float = 2.0
 
 
-def retry_policy(parent: Any, problems: Problems) -> RetryPolicy | None:
+def retry_policy(parent: Any, problems: ValidationErrors) -> RetryPolicy | None:
     """The `retry_policy` of a route action or a virtual host; None too when it retries on nothing we know."""
     if not parent.HasField("retry_policy"):
         return None
@@ -57,7 +57,7 @@ def _words(conditions: str) -> list[str]:
     return [word.strip().lower() for word in conditions.split(",")]
 
 
-def _intervals(message: Any, problems: Problems) -> tuple[float, float]:
+def _intervals(message: Any, problems: ValidationErrors) -> tuple[float, float]:
     if not message.HasField("retry_back_off"):
         return DEFAULT_BASE_INTERVAL, DEFAULT_MAX_INTERVAL
     back_off, at = message.retry_back_off, problems.at("retry_back_off")
@@ -72,7 +72,7 @@ def _intervals(message: Any, problems: Problems) -> tuple[float, float]:
     return base, max(most or 0.0, _LEAST_INTERVAL) if back_off.HasField("max_interval") else 10 * base
 
 
-def _interval(back_off: Any, field: str, problems: Problems) -> float | None:
+def _interval(back_off: Any, field: str, problems: ValidationErrors) -> float | None:
     seconds = optional_duration(back_off, field, problems)
     if seconds == 0:
         problems.at(field).add("must be greater than 0")

@@ -11,10 +11,10 @@ from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import filter_overrides
-from .problems import Problems
+from .problems import ValidationErrors
 from .retry import retry_policy
 from .route_match import RouteMatch, route_match
-from .slices import Pace, Slices
+from .slices import Slices, TimeSlice
 
 if TYPE_CHECKING:
     from .context import ParseContext
@@ -51,18 +51,18 @@ class RouteConfig:
         return f"<RouteConfig {self.name}: {len(self.virtual_hosts)} virtual hosts, {routes} routes>"
 
 
-def route_config(message: Any, context: ParseContext, problems: Problems) -> Slices[RouteConfig]:
+def route_config(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[RouteConfig]:
     around = Inherited(context, plugins=_optional_plugins(message.cluster_specifier_plugins, problems))
-    pace = Pace()
+    pace = TimeSlice()
     virtual_hosts: list[VirtualHost] = []
     for index, each in enumerate(message.virtual_hosts):
         virtual_hosts.append((yield from _virtual_host(each, around, pace, problems.at(f"virtual_hosts[{index}]"))))
-        if pace.full():
+        if pace.is_used_up():
             yield
     return RouteConfig(message.name, tuple(virtual_hosts))
 
 
-def _virtual_host(message: Any, around: Inherited, pace: Pace, problems: Problems) -> Slices[VirtualHost]:
+def _virtual_host(message: Any, around: Inherited, pace: TimeSlice, problems: ValidationErrors) -> Slices[VirtualHost]:
     _check_domains(message.domains, problems)
     overrides = filter_overrides(message.typed_per_filter_config, around.context, problems)
     inherited = replace(around, retry_policy=retry_policy(message, problems))
@@ -71,12 +71,12 @@ def _virtual_host(message: Any, around: Inherited, pace: Pace, problems: Problem
         route = _route(each, inherited, problems.at(f"routes[{index}]"))
         if route is not None:
             routes.append(route)
-        if pace.full():
+        if pace.is_used_up():
             yield
     return VirtualHost(message.name, tuple(message.domains), tuple(routes), overrides)
 
 
-def _check_domains(domains: Iterable[str], problems: Problems) -> None:
+def _check_domains(domains: Iterable[str], problems: ValidationErrors) -> None:
     if not domains:
         problems.at("domains").add("must be non-empty")
     for index, domain in enumerate(domains):
@@ -84,7 +84,7 @@ def _check_domains(domains: Iterable[str], problems: Problems) -> None:
             problems.at(f"domains[{index}]").add(f'invalid domain pattern "{domain}"')
 
 
-def _route(message: Any, inherited: Inherited, problems: Problems) -> Route | None:
+def _route(message: Any, inherited: Inherited, problems: ValidationErrors) -> Route | None:
     """None for a route that gRPC skips, and for one with a problem."""
     match = route_match(message, problems)
     if match is None:
@@ -99,7 +99,7 @@ def _route(message: Any, inherited: Inherited, problems: Problems) -> Route | No
     return Route(match, action, filter_overrides(message.typed_per_filter_config, inherited.context, problems))
 
 
-def _optional_plugins(messages: Iterable[Any], problems: Problems) -> frozenset[str]:
+def _optional_plugins(messages: Iterable[Any], problems: ValidationErrors) -> frozenset[str]:
     """The cluster specifier plugins whose routes are skipped. We run none, so the others are problems."""
     names: set[str] = set()
     for index, message in enumerate(messages):

@@ -18,7 +18,7 @@ from .matchers import (
     pattern,
     string_match,
 )
-from .problems import Problems
+from .problems import ValidationErrors
 from .units import per_million
 
 
@@ -31,7 +31,7 @@ class RouteMatch:
     fraction: int | None = None
 
 
-def route_match(route: Any, problems: Problems) -> RouteMatch | None:
+def route_match(route: Any, problems: ValidationErrors) -> RouteMatch | None:
     """None for a route that gRPC skips, and for one with a problem."""
     at = problems.at("match")
     if not route.HasField("match"):
@@ -47,7 +47,7 @@ def route_match(route: Any, problems: Problems) -> RouteMatch | None:
     return RouteMatch(path, tuple(header for header in headers if header is not None), _fraction(match, at))
 
 
-def _path_match(match: Any, problems: Problems) -> PathMatch | None:
+def _path_match(match: Any, problems: ValidationErrors) -> PathMatch | None:
     # case_sensitive is a wrapper: unset means true. It does not concern expressions, which say (?i) themselves.
     ignore_case = match.HasField("case_sensitive") and not match.case_sensitive.value
     match match.WhichOneof("path_specifier"):
@@ -82,14 +82,14 @@ def _can_begin_a_method(prefix: str) -> bool:
             return False
 
 
-def _header_match(message: Any, problems: Problems) -> HeaderMatch | None:
+def _header_match(message: Any, problems: ValidationErrors) -> HeaderMatch | None:
     """A matcher without a name is accepted, and matches nothing: no header is called so."""
     test = _header_test(message, problems)
     # Metadata keys are lower case. The C++ client compares the name as it is written, and never finds "X-User".
     return HeaderMatch(message.name.lower(), test, message.invert_match) if test is not None else None
 
 
-def _header_test(message: Any, problems: Problems) -> TextMatch | Range | Present | None:
+def _header_test(message: Any, problems: ValidationErrors) -> TextMatch | Range | Present | None:
     match message.WhichOneof("header_match_specifier"):
         case "exact_match":
             return Exact(message.exact_match)
@@ -113,7 +113,7 @@ def _header_test(message: Any, problems: Problems) -> TextMatch | Range | Presen
             return None
 
 
-def _range(message: Any, problems: Problems) -> Range | None:
+def _range(message: Any, problems: ValidationErrors) -> Range | None:
     # Equal ends are let pass, as by the C++ client: [7, 7) is a matcher that never matches.
     if message.end < message.start:
         problems.add(
@@ -123,7 +123,7 @@ def _range(message: Any, problems: Problems) -> Range | None:
     return Range(message.start, message.end)
 
 
-def _fraction(match: Any, problems: Problems) -> int | None:
+def _fraction(match: Any, problems: ValidationErrors) -> int | None:
     # A28: gRPC has no runtime, so runtime_key is ignored and the default is the value.
     if not match.HasField("runtime_fraction") or not match.runtime_fraction.HasField("default_value"):
         return None

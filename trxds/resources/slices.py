@@ -16,7 +16,7 @@ Slices: TypeAlias = Generator[None, None, T]
 ITEMS_A_SLICE = 64  # routes or endpoints: less than 2 ms of them
 
 
-class Pace:
+class TimeSlice:
     """Counts the items of a resource, in however many lists they come, and says when a slice is full."""
 
     __slots__ = ("_items",)
@@ -24,7 +24,7 @@ class Pace:
     def __init__(self) -> None:
         self._items = 0
 
-    def full(self) -> bool:
+    def is_used_up(self) -> bool:
         """One more item is done: is it time to yield?"""
         self._items += 1
         return self._items % ITEMS_A_SLICE == 0

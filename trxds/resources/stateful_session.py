@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from . import protos
 from .extension import Extension, extension
 from .filter_config import FilterConfig, HttpFilterType
-from .problems import Problems
+from .problems import ValidationErrors
 from .units import optional_duration
 
 _COOKIE = protos.type_name(protos.CookieBasedSessionState)
@@ -89,7 +89,7 @@ def _parse_override(config: Extension) -> StatefulSessionConfig | None:
     return _stateful_session(message.stateful_session, config.problems.at("stateful_session"))
 
 
-def _stateful_session(message: Any, problems: Problems) -> StatefulSessionConfig | None:
+def _stateful_session(message: Any, problems: ValidationErrors) -> StatefulSessionConfig | None:
     if not message.HasField("session_state"):
         return OFF
     packed = extension(message.session_state, "typed_config", problems.at("session_state"))
@@ -128,7 +128,7 @@ def _header_state(packed: Extension) -> HeaderConfig | None:
     return HeaderConfig(name)
 
 
-def _cookie(state: Any, problems: Problems) -> CookieConfig | None:
+def _cookie(state: Any, problems: ValidationErrors) -> CookieConfig | None:
     at = problems.at("cookie")
     if not state.HasField("cookie"):
         at.add("field not present")

@@ -17,7 +17,7 @@ from .context import ParseContext
 from .endpoint import cluster_load_assignment
 from .extension import parse
 from .listener import listener
-from .problems import Problems
+from .problems import ValidationErrors
 from .route import route_config
 from .slices import Slices, at_once
 
@@ -30,11 +30,11 @@ __all__ = [
     "ParseContext",
     "Parsed",
     "ResourceType",
-    "Unwrapped",
+    "UnwrappedResource",
     "unwrap",
 ]
 
-Conversion: TypeAlias = Callable[[Any, ParseContext, Problems], Slices[object]]
+Conversion: TypeAlias = Callable[[Any, ParseContext, ValidationErrors], Slices[object]]
 
 _WRAPPER = protos.TYPE_PREFIX + protos.type_name(protos.Resource)
 
@@ -49,7 +49,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unwrapped:
+class UnwrappedResource:
     """What was inside an Any; `name` is the wrapper's, `error` says why there is nothing of use in it."""
 
     type_url: str
@@ -58,17 +58,17 @@ class Unwrapped:
     error: str | None = None
 
 
-def unwrap(resource: Any) -> Unwrapped:
+def unwrap(resource: Any) -> UnwrappedResource:
     """The resource out of its envoy.service.discovery.v3.Resource, if it came in one."""
     if resource.type_url != _WRAPPER:
-        return Unwrapped(resource.type_url, resource.value)
+        return UnwrappedResource(resource.type_url, resource.value)
     wrapper = parse(protos.Resource, resource.value)
     if wrapper is None:
-        return Unwrapped("", b"", error="Can't decode Resource proto wrapper")
+        return UnwrappedResource("", b"", error="Can't decode Resource proto wrapper")
     name = wrapper.name or None
     if not wrapper.HasField("resource"):
-        return Unwrapped("", b"", name, "No resource present in Resource proto wrapper")
-    return Unwrapped(wrapper.resource.type_url, wrapper.resource.value, name)
+        return UnwrappedResource("", b"", name, "No resource present in Resource proto wrapper")
+    return UnwrappedResource(wrapper.resource.type_url, wrapper.resource.value, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ResourceType:
         message = parse(self._message, value)
         if message is None:
             return Parsed(None, None, (f"Can't decode {self.name} resource",))
-        problems = Problems()
+        problems = ValidationErrors()
         converted = yield from self._convert(message, context, problems)
         name = str(getattr(message, self._name_field))
         return Parsed(name, None, problems.texts) if problems else Parsed(name, converted)
@@ -115,15 +115,15 @@ class ResourceType:
         # A resource that cannot be decoded has no name of its own; the wrapper's says which one is refused.
         return Parsed(inner.name, None, parsed.errors) if parsed.name is None else parsed
 
-    def complaint(self, errors: tuple[str, ...]) -> str:
+    def validation_message(self, errors: tuple[str, ...]) -> str:
         """All that is wrong with one resource, as a NACK and the RPCs that fail of it say it."""
         return f"errors validating {self.name} resource: [{'; '.join(errors)}]"
 
 
-def _whole(convert: Callable[[Any, ParseContext, Problems], object]) -> Conversion:
+def _in_one_slice(convert: Callable[[Any, ParseContext, ValidationErrors], object]) -> Conversion:
     """For resources that are never long: no slices but the one."""
 
-    def in_one_slice(message: Any, context: ParseContext, problems: Problems) -> Slices[object]:
+    def in_one_slice(message: Any, context: ParseContext, problems: ValidationErrors) -> Slices[object]:
         yield from ()
         return convert(message, context, problems)
 
@@ -134,7 +134,7 @@ def _whole(convert: Callable[[Any, ParseContext, Problems], object]) -> Conversi
 # EDS response leaves out is as it was.
 LDS = ResourceType("LDS", "Listener", True, protos.Listener, "name", listener)
 RDS = ResourceType("RDS", "RouteConfiguration", False, protos.RouteConfiguration, "name", route_config)
-CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _whole(cluster))
+CDS = ResourceType("CDS", "Cluster", True, protos.Cluster, "name", _in_one_slice(cluster))
 EDS = ResourceType(
     "EDS", "ClusterLoadAssignment", False, protos.ClusterLoadAssignment, "cluster_name", cluster_load_assignment
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .problems import Problems
+from .problems import ValidationErrors
 
-_MOST_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand years
-_MOST_NANOS = 999_999_999
+_MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand years
+_MAX_NANOS = 999_999_999
 UINT32_MAX = 2**32 - 1
 
 # By the number of FractionalPercent.DenominatorType: what one part of it is per million.
@@ -15,25 +15,25 @@ _PER_MILLION = {0: 10_000, 1: 100, 2: 1}
 MILLION = 1_000_000
 
 
-def duration(message: Any, problems: Problems) -> float | None:
+def duration(message: Any, problems: ValidationErrors) -> float | None:
     """Seconds of a google.protobuf.Duration; None when it is out of range."""
     # Duration itself may be negative. No field that we read has a use for that, so gRPC refuses it (A50, A55, A75).
     right = True
-    if not 0 <= message.seconds <= _MOST_SECONDS:
-        problems.at("seconds").add(f"value must be in the range [0, {_MOST_SECONDS}]")
+    if not 0 <= message.seconds <= _MAX_SECONDS:
+        problems.at("seconds").add(f"value must be in the range [0, {_MAX_SECONDS}]")
         right = False
-    if not 0 <= message.nanos <= _MOST_NANOS:
-        problems.at("nanos").add(f"value must be in the range [0, {_MOST_NANOS}]")
+    if not 0 <= message.nanos <= _MAX_NANOS:
+        problems.at("nanos").add(f"value must be in the range [0, {_MAX_NANOS}]")
         right = False
     return message.seconds + message.nanos / 1e9 if right else None
 
 
-def optional_duration(parent: Any, field: str, problems: Problems) -> float | None:
+def optional_duration(parent: Any, field: str, problems: ValidationErrors) -> float | None:
     """Seconds of that field of `parent`, None when it is unset (or wrong)."""
     return duration(getattr(parent, field), problems.at(field)) if parent.HasField(field) else None
 
 
-def per_million(fraction: Any, problems: Problems) -> int | None:
+def per_million(fraction: Any, problems: ValidationErrors) -> int | None:
     """A FractionalPercent in parts per million; None when the denominator is none we know."""
     # Enums of proto3 are open: the server may know a denominator that is younger than our messages.
     scale = _PER_MILLION.get(fraction.denominator)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .matchers import TextMatch, string_match
-from .problems import Problems
+from .problems import ValidationErrors
 
 if TYPE_CHECKING:
     from .context import ParseContext
 
-_LONGEST_SNI = 255
+_MAX_SNI_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class UpstreamTls:
         return replace(self, sni=hostname.partition(":")[0] or self.sni, auto_sni=False)
 
 
-def upstream_tls(message: Any, context: ParseContext, problems: Problems) -> UpstreamTls:
+def upstream_tls(message: Any, context: ParseContext, problems: ValidationErrors) -> UpstreamTls:
     """`problems` is at the UpstreamTlsContext."""
-    if len(message.sni) > _LONGEST_SNI:
-        problems.at("sni").add(f"longer than {_LONGEST_SNI} characters")
+    if len(message.sni) > _MAX_SNI_LENGTH:
+        problems.at("sni").add(f"longer than {_MAX_SNI_LENGTH} characters")
     at = problems.at("common_tls_context")
     common = message.common_tls_context
     _refuse(common, ("tls_params", "custom_handshaker", "validation_context_sds_secret_config"), at)
@@ -59,7 +59,7 @@ def upstream_tls(message: Any, context: ParseContext, problems: Problems) -> Ups
     )
 
 
-def _refuse(message: Any, fields: tuple[str, ...], problems: Problems) -> None:
+def _refuse(message: Any, fields: tuple[str, ...], problems: ValidationErrors) -> None:
     """To ignore these would compromise security (A29)."""
     present = {field.name for field, _ in message.ListFields()}
     for name in fields:
@@ -67,14 +67,16 @@ def _refuse(message: Any, fields: tuple[str, ...], problems: Problems) -> None:
             problems.at(name).add("feature unsupported")
 
 
-def _validation_context(common: Any, problems: Problems) -> tuple[Any, Problems]:
+def _validation_context(common: Any, problems: ValidationErrors) -> tuple[Any, ValidationErrors]:
     if common.HasField("combined_validation_context"):
         at = problems.at("combined_validation_context.default_validation_context")
         return common.combined_validation_context.default_validation_context, at
     return common.validation_context, problems.at("validation_context")
 
 
-def _roots(validation: Any, common: Any, context: ParseContext, problems: Problems, at: Problems) -> str:
+def _roots(
+    validation: Any, common: Any, context: ParseContext, problems: ValidationErrors, at: ValidationErrors
+) -> str:
     """The provider of the roots; the fields beside it are where older control planes put its name."""
     older = "validation_context_certificate_provider_instance"
     combined = common.combined_validation_context
@@ -90,7 +92,7 @@ def _roots(validation: Any, common: Any, context: ParseContext, problems: Proble
     return ""
 
 
-def _identity(common: Any, context: ParseContext, problems: Problems) -> str:
+def _identity(common: Any, context: ParseContext, problems: ValidationErrors) -> str:
     for field in ("tls_certificate_provider_instance", "tls_certificate_certificate_provider_instance"):
         if common.HasField(field):
             return _provider(common, field, context, problems)
@@ -99,7 +101,7 @@ def _identity(common: Any, context: ParseContext, problems: Problems) -> str:
     return ""
 
 
-def _provider(parent: Any, field: str, context: ParseContext, problems: Problems) -> str:
+def _provider(parent: Any, field: str, context: ParseContext, problems: ValidationErrors) -> str:
     name = str(getattr(parent, field).instance_name)
     # A29: refused here, where the control plane hears of it, and not by a handshake that fails on each client.
     if name not in context.certificate_providers:
@@ -108,7 +110,7 @@ def _provider(parent: Any, field: str, context: ParseContext, problems: Problems
     return name
 
 
-def _names(validation: Any, problems: Problems) -> tuple[TextMatch, ...]:
+def _names(validation: Any, problems: ValidationErrors) -> tuple[TextMatch, ...]:
     fields = ("verify_certificate_spki", "verify_certificate_hash", "require_signed_certificate_timestamp", "crl")
     # The last one is younger than A29, which could not name it; to ignore it would let in peers that it keeps out.
     _refuse(validation, (*fields, "custom_validator_config", "match_typed_subject_alt_names"), problems)

@@ -6,15 +6,15 @@ An algorithm that is not there is not run, where a resource's success rate runs 
 from __future__ import annotations
 
 from trxds.ground.place import JsonNode
-from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
-_DEFAULT = EjectionRules()
+_DEFAULT = OutlierDetectionSettings()
 
 
-def ejection_rules(place: JsonNode) -> EjectionRules | None:
+def ejection_rules(place: JsonNode) -> OutlierDetectionSettings | None:
     """None if none of the algorithms is asked for."""
     base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
-    rules = EjectionRules(
+    rules = OutlierDetectionSettings(
         place.member("interval").duration(_DEFAULT.interval),
         base,
         place.member("maxEjectionTime").duration(max(_DEFAULT.max_ejection_time, base)),

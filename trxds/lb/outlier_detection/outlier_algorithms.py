@@ -11,7 +11,7 @@ from math import fsum, sqrt
 
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
-from trxds.resources.outlier import EjectionRules, FailurePercentage, SuccessRate
+from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 
 class Record:
@@ -51,7 +51,7 @@ class Record:
         self.ejected_at = now
         self.multiplier += 1
 
-    def forgive(self, rules: EjectionRules, now: float) -> None:
+    def forgive(self, rules: OutlierDetectionSettings, now: float) -> None:
         """At the end of an interval: back if its time is over, a step nearer to the first ejection if it behaved."""
         if self.ejected_at is None:
             self.multiplier = max(self.multiplier - 1, 0)

@@ -14,7 +14,7 @@ from itertools import chain
 
 from trxds.ground.observe import OutlierEvent
 from trxds.resources.endpoint import Endpoint
-from trxds.resources.outlier import EjectionRules
+from trxds.resources.outlier import OutlierDetectionSettings
 
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoints import Key, key_of
@@ -64,7 +64,7 @@ class OutlierDetection:
             return "no rules"
         return f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
 
-    def _go_on(self, rules: EjectionRules | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
+    def _go_on(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
         """Whatever is due by now; returns when the next sweep is."""
         if rules is None:
             endpoints, self._since = (), None
@@ -91,7 +91,7 @@ class OutlierDetection:
             self._by_address.update(dict.fromkeys(record.addresses, record))
         self._note_ejected()
 
-    def _sweep(self, rules: EjectionRules, now: float) -> None:
+    def _sweep(self, rules: OutlierDetectionSettings, now: float) -> None:
         records = self._records.values()
         for record in records:
             record.next_interval()
@@ -106,7 +106,7 @@ class OutlierDetection:
         self._note_ejected()
 
     def _eject(
-        self, outliers: Iterable[Record], method: str, enforcement: int, rules: EjectionRules, now: float
+        self, outliers: Iterable[Record], method: str, enforcement: int, rules: OutlierDetectionSettings, now: float
     ) -> None:
         ejected = sum(record.ejected_at is not None for record in self._records.values())
         for record in outliers:
