@@ -6,7 +6,7 @@ import pytest
 from support.talk import TYPES, Bad, Talk
 
 from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.delta import Delta
+from trxds.ads.delta import DeltaProtocol
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_leaving_names_out_does_not_begin_the_wait_anew(talk: Talk) -> None:
 
 
 def test_the_incremental_protocol_says_what_it_wants_in_its_answer() -> None:
-    talk = Talk(dialect=Delta())
+    talk = Talk(dialect=DeltaProtocol())
     talk.wants("EDS", "a")
     talk.opens_silently()
     talk.hears("EDS", "1", a="x", c="z")

@@ -19,10 +19,10 @@ import pytest
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import Conversation
+from trxds.ads.protocol import AdsStreamState
 from trxds.ads.resource import Changes
-from trxds.ads.response import Item, Reading
-from trxds.ads.state import ResourceState
+from trxds.ads.response import ParsedResource, ParsedResponse
+from trxds.ads.state import ResourceUpdate
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, Parsed, ResourceType
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "600"))
@@ -120,11 +120,11 @@ class Crossing:
         self.type = type
         self.server = server
         config = ServerConfig("plane:1")
-        self.conversation = Conversation(config, Node("n"))
+        self.conversation = AdsStreamState(config, Node("n"))
         self.authority = Authority([config], self, "n")
         self.now = 0.0
         self.watched: set[str] = set()
-        self.told: dict[str, ResourceState] = {}
+        self.told: dict[str, ResourceUpdate] = {}
         self.refused = False  # something is, or was not long ago
         self.in_flight: Any = None
         self.requests: deque[Any] = deque()
@@ -134,10 +134,10 @@ class Crossing:
             self.watch_or_leave(name)
         self.exchange()
 
-    def engage(self, server: ServerConfig) -> Conversation:
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         return self.conversation
 
-    def release(self, conversation: Conversation) -> None:
+    def release_stream(self, conversation: AdsStreamState) -> None:
         raise AssertionError("the only server is never released")
 
     # -- what may happen
@@ -146,7 +146,7 @@ class Crossing:
         if name in self.watched:
             self.watched.discard(name)
             self.told.pop(name, None)
-            self.authority.leave(self.type, name)
+            self.authority.unwatch(self.type, name)
         else:
             self.watched.add(name)
             self.hear(self.authority.watch(self.type, name, self.now))
@@ -177,7 +177,7 @@ class Crossing:
         if self.server.responses:
             type, version, nonce, resources = self.server.responses.popleft()
             items = tuple(self.item(name, text) for name, text in resources.items())
-            reading = Reading(type, version, nonce, items)
+            reading = ParsedResponse(type, version, nonce, items)
             self.hear(self.authority.review(self.conversation.received(reading, self.now)))
 
     def stream_breaks(self) -> None:
@@ -195,7 +195,7 @@ class Crossing:
             self.watchers_have_what_the_server_has()
         for _ in range(17):  # seconds: longer than what does not exist is waited for
             self.now += 1.0
-            self.hear(self.authority.review(self.conversation.due(self.now)))
+            self.hear(self.authority.review(self.conversation.expire_timers(self.now)))
             self.exchange()
         self.refused = "bad" in self.server.resources[self.type].values()
         self.watchers_have_what_the_server_has()
@@ -209,7 +209,7 @@ class Crossing:
         for _ in range(200):
             self.client_writes()
             idle = self.in_flight is None and not self.requests and not self.server.responses
-            if idle and not self.conversation.has_more_to_say:
+            if idle and not self.conversation.has_pending_requests:
                 return
             self.server_reads()
             self.client_reads()
@@ -222,10 +222,10 @@ class Crossing:
             shown = "bad" if state.error or state.ambient else state.value
             assert shown == text, f"{name} is {text}, its watcher has {shown}"
 
-    def item(self, name: str, text: str) -> Item:
+    def item(self, name: str, text: str) -> ParsedResource:
         raw = name, text.encode()
         parsed = Parsed(name, None, ("bad",)) if text == "bad" else Parsed(name, text, ())
-        return Item(raw, self.conversation.known(self.type).get(raw) or parsed)
+        return ParsedResource(raw, self.conversation.known(self.type).get(raw) or parsed)
 
     def hear(self, changes: Changes) -> None:
         for (_, name), state in changes.items():

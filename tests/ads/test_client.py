@@ -89,14 +89,14 @@ async def test_only_the_last_watcher_that_leaves_unsubscribes(autojump_clock: Mo
         first, second = (Watcher(world.client).watch(CDS, "cart") for _ in range(2))
         other = world.watcher.watch(CDS, "other")
         await world.plane.wait_for_ack("CDS")
-        first.leave()
-        first.leave()
+        first.cancel()
+        first.cancel()
         await wait_all_tasks_blocked()
         assert wanted() == {"cart", "other"}
-        second.leave()
+        second.cancel()
         await wait_all_tasks_blocked()
         assert wanted() == {"other"}
-        other.leave()
+        other.cancel()
         await wait_all_tasks_blocked()
         assert wanted() == set()
 
@@ -107,7 +107,7 @@ async def test_a_watch_that_is_renewed_in_one_step_is_not_noticed(autojump_clock
     async with world.run():
         watch = world.watcher.watch(CDS, "cart")
         await world.plane.wait_for_ack("CDS")
-        watch.leave()
+        watch.cancel()
         world.watcher.states.clear()
         world.watcher.watch(CDS, "cart")
         await wait_all_tasks_blocked()
@@ -120,7 +120,7 @@ async def test_who_has_left_hears_nothing(autojump_clock: MockClock) -> None:
     async with world.run():
         watch = world.watcher.watch(CDS, "cart")
         await world.plane.wait_for(lambda request: True)
-        watch.leave()
+        watch.cancel()
         world.plane.put(resources.cluster("cart"))
         await trio.sleep(60)
         assert world.watcher.states == {}

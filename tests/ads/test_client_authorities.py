@@ -50,7 +50,7 @@ async def test_an_authority_that_is_not_configured_is_an_error_at_once(autojump_
         assert 'authority "fleet" is not in the bootstrap\'s authorities; add it there' in world.error(
             "xdstp://fleet/envoy.config.cluster.v3.Cluster/cart"
         )
-        watch.leave()
+        watch.cancel()
 
 
 async def test_authorities_with_one_server_share_one_stream(autojump_clock: MockClock) -> None:
@@ -103,7 +103,7 @@ async def test_a_name_of_another_type_is_an_error_at_once(autojump_clock: MockCl
         watch = world.watcher.watch(CDS, name)
         await wait_all_tasks_blocked()
         assert world.error(name).endswith("write xdstp://AUTHORITY/envoy.config.cluster.v3.Cluster/NAME")
-        watch.leave()
+        watch.cancel()
         assert world.says() == []
 
 

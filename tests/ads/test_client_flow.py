@@ -152,7 +152,7 @@ async def test_the_end_of_run_leaves_no_task_and_no_connection(autojump_clock: M
 async def test_responses_that_come_together_are_one_letter_and_one_answer(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "SLICE", 60.0)  # which is how long they may take, by the real clock
+    monkeypatch.setattr(stream, "SLICE_TIME", 60.0)  # which is how long they may take, by the real clock
     world = World()
     answered: list[str] = []
 

@@ -23,7 +23,7 @@ from trxds.ads.authorization import authorization, read_token
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, parse
 from trxds.ads.client import XdsClient
 from trxds.ads.credentials import GoogleDefault, JwtTokenFile
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.channels import ConflatingQueue
 from trxds.ground.status import BootstrapError
 from trxds.resources.types import LDS, ParseContext
@@ -238,13 +238,13 @@ def context_for_servers(ca: trustme.CA, *, mutual: bool = False) -> ssl.SSLConte
     return context
 
 
-async def listener_from(document: Any, context: ssl.SSLContext) -> tuple[ResourceState, list[Any]]:
+async def listener_from(document: Any, context: ssl.SSLContext) -> tuple[ResourceUpdate, list[Any]]:
     """The state of the Listener "shop" that a client of that bootstrap gets first, and the calls the server had."""
     network, plane = MemoryNetwork(), ManagementServer()
     plane.put(resources.listener("shop", routes="r"))
     handlers = {"/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources": plane.handle}
     client = XdsClient(parse(document), network, Random(1), ParseContext())
-    mailbox: ConflatingQueue[ResourceState] = ConflatingQueue()
+    mailbox: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
     async with serve(handlers, address=PLANE, network=network, tls=context) as xds, trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         client.watch(LDS, "shop", mailbox, "listener")
@@ -262,7 +262,7 @@ async def test_the_management_server_may_ask_for_tls(ca, pem, autojump_clock) ->
     network, plane = MemoryNetwork(), ManagementServer()
     plane.put(resources.listener("shop", routes="r"))
     document = server(tls(ca_certificate_file=pem("ca")))
-    client, mailbox = XdsClient(parse(document), network, Random(1), ParseContext()), ConflatingQueue[ResourceState]()
+    client, mailbox = XdsClient(parse(document), network, Random(1), ParseContext()), ConflatingQueue[ResourceUpdate]()
     async with plane.serve(PLANE, network, tls=context_for_servers(ca)), trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         client.watch(LDS, "shop", mailbox, "listener")
@@ -348,7 +348,7 @@ async def test_each_stream_has_the_token_and_the_roots_of_then(ca, pem, tmp_path
     token.write_text(jwt(exp=1))
     creds = [{"type": "jwt_token_file", "config": {"jwt_token_file": str(token)}}]
     roots = tls(ca_certificate_file=pem("ca"), refresh_interval="1s")
-    network, plane, mailbox = MemoryNetwork(), ManagementServer(), ConflatingQueue[ResourceState]()
+    network, plane, mailbox = MemoryNetwork(), ManagementServer(), ConflatingQueue[ResourceUpdate]()
     plane.put(resources.listener("shop", routes="r"))
     client = XdsClient(parse(server(roots, call_creds=creds)), network, Random(1), ParseContext())
     async with trio.open_nursery() as nursery:

@@ -6,7 +6,7 @@ import pytest
 from support.talk import WHERE, Bad, Talk, shown, since
 
 from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.dataerrors import DataErrors, data_errors, enabled
+from trxds.ads.dataerrors import ResourceErrorPolicy, is_a88_enabled, resource_error_policy
 from trxds.ads.resource import CacheState, Resource
 
 NOT_FOUND, PERMISSION_DENIED, INTERNAL = 5, 7, 13
@@ -75,8 +75,8 @@ def test_a_cached_resource_stays_or_goes(news, features, stays, state) -> None:
     resource = talk.resource("a")
     assert resource.state is state
     assert (resource.value == "x") is stays
-    assert resource.told is not None
-    assert (resource.told.ambient if stays else resource.told.error) is not None
+    assert resource.last_published is not None
+    assert (resource.last_published.ambient if stays else resource.last_published.error) is not None
 
 
 @pytest.mark.parametrize(("news", "features", "stays", "state"), TABLE)
@@ -92,7 +92,7 @@ def test_no_code_of_a_control_plane_reaches_watchers(news) -> None:
     for features in ((), ("fail_on_data_errors",)):
         talk = talk_that_has(*features)
         news(talk)
-        told = talk.resource("a").told
+        told = talk.resource("a").last_published
         assert told is not None
         shown(told)  # it asserts that every status is UNAVAILABLE (A54)
 
@@ -197,11 +197,14 @@ def test_the_cache_has_what_came_and_when() -> None:
 
 
 def test_features_of_the_other_proposal_count_for_nothing() -> None:
-    assert data_errors({"fail_on_data_errors", "resource_timer_is_transient_error"}, a88=False) == DataErrors()
-    assert data_errors({"ignore_resource_deletion"}, a88=True) == data_errors(set(), a88=True)
+    assert (
+        resource_error_policy({"fail_on_data_errors", "resource_timer_is_transient_error"}, a88=False)
+        == ResourceErrorPolicy()
+    )
+    assert resource_error_policy({"ignore_resource_deletion"}, a88=True) == resource_error_policy(set(), a88=True)
 
 
 @pytest.mark.parametrize(("value", "on"), [("true", True), ("TRUE", True), ("false", False), ("", False), ("1", False)])
 def test_the_environment_switches_it_on(value: str, on: bool) -> None:
-    assert enabled({"GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING": value}) is on
-    assert not enabled({})
+    assert is_a88_enabled({"GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING": value}) is on
+    assert not is_a88_enabled({})

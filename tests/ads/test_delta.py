@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.talk import TYPES, Bad, Talk
 
-from trxds.ads.delta import Delta
+from trxds.ads.delta import DeltaProtocol
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.slices import at_once
@@ -15,7 +15,7 @@ from trxds.testing import resources
 
 @pytest.fixture
 def talk() -> DeltaTalk:
-    return DeltaTalk(dialect=Delta())
+    return DeltaTalk(dialect=DeltaProtocol())
 
 
 class DeltaTalk(Talk):
@@ -123,7 +123,7 @@ def test_what_another_server_may_have_replaced_has_no_version(talk: DeltaTalk) -
 
 def read(**fields: object) -> object:
     response = protos.DeltaDiscoveryResponse(type_url=CDS.type_url, nonce="n", system_version_info="7", **fields)
-    return at_once(Delta.read(response, CDS, {}, ParseContext()))
+    return at_once(DeltaProtocol.read(response, CDS, {}, ParseContext()))
 
 
 def packed(name: str) -> protos.AnyProto:

@@ -7,9 +7,9 @@ from support.talk import since
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import Conversation
+from trxds.ads.protocol import AdsStreamState
 from trxds.ads.resource import Changes
-from trxds.ads.response import Item, Reading
+from trxds.ads.response import ParsedResource, ParsedResponse
 from trxds.resources.types import CDS, EDS, Parsed, ResourceType
 
 SERVERS = [ServerConfig(f"{name}:1") for name in "abc"]
@@ -19,15 +19,15 @@ class Mesh:
     """An authority of three servers, a, b and c. States are short texts; `told` has the last of each resource."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Conversation] = {}
+        self.asked: dict[str, AdsStreamState] = {}
         self.authority = Authority(SERVERS, self, "n")
         self.told: dict[str, str] = {}
         self.count = 0
 
-    def engage(self, server: ServerConfig) -> Conversation:
-        return self.asked.setdefault(server.uri[0], Conversation(server, Node("n")))
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
+        return self.asked.setdefault(server.uri[0], AdsStreamState(server, Node("n")))
 
-    def release(self, conversation: Conversation) -> None:
+    def release_stream(self, conversation: AdsStreamState) -> None:
         conversation.close()
         del self.asked[conversation.server.uri[0]]
 
@@ -40,7 +40,7 @@ class Mesh:
             self.hear(self.authority.watch(type, name, 0.0))
 
     def leaves(self, name: str) -> None:
-        self.authority.leave(CDS, name)
+        self.authority.unwatch(CDS, name)
 
     def fails(self, server: str) -> None:
         self.asked[server].stream_ended("refused", 0.0)
@@ -61,8 +61,8 @@ class Mesh:
 
     def answers(self, server: str, type: ResourceType = CDS, **resources: str) -> None:
         self.count += 1
-        items = tuple(Item((name, text.encode()), Parsed(name, text)) for name, text in resources.items())
-        reading = Reading(type, f"v{self.count}", f"n{self.count}", items)
+        items = tuple(ParsedResource((name, text.encode()), Parsed(name, text)) for name, text in resources.items())
+        reading = ParsedResponse(type, f"v{self.count}", f"n{self.count}", items)
         self.hear(self.authority.review(self.asked[server].received(reading, 0.0)))
 
     def hear(self, changes: Changes) -> None:
@@ -180,7 +180,7 @@ def test_it_keeps_what_it_has_when_nobody_is_left(impatient: Mesh) -> None:
 def test_what_does_not_exist_counts_as_there(mesh: Mesh) -> None:
     mesh.watches("x")
     mesh.opens("a")
-    mesh.hear(mesh.authority.review(mesh.asked["a"].due(15.0)))
+    mesh.hear(mesh.authority.review(mesh.asked["a"].expire_timers(15.0)))
     assert mesh.told == {"x": "absent"}
     mesh.fails("a")
     assert mesh.servers == "a"
@@ -269,7 +269,7 @@ def test_the_wait_for_one_server_says_nothing_of_what_another_brought(mesh: Mesh
     mesh.opens("a")
     mesh.opens("b")
     mesh.answers("b", EDS, x="2")
-    assert mesh.asked["a"].due(15.0) == []
+    assert mesh.asked["a"].expire_timers(15.0) == []
 
 
 def test_what_nobody_watches_any_more_is_asked_of_nobody(mesh: Mesh) -> None:
@@ -301,5 +301,5 @@ def test_a_response_that_was_being_read_while_another_server_took_over_counts_fo
     late = mesh.asked["b"]
     mesh.opens("a")
     mesh.answers("a", x="1")
-    assert late.received(Reading(CDS, "v9", "n9", (Item(("x", b"2"), Parsed("x", "2")),)), 0.0) == []
+    assert late.received(ParsedResponse(CDS, "v9", "n9", (ParsedResource(("x", b"2"), Parsed("x", "2")),)), 0.0) == []
     assert mesh.told == {"x": "1"}

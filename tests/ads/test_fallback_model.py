@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import Conversation
+from trxds.ads.protocol import AdsStreamState
 from trxds.ads.resource import CacheState, Changes
-from trxds.ads.response import Item, Reading
-from trxds.ads.state import ResourceState
+from trxds.ads.response import ParsedResource, ParsedResponse
+from trxds.ads.state import ResourceUpdate
 from trxds.resources.types import EDS, Parsed
 
 pytestmark = pytest.mark.slow
@@ -29,22 +29,22 @@ class FallbackMachine(RuleBasedStateMachine):
     @initialize(impatient=st.booleans())
     def begin(self, impatient: bool) -> None:
         self.impatient = impatient
-        self.asked: list[Conversation] = []
-        self.open: set[Conversation] = set()
+        self.asked: list[AdsStreamState] = []
+        self.open: set[AdsStreamState] = set()
         self.authority = Authority(SERVERS, self, "n", impatient=impatient)
         self.watched: set[str] = set()
-        self.told: dict[str, ResourceState] = {}
+        self.told: dict[str, ResourceUpdate] = {}
         self.count = 0
 
     # -- the supply of servers
 
-    def engage(self, server: ServerConfig) -> Conversation:
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         assert server is SERVERS[len(self.asked)], "in the order of the list, each once"
         assert not self.asked or (self.asked[-1].failure and self.needy), "without need"
-        self.asked.append(Conversation(server, Node("n")))
+        self.asked.append(AdsStreamState(server, Node("n")))
         return self.asked[-1]
 
-    def release(self, conversation: Conversation) -> None:
+    def release_stream(self, conversation: AdsStreamState) -> None:
         assert conversation.server is not SERVERS[0], "the first is never given up"
         self.asked.remove(conversation)
         self.open.discard(conversation)
@@ -64,7 +64,7 @@ class FallbackMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.watched)))
         self.watched.remove(name)
         self.told.pop(name, None)
-        self.authority.leave(EDS, name)
+        self.authority.unwatch(EDS, name)
 
     @rule(place=PLACES)
     def open_stream(self, place: int) -> None:
@@ -83,8 +83,10 @@ class FallbackMachine(RuleBasedStateMachine):
         if place >= len(self.asked) or self.asked[place] not in self.open:
             return
         self.count += 1
-        items = tuple(Item((name, b"%d" % self.count), Parsed(name, f"{place}.{self.count}")) for name in sorted(names))
-        reading = Reading(EDS, f"v{self.count}", f"n{self.count}", items)
+        items = tuple(
+            ParsedResource((name, b"%d" % self.count), Parsed(name, f"{place}.{self.count}")) for name in sorted(names)
+        )
+        reading = ParsedResponse(EDS, f"v{self.count}", f"n{self.count}", items)
         self.hear(self.authority.review(self.asked[place].received(reading, 0.0)))
         assert len(self.asked) == place + 1, "nobody below one that answers"
         for name in names & self.watched:
@@ -122,7 +124,7 @@ class FallbackMachine(RuleBasedStateMachine):
     def all_servers_are_asked_for_all_that_is_watched(self) -> None:
         assert {resource.name for resource in self.authority.resources} == self.watched
         for resource in self.authority.resources:
-            assert resource.asked_of == len(self.asked)
+            assert resource.server_refcount == len(self.asked)
 
     # -- the machine's own
 
@@ -131,7 +133,7 @@ class FallbackMachine(RuleBasedStateMachine):
         """Something never came, or that does not matter."""
         return self.impatient or any(each.awaited and each.value is None for each in self.authority.resources)
 
-    def everything_said(self, conversation: Conversation) -> None:
+    def everything_said(self, conversation: AdsStreamState) -> None:
         """An ACK leaves out a name that came while nobody wanted it; a request behind it asks for it."""
         request = None
         while (following := conversation.next_request(0.0)) is not None:

@@ -51,7 +51,7 @@ async def test_it_is_served_whatever_the_gap(world: World, kind: str, before: in
             old = world.state("x").value
             world.plane.put(MAKE[kind]("x", str(1000 + gap)))
             await steps(before)
-            watch.leave()
+            watch.cancel()
             await steps(gap)
             world.watcher.states.clear()
             watch = world.watcher.watch(TYPES[kind], "x")
@@ -71,7 +71,7 @@ async def test_it_is_served_if_others_change_in_the_gap(world: World, kind: str,
         await wait_all_tasks_blocked()
         began = trio.current_time()
         for gap in range(61):
-            watch.leave()
+            watch.cancel()
             await steps(gap // 4)
             world.plane.put(MAKE[kind]("y", str(1000 + gap)))
             await steps(gap % 4 * 2)

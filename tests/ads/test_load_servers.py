@@ -3,8 +3,8 @@
 import pytest
 
 from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.load_servers import LoadServers
-from trxds.ads.state import ResourceState
+from trxds.ads.load_servers import LrsServers
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.status import unavailable
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
@@ -20,12 +20,12 @@ def history():
 
 @pytest.fixture
 def servers(history):
-    return LoadServers(lambda server: history.append(f"+{server.uri}"), lambda server: history.append(f"-{server.uri}"))
+    return LrsServers(lambda server: history.append(f"+{server.uri}"), lambda server: history.append(f"-{server.uri}"))
 
 
 def tell(servers, name, server=None):
     cluster = Cluster(name, Eds(""), lrs=server and LoadReporting(server))
-    servers.changed({(CDS, name): ResourceState(cluster)})
+    servers.changed({(CDS, name): ResourceUpdate(cluster)})
 
 
 def test_a_server_counts_from_its_first_cluster_that_asks_to_its_last(servers, history):
@@ -53,7 +53,7 @@ def test_a_cluster_may_begin_to_ask_and_stop(servers, history):
 
 def test_a_cluster_that_is_lost_asks_no_longer(servers, history):
     tell(servers, "a", ONE)
-    servers.changed({(CDS, "a"): ResourceState(error=unavailable("gone"), absent=True)})
+    servers.changed({(CDS, "a"): ResourceUpdate(error=unavailable("gone"), absent=True)})
     assert history == ["+one:1", "-one:1"]
 
 
@@ -64,6 +64,6 @@ def test_a_cluster_that_another_server_sends_is_reported_there(servers, history)
 
 
 def test_resources_of_other_types_are_none_of_its_business(servers, history):
-    servers.changed({(LDS, "a"): ResourceState(object())})
+    servers.changed({(LDS, "a"): ResourceUpdate(object())})
     servers.left((LDS, "a"))
     assert history == []

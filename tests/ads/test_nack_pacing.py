@@ -7,7 +7,7 @@ import math
 import pytest
 from support.talk import Bad, Talk, in_words
 
-from trxds.ads.delta import Delta
+from trxds.ads.delta import DeltaProtocol
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_new_stream_begins_anew(talk: Talk) -> None:
 
 
 def test_in_the_incremental_protocol_each_response_has_its_answer_and_others_do_not_wait() -> None:
-    talk = Talk(dialect=Delta())
+    talk = Talk(dialect=DeltaProtocol())
     talk.wants("CDS", "a", "b")
     talk.opens_silently()
     for _ in range(3):

@@ -9,7 +9,7 @@ import pytest
 from support.talk import SERVER, TYPES, WHERE, Bad, Talk, in_words, since
 
 from trxds.ads.bootstrap import Locality, Node
-from trxds.ads.protocol import Conversation
+from trxds.ads.protocol import AdsStreamState
 from trxds.ground.status import StatusCode
 
 
@@ -99,7 +99,7 @@ def test_an_empty_list_is_never_a_types_first_request(talk: Talk) -> None:
 def test_the_node_goes_with_the_first_request_of_each_stream() -> None:
     node = Node("web-1", "web", Locality("eu", "eu-1", "r7"), {"team": "shop"})
     talk = Talk()
-    talk.conversation = Conversation(SERVER, node)
+    talk.conversation = AdsStreamState(SERVER, node)
     talk.wants("LDS", "shop")
     talk.wants("CDS", "a")
     for _ in range(2):

@@ -18,14 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.dataerrors import NOT_FOUND, PERMISSION_DENIED, data_errors
-from trxds.ads.delta import Delta
-from trxds.ads.protocol import Conversation
-from trxds.ads.request import Dialect
+from trxds.ads.dataerrors import NOT_FOUND, PERMISSION_DENIED, resource_error_policy
+from trxds.ads.delta import DeltaProtocol
+from trxds.ads.protocol import AdsStreamState
+from trxds.ads.request import ProtocolVariant
 from trxds.ads.resource import Changes
-from trxds.ads.response import Failed, Ignored, Item, Reading
-from trxds.ads.sotw import StateOfTheWorld
-from trxds.ads.state import ResourceState
+from trxds.ads.response import ParsedResource, ParsedResponse, ResourceError, UnknownResponse
+from trxds.ads.sotw import SotwProtocol
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.status import StatusCode
 from trxds.resources.slices import at_once
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, ParseContext, Parsed, ResourceType
@@ -79,14 +79,14 @@ class DeltaServer(Server):
 
 
 class ConversationMachine(RuleBasedStateMachine):
-    dialect: Dialect = StateOfTheWorld()
+    dialect: ProtocolVariant = SotwProtocol()
 
     @initialize(features=FEATURES, a88=st.booleans(), watched=st.sets(st.tuples(TYPES, NAMES), min_size=2))
     def begin(self, features: set[str], a88: bool, watched: set[Key]) -> None:
         """With a stream that has asked for what is watched: from nothing at all it is a long way to anything."""
         server = ServerConfig("plane:1")
-        self.rules = data_errors(features, a88=a88)
-        self.conversation = Conversation(server, Node("n"), self.dialect, self.rules)
+        self.rules = resource_error_policy(features, a88=a88)
+        self.conversation = AdsStreamState(server, Node("n"), self.dialect, self.rules)
         self.authority = Authority([server], self, "n")
         self.now = 0.0
         self.count = 0
@@ -123,7 +123,7 @@ class ConversationMachine(RuleBasedStateMachine):
         if (type, name) in self.watched:
             self.watched.discard((type, name))
             self.told.pop((type, name), None)
-            self.authority.leave(type, name)
+            self.authority.unwatch(type, name)
 
     @precondition(lambda self: self.server is None)
     @rule()
@@ -175,7 +175,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def respond_with_an_error_in_its_place(self, type: ResourceType, name: str, code: int) -> None:
         if not self.was_asked(type, name):
             return
-        self.receive(type, (), (Failed(name, code, "sorry"),), refused=False)
+        self.receive(type, (), (ResourceError(name, code, "sorry"),), refused=False)
         self.learn_why_not((type, name), code)
         for key in self.gone(type, {name}):
             self.delete(key)
@@ -184,7 +184,7 @@ class ConversationMachine(RuleBasedStateMachine):
     @rule(message=st.sampled_from([b"\xff\xff no protobuf", b"", b"\x22\x07unknown"]))
     def respond_with_what_nobody_knows(self, message: bytes) -> None:
         """No answer is owed, nothing is learned, and the stream has not answered."""
-        assert isinstance(at_once(self.conversation.read(message, ParseContext())), Ignored)
+        assert isinstance(at_once(self.conversation.read(message, ParseContext())), UnknownResponse)
 
     @rule(seconds=st.sampled_from([1.0, 7.0, 15.0]))
     def wait(self, seconds: float) -> None:
@@ -192,10 +192,10 @@ class ConversationMachine(RuleBasedStateMachine):
         for key in [key for key, at in self.asked.items() if at + self.rules.wait <= self.now]:
             del self.asked[key]
             self.trouble[key] = UNANSWERED if self.rules.late_is_absent else "late"
-        self.heard(self.authority.review(self.conversation.due(self.now)))
+        self.heard(self.authority.review(self.conversation.expire_timers(self.now)))
 
     def receive(
-        self, type: ResourceType, items: tuple[Item, ...], failed: tuple[Failed, ...], *, refused: bool
+        self, type: ResourceType, items: tuple[ParsedResource, ...], failed: tuple[ResourceError, ...], *, refused: bool
     ) -> None:
         self.count += 1
         version, nonce = f"v{self.count}", f"n{self.count}"
@@ -207,12 +207,12 @@ class ConversationMachine(RuleBasedStateMachine):
         if not refused:
             self.accepted[type] = version
 
-    def item(self, type: ResourceType, name: str, text: str) -> Item:
+    def item(self, type: ResourceType, name: str, text: str) -> ParsedResource:
         """What came before in the same bytes is not parsed again, so it is the same object."""
         if text == BAD:  # each time with other words: a NACK that says nothing new would have to wait
-            return Item((name, b"bad %d" % self.count), Parsed(name, None, (f"{BAD} {self.count}",)))
+            return ParsedResource((name, b"bad %d" % self.count), Parsed(name, None, (f"{BAD} {self.count}",)))
         raw, parsed = (name, text.encode()), Parsed(name, text, ())
-        return Item(raw, self.conversation.known(type).get(raw) or parsed)
+        return ParsedResource(raw, self.conversation.known(type).get(raw) or parsed)
 
     def was_asked(self, type: ResourceType, name: str | None = None) -> bool:
         assert self.server is not None
@@ -230,9 +230,14 @@ class ConversationMachine(RuleBasedStateMachine):
         return list(dict.fromkeys((*refusals[:1], owed[-1])))
 
     def reading(
-        self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...], failed: tuple[Failed, ...]
-    ) -> Reading:
-        return Reading(type, version, nonce, items, failed)
+        self,
+        type: ResourceType,
+        version: str,
+        nonce: str,
+        items: tuple[ParsedResource, ...],
+        failed: tuple[ResourceError, ...],
+    ) -> ParsedResponse:
+        return ParsedResponse(type, version, nonce, items, failed)
 
     def gone(self, type: ResourceType, names: set[str]) -> list[Key]:
         """What a response of these says of the others: those that came, good or bad, are not there any more."""
@@ -241,10 +246,10 @@ class ConversationMachine(RuleBasedStateMachine):
 
     # -- the only server there is
 
-    def engage(self, server: ServerConfig) -> Conversation:
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         return self.conversation
 
-    def release(self, conversation: Conversation) -> None:
+    def release_stream(self, conversation: AdsStreamState) -> None:
         raise AssertionError("the only server is never released")
 
     # -- what must be so
@@ -338,7 +343,7 @@ REASONS = {
 }
 
 
-def shown(state: ResourceState) -> str:
+def shown(state: ResourceUpdate) -> str:
     """The value and what is wrong with it, or why there is none; no code but one reaches watchers (A54)."""
     status = state.error or state.ambient
     assert status is None or status.code is StatusCode.UNAVAILABLE
@@ -357,7 +362,7 @@ def in_short(message: str) -> str:
 class DeltaMachine(ConversationMachine):
     """A response says which are gone: here all that we want and that it does not bring, if it brings "c"."""
 
-    dialect = Delta()
+    dialect = DeltaProtocol()
 
     def new_server(self) -> Server:
         return DeltaServer()
@@ -366,10 +371,15 @@ class DeltaMachine(ConversationMachine):
         return owed
 
     def reading(
-        self, type: ResourceType, version: str, nonce: str, items: tuple[Item, ...], failed: tuple[Failed, ...]
-    ) -> Reading:
+        self,
+        type: ResourceType,
+        version: str,
+        nonce: str,
+        items: tuple[ParsedResource, ...],
+        failed: tuple[ResourceError, ...],
+    ) -> ParsedResponse:
         removed = self.removed({item.raw[0] for item in items} | {each.name for each in failed})
-        return Reading(type, version, nonce, items, failed, removed=tuple(sorted(removed)), partial=True)
+        return ParsedResponse(type, version, nonce, items, failed, removed=tuple(sorted(removed)), partial=True)
 
     def gone(self, type: ResourceType, names: set[str]) -> list[Key]:
         return [(type, name) for name in self.removed(names) if (type, name) in self.remembered]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trxds.ads.response import Raw, Reading, known_type, read
+from trxds.ads.response import ParsedResponse, Raw, known_type, read
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.slices import at_once
@@ -23,7 +23,7 @@ def response(*items: Any) -> Any:
     return protos.DiscoveryResponse(type_url=CDS.type_url, version_info="7", nonce="n", resources=packed)
 
 
-def reading(*items: Any, known: Mapping[Raw, Parsed] | None = None) -> Reading:
+def reading(*items: Any, known: Mapping[Raw, Parsed] | None = None) -> ParsedResponse:
     return at_once(read(response(*items), CDS, known or {}, ParseContext()))
 
 

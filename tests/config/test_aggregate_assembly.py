@@ -2,7 +2,7 @@
 
 from support.picture import failed, has, listens, routed
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.config.assemble import assemble
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing, can_serve
 from trxds.ground.status import StatusCode
@@ -15,12 +15,12 @@ from trxds.resources.lb_policy import RoundRobin
 
 
 def aggregate(name, *parts, lb_policy=None):
-    return {("CDS", name): ResourceState(Cluster(name, Aggregate(parts, lb_policy)))}
+    return {("CDS", name): ResourceUpdate(Cluster(name, Aggregate(parts, lb_policy)))}
 
 
 def by_name(name, host="cart.example", *addresses):
-    known = {("CDS", name): ResourceState(Cluster(name, LogicalDns(host, 443)))}
-    return known | ({("DNS", f"{host}:443"): ResourceState(addresses)} if addresses else {})
+    known = {("CDS", name): ResourceUpdate(Cluster(name, LogicalDns(host, 443)))}
+    return known | ({("DNS", f"{host}:443"): ResourceUpdate(addresses)} if addresses else {})
 
 
 def assembled(*to, known):
@@ -130,7 +130,7 @@ class TestDns:
         assert found.endpoints.priorities == ((Locality(LocalityId(), 1, (endpoint,)),),)
 
     def test_a_name_without_addresses_is_a_cluster_without_endpoints_and_the_reason(self):
-        known = by_name("dns") | {("DNS", "cart.example:443"): ResourceState(())}
+        known = by_name("dns") | {("DNS", "cart.example:443"): ResourceUpdate(())}
         found = clusters("dns", known=known)["dns"]
         assert (found.endpoints, can_serve(found)) == (None, False)
         assert found.note == 'DNS name "cart.example:443" has no addresses'

@@ -2,7 +2,7 @@
 
 from support.picture import LDS, RDS, failed, has, listens, routed, routes
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.config.assemble import assemble
 from trxds.config.snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
 from trxds.ground.status import StatusCode, unavailable
@@ -104,7 +104,7 @@ class TestErrors:
 
     def test_a_value_is_used_while_an_ambient_error_lasts(self):
         known = listens() | routed("a") | has("a")
-        known[LDS] = ResourceState(known[LDS].value, ambient=unavailable("the last update was invalid"))
+        known[LDS] = ResourceUpdate(known[LDS].value, ambient=unavailable("the last update was invalid"))
         assert isinstance(outcome(known), XdsConfig)
 
 

@@ -5,7 +5,7 @@ from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 from support.tasks import task_names
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.config.snapshot import ClusterError
 from trxds.ground.metadata import EMPTY
 from trxds.resources.cluster import Cluster
@@ -24,10 +24,10 @@ NO_SERVICE = {
     "endpoints in error": {("EDS", "a"): failed("no endpoints of a")},
     "no endpoints": has("a"),
     "aggregate without leaves": {
-        ("CDS", "a"): ResourceState(Cluster("a", Aggregate(("c",)))),
+        ("CDS", "a"): ResourceUpdate(Cluster("a", Aggregate(("c",)))),
         ("CDS", "c"): failed("c"),
     },
-    "aggregate of an empty cluster": {("CDS", "a"): ResourceState(Cluster("a", Aggregate(("c",))))} | has("c"),
+    "aggregate of an empty cluster": {("CDS", "a"): ResourceUpdate(Cluster("a", Aggregate(("c",))))} | has("c"),
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.config.select import ErrorSelector
 from trxds.config.snapshot import ClusterConfig, ClusterError
 from trxds.ground.status import unavailable
@@ -71,7 +71,7 @@ class TestErrors:
         states = shop("a")
         await rig.settle(states)
         published, generation = len(rig.published), rig.generation
-        await rig.settle({LDS: ResourceState(states[LDS].value, ambient=unavailable("cannot reach the server"))})
+        await rig.settle({LDS: ResourceUpdate(states[LDS].value, ambient=unavailable("cannot reach the server"))})
         assert (len(rig.published), rig.generation) == (published, generation)
 
 
@@ -141,7 +141,7 @@ class TestWarnings:
         session, fault = HttpFilter("s", StatefulSessionConfig()), {"s": FaultConfig()}
         states = shop(*clusters) | listens(http_filters=(session,))
         [host] = states[RDS].value.virtual_hosts
-        return states | {RDS: ResourceState(RouteConfig("routes", (replace(host, filter_overrides=fault),)))}
+        return states | {RDS: ResourceUpdate(RouteConfig("routes", (replace(host, filter_overrides=fault),)))}
 
     @staticmethod
     def logged(caplog):

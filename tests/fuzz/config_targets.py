@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from trxds.ads import bootstrap, response
 from trxds.ads.authorization import read_token
 from trxds.ads.bootstrap import Bootstrap, ServerConfig
-from trxds.ads.delta import Delta
+from trxds.ads.delta import DeltaProtocol
 from trxds.ads.names import authority_of, canonical, check_type, parse_target
 from trxds.affinity import cookie
 from trxds.affinity.carriers import carrier
@@ -68,7 +68,7 @@ def _resource(type: ResourceType) -> Callable[[bytes], None]:
 
 def _discovery(data: bytes) -> None:
     """A whole response, of both protocols."""
-    for message, read in ((DiscoveryResponse, response.read), (DeltaDiscoveryResponse, Delta().read)):
+    for message, read in ((DiscoveryResponse, response.read), (DeltaDiscoveryResponse, DeltaProtocol().read)):
         try:
             received = message.FromString(data)
         except DecodeError:

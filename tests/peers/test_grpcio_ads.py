@@ -15,7 +15,7 @@ import trio
 from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
 from trxds.ads.sotw import PATH
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.channels import ConflatingQueue
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
@@ -81,14 +81,14 @@ def said(request: Any) -> tuple[str, str, list[str], str]:
     return request.version_info, request.response_nonce, list(request.resource_names), request.error_detail.message
 
 
-async def read(mailbox: ConflatingQueue[ResourceState], states: list[ResourceState]) -> None:
+async def read(mailbox: ConflatingQueue[ResourceUpdate], states: list[ResourceUpdate]) -> None:
     """A watcher that keeps up; without one the client reads no further."""
     while True:
         states += (await mailbox.next()).values()
 
 
 async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
-    plane, mailbox, states = Plane(), ConflatingQueue[ResourceState](), list[ResourceState]()
+    plane, mailbox, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
     with serving(plane) as address, trio.fail_after(20):
         bootstrap = Bootstrap(servers=(ServerConfig(address),), node=Node("web-1", metadata={"team": ["shop", 7.0]}))
         client = XdsClient(bootstrap, TcpNetwork(), Random(), ParseContext())
@@ -116,7 +116,7 @@ async def test_our_client_and_a_grpcio_server_agree_on_a_conversation() -> None:
 
 
 async def test_our_client_returns_when_a_grpcio_server_ends_the_stream() -> None:
-    plane, mailbox, states = Plane(), ConflatingQueue[ResourceState](), list[ResourceState]()
+    plane, mailbox, states = Plane(), ConflatingQueue[ResourceUpdate](), list[ResourceUpdate]()
     with serving(plane) as address, trio.fail_after(20):
         client = XdsClient(Bootstrap(servers=(ServerConfig(address),)), TcpNetwork(), Random(), ParseContext())
         async with trio.open_nursery() as nursery:

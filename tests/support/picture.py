@@ -3,7 +3,7 @@
 {**listens(), **routed("cart"), **has("cart", "10.0.0.1:80")}
 """
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.status import unavailable
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.cluster import Cluster
@@ -19,7 +19,7 @@ RDS = ("RDS", "routes")
 
 
 def listens(**fields):
-    return {LDS: ResourceState(Listener("shop", **({"rds_name": "routes"} | fields)))}
+    return {LDS: ResourceUpdate(Listener("shop", **({"rds_name": "routes"} | fields)))}
 
 
 def routes(*clusters, domains=("*",)):
@@ -36,15 +36,15 @@ def _action(cluster):
 
 
 def routed(*clusters, **more):
-    return {RDS: ResourceState(routes(*clusters, **more))}
+    return {RDS: ResourceUpdate(routes(*clusters, **more))}
 
 
 def has(name, *addresses, service=None, **fields):
     """A cluster and its endpoints, in one locality."""
     service = service or name
     return {
-        ("CDS", name): ResourceState(Cluster(name, Eds(service), **fields)),
-        ("EDS", service): ResourceState(assignment(service, *addresses)),
+        ("CDS", name): ResourceUpdate(Cluster(name, Eds(service), **fields)),
+        ("EDS", service): ResourceUpdate(assignment(service, *addresses)),
     }
 
 
@@ -54,4 +54,4 @@ def assignment(name, *addresses):
 
 
 def failed(message, *, absent=False):
-    return ResourceState(error=unavailable(message), absent=absent)
+    return ResourceUpdate(error=unavailable(message), absent=absent)

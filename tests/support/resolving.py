@@ -29,7 +29,7 @@ class FakeSource:
             mailbox.put(sender, self.states[key])
         return FakeWatch(self, key)
 
-    def awaited(self, kind, name):
+    def describe_pending(self, kind, name):
         return f"{kind.kind} {name} is awaited"
 
     def put(self, states):
@@ -45,7 +45,7 @@ class FakeWatch:
     source: FakeSource
     key: tuple
 
-    def leave(self):
+    def cancel(self):
         mailbox, sender = self.source.watching.pop(self.key)
         mailbox.discard(sender)
 

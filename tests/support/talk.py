@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.dataerrors import data_errors
-from trxds.ads.delta import Delta
-from trxds.ads.protocol import Conversation
-from trxds.ads.request import Dialect
+from trxds.ads.dataerrors import resource_error_policy
+from trxds.ads.delta import DeltaProtocol
+from trxds.ads.protocol import AdsStreamState
+from trxds.ads.request import ProtocolVariant
 from trxds.ads.resource import Changes, Resource
-from trxds.ads.response import Failed, Item, Reading
-from trxds.ads.state import ResourceState
+from trxds.ads.response import ParsedResource, ParsedResponse, ResourceError
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.status import StatusCode
 from trxds.resources.protos import DiscoveryRequest
 from trxds.resources.types import RESOURCE_TYPES, Parsed
@@ -37,9 +37,11 @@ class Bad(str):
 class Talk:
     """A conversation in the vocabulary of these tests: requests and states as short texts."""
 
-    def __init__(self, server: ServerConfig = SERVER, *, a88: bool = False, dialect: Dialect | None = None) -> None:
-        rules = data_errors(server.features, a88=a88)
-        self.conversation = Conversation(server, Node("web-1"), dialect, rules)
+    def __init__(
+        self, server: ServerConfig = SERVER, *, a88: bool = False, dialect: ProtocolVariant | None = None
+    ) -> None:
+        rules = resource_error_policy(server.features, a88=a88)
+        self.conversation = AdsStreamState(server, Node("web-1"), dialect, rules)
         self.authority = Authority([server], self, "web-1")
         self.now = 0.0
         self.nonce = 0
@@ -53,7 +55,7 @@ class Talk:
 
     def drops(self, kind: str, *names: str) -> None:
         for name in names:
-            self.authority.leave(TYPES[kind], name)
+            self.authority.unwatch(TYPES[kind], name)
 
     def opens(self) -> list[str]:
         self.conversation.stream_opened()
@@ -80,31 +82,31 @@ class Talk:
 
     def reading(
         self, kind: str, version: str, *unnamed: Bad, removed: tuple[str, ...] = (), **resources: str
-    ) -> Reading:
+    ) -> ParsedResponse:
         self.nonce += 1
-        items = [Item(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
+        items = [ParsedResource(("", b"?"), Parsed(None, None, (str(bad),))) for bad in unnamed]
         items += [self.item(kind, name, text) for name, text in resources.items()]
-        partial = isinstance(self.conversation.dialect, Delta)
-        return Reading(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
+        partial = isinstance(self.conversation.dialect, DeltaProtocol)
+        return ParsedResponse(TYPES[kind], version, f"n{self.nonce}", tuple(items), removed=removed, partial=partial)
 
     def hears_of_failure(self, kind: str, version: str, name: str, code: int, message: str) -> Told:
         """A response that has only the error of one resource (xRFC TP3)."""
         self.nonce += 1
-        failed = (Failed(name, code, message),)
-        reading = Reading(TYPES[kind], version, f"n{self.nonce}", (), failed)
+        failed = (ResourceError(name, code, message),)
+        reading = ParsedResponse(TYPES[kind], version, f"n{self.nonce}", (), failed)
         return told(self.authority.review(self.conversation.received(reading, self.now)))
 
     def resource(self, name: str) -> Resource:
         [resource] = [each for each in self.authority.resources if each.name == name]
         return resource
 
-    def item(self, kind: str, name: str, text: str) -> Item:
+    def item(self, kind: str, name: str, text: str) -> ParsedResource:
         raw = "", f"{name}={text}".encode()
-        return Item(raw, self.conversation.known(TYPES[kind]).get(raw) or parsed(name, text))
+        return ParsedResource(raw, self.conversation.known(TYPES[kind]).get(raw) or parsed(name, text))
 
     def waits(self, seconds: float) -> Told:
         self.now += seconds
-        return told(self.authority.review(self.conversation.due(self.now)))
+        return told(self.authority.review(self.conversation.expire_timers(self.now)))
 
     def breaks(self, reason: str = "Connection refused") -> Told:
         self.conversation.stream_ended(reason, self.now)
@@ -112,10 +114,10 @@ class Talk:
 
     # As the authority's supply of servers: there is but one.
 
-    def engage(self, server: ServerConfig) -> Conversation:
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         return self.conversation
 
-    def release(self, conversation: Conversation) -> None:
+    def release_stream(self, conversation: AdsStreamState) -> None:
         raise AssertionError("the only server is never released")
 
 
@@ -127,7 +129,7 @@ def told(changes: Changes) -> Told:
     return {name: shown(state) for (_, name), state in changes.items()}
 
 
-def shown(state: ResourceState) -> str:
+def shown(state: ResourceUpdate) -> str:
     for status in (state.error, state.ambient):
         assert status is None or status.code is StatusCode.UNAVAILABLE
     if state.error is not None:

@@ -13,7 +13,7 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ads.watches import Watch
 from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import since_1970
@@ -32,13 +32,13 @@ class Watcher:
 
     def __init__(self, client: XdsClient) -> None:
         self.client = client
-        self.mailbox: ConflatingQueue[ResourceState] = ConflatingQueue()
-        self.states: dict[Any, ResourceState] = {}
+        self.mailbox: ConflatingQueue[ResourceUpdate] = ConflatingQueue()
+        self.states: dict[Any, ResourceUpdate] = {}
 
     def watch(self, type: ResourceType, name: str) -> Watch:
         return self.client.watch(type, name, self.mailbox, name)
 
-    async def hears(self) -> dict[Any, ResourceState]:
+    async def hears(self) -> dict[Any, ResourceUpdate]:
         letters = await self.mailbox.next()
         self.states.update(letters)
         return letters
@@ -67,7 +67,7 @@ class World:
         """Every request, without the versions: one protocol has them, the other has not."""
         return [re.sub(r" v=\d+", "", str(request)) for request in self.plane.requests]
 
-    def state(self, name: str) -> ResourceState:
+    def state(self, name: str) -> ResourceUpdate:
         return self.watcher.states[name]
 
     def error(self, name: str) -> str:

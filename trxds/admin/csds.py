@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trxds.ads.bootstrap import Node
-from trxds.ads.request import introduce
-from trxds.ads.resource import Resource, Update
+from trxds.ads.request import set_node
+from trxds.ads.resource import Resource, UpdateMetadata
 from trxds.ads.response import NOTHING
 from trxds.ground.clock import Clock
 
@@ -34,11 +34,11 @@ class CsdsEncoder:
             self._fill(message, "xds_config", "last_updated", resource.accepted)
         if resource.failed is not None:
             error = message.error_state
-            error.details = resource.trouble.reason if resource.trouble else ""
+            error.details = resource.failure.reason if resource.failure else ""
             self._fill(error, "failed_configuration", "last_update_attempt", resource.failed)
         return message
 
-    def _fill(self, message: Any, content: str, time: str, update: Update) -> None:
+    def _fill(self, message: Any, content: str, time: str, update: UpdateMetadata) -> None:
         message.version_info = update.version
         self.clock.stamp(getattr(message, time), update.at)
         if self.contents and update.raw != NOTHING:
@@ -49,5 +49,5 @@ class CsdsEncoder:
 def client_config(scope: str, node: Node) -> Any:
     """Return a ClientConfig without resources; `scope` is the target, empty for a client that is shared."""
     config = ClientConfig(client_scope=scope)
-    introduce(config, node)
+    set_node(config, node)
     return config

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from trxds.ads.client import XdsClient
-from trxds.ads.line import Line
+from trxds.ads.line import XdsChannel
 from trxds.ground.clock import Clock
 from trxds.ground.status import StatusCode
 from trxds.serving.call import Call, Handler, bidi_streaming, unary
@@ -65,11 +65,11 @@ def _clients(sources: Sequence[Source | XdsSource]) -> Iterator[tuple[str, XdsCl
             yield "", source.admin_client()
 
 
-def _channels(sources: Sequence[Source | XdsSource]) -> Iterator[Source | Line]:
+def _channels(sources: Sequence[Source | XdsSource]) -> Iterator[Source | XdsChannel]:
     """Return the channels to services, then those to control planes. A client that channels share appears once."""
     yield from (source for source in sources if isinstance(source, Source))
     for client in dict.fromkeys(client for _, client in _clients(sources)):
-        yield from client.lines
+        yield from client.xds_channels
 
 
 async def _answer(sources: Sequence[Source | XdsSource], request: Any, call: Call) -> Any:

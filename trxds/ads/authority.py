@@ -18,18 +18,18 @@ from trxds.ground.status import Status
 from trxds.resources.types import ResourceType
 
 from .bootstrap import ServerConfig
-from .protocol import Conversation
-from .resource import CacheState, Changes, Key, Resource, Trouble, differs
-from .state import ResourceState
+from .protocol import AdsStreamState
+from .resource import CacheState, Changes, Key, Resource, ResourceFailure, differs
+from .state import ResourceUpdate
 
 log = logging.getLogger("trxds.ads")
 
 
-class Servers(Protocol):
+class StreamOwner(Protocol):
     """Where conversations come from; authorities with equal servers share them."""
 
-    def engage(self, server: ServerConfig) -> Conversation: ...
-    def release(self, conversation: Conversation) -> None: ...
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState: ...
+    def release_stream(self, conversation: AdsStreamState) -> None: ...
 
 
 class Authority:
@@ -38,7 +38,7 @@ class Authority:
     def __init__(
         self,
         servers: Sequence[ServerConfig],
-        supply: Servers,
+        supply: StreamOwner,
         node: str,
         time_of_day: TimeOfDay = since_1970,
         *,
@@ -49,10 +49,10 @@ class Authority:
         self._supply = supply
         self._node = node
         self._time_of_day = time_of_day
-        self._asked: list[Conversation] = []  # the first of `servers`
+        self._asked: list[AdsStreamState] = []  # the first of `servers`
         self._resources: dict[Key, Resource] = {}
         self._leaving: dict[Key, Resource] = {}  # no longer watched; some server has still to be told
-        self._failure: Trouble | None = None
+        self._failure: ResourceFailure | None = None
         self._closed_since = ""
 
     def __repr__(self) -> str:
@@ -64,14 +64,14 @@ class Authority:
         return self._resources.values()
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def active_servers(self) -> tuple[str, ...]:
         """The URIs of the servers that are asked, the most preferred first."""
         return tuple(conversation.server.uri for conversation in self._asked)
 
-    def asks(self, conversation: Conversation) -> bool:
+    def uses(self, conversation: AdsStreamState) -> bool:
         return conversation in self._asked
 
-    def awaited(self, key: Key) -> str:
+    def describe_pending(self, key: Key) -> str:
         """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
         resource = self._resources.get(key)
         return self._still_awaited(resource).message if resource is not None else ""
@@ -87,11 +87,11 @@ class Authority:
         """Want a resource. What is known of it is a change, and so is what it brings about."""
         resource = self._resources.get((type, name)) or self._leaving.pop((type, name), None) or Resource(type, name)
         self._resources[type, name] = resource
-        resource.wanted, resource.told = True, None
+        resource.wanted, resource.last_published = True, None
         resource.since = resource.since or self._time_of_day(now)
         # Not before anything is wanted: the bootstrap may have authorities that no target of the program's needs.
         if not self._asked and not self._closed_since:
-            self._ask_next()
+            self._fall_back()
         for conversation in self._asked:
             conversation.subscribe(resource)
         return self.review([resource])
@@ -100,14 +100,14 @@ class Authority:
         """One that is watched."""
         return self._resources[type, name]
 
-    def leave(self, type: ResourceType, name: str) -> Resource:
+    def unwatch(self, type: ResourceType, name: str) -> Resource:
         """Want it no longer; it is kept until the servers know, since a watcher may come back."""
         resource = self._resources.pop((type, name))
         resource.wanted = False
         for conversation in self._asked:
             conversation.unsubscribe(resource)
         # Those of which every server knows are let go, or a program that watches ever new names would fill this.
-        self._leaving = {key: each for key, each in self._leaving.items() if each.asked_of}
+        self._leaving = {key: each for key, each in self._leaving.items() if each.server_refcount}
         self._leaving[type, name] = resource
         return resource
 
@@ -123,16 +123,16 @@ class Authority:
 
     def review(self, touched: Iterable[Resource]) -> Changes:
         """Something happened, to these resources or to a server: choose servers, and see what it means to watchers."""
-        self._return()
-        while self._must_fall_back():
-            self._ask_next()
+        self._return_to_higher_priority()
+        while self._should_fall_back():
+            self._fall_back()
         failure = self._present_failure()
         if failure != self._failure:
             # A57: an outage concerns every watcher of this authority, and so does its end.
             self._failure, touched = failure, self._resources.values()
         return self._changes(touched)
 
-    def _return(self) -> None:
+    def _return_to_higher_priority(self) -> None:
         """The best server that answers is enough."""
         for place, conversation in enumerate(self._asked, 1):
             # A71: at the first response, though all that is in use may still be from a server below.
@@ -143,7 +143,7 @@ class Authority:
                     self._drop(each)
                 return
 
-    def _must_fall_back(self) -> bool:
+    def _should_fall_back(self) -> bool:
         # A71: as long as the last one asked has not failed there is hope, and the next one is left alone.
         if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
             return False
@@ -151,11 +151,11 @@ class Authority:
         never_came = (each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values())
         return self._impatient or any(never_came)
 
-    def _ask_next(self) -> None:
+    def _fall_back(self) -> None:
         for above in self._asked:
             above.forget_versions()
         # A71: those above are asked as well as before, or their return would not be noticed.
-        conversation = self._supply.engage(self._servers[len(self._asked)])
+        conversation = self._supply.get_or_create_stream(self._servers[len(self._asked)])
         if self._asked:
             failed = self._asked[-1]
             log.warning(
@@ -166,25 +166,27 @@ class Authority:
         for resource in self._resources.values():
             conversation.subscribe(resource)
 
-    def _drop(self, conversation: Conversation) -> None:
+    def _drop(self, conversation: AdsStreamState) -> None:
         for resource in (*self._resources.values(), *self._leaving.values()):
             conversation.unsubscribe(resource)
-        self._supply.release(conversation)
+        self._supply.release_stream(conversation)
 
-    def _present_failure(self) -> Trouble | None:
+    def _present_failure(self) -> ResourceFailure | None:
         """That nobody can be reached; while there is one to hope for, watchers hear nothing (A71)."""
         if self._closed_since:
-            return Trouble("no server", f"the xDS client is closed since {self._closed_since}")
+            return ResourceFailure("no server", f"the xDS client is closed since {self._closed_since}")
         if not self._asked or self._asked[-1].failure is None:
             return None
         failing = [each for each in self._asked if each.failure]
         since = max(each.failing_since for each in failing)  # until then there was one to hope for
         if len(failing) == 1:
-            return Trouble(self._where(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}")
+            return ResourceFailure(
+                self._where(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}"
+            )
         reasons = "; ".join(f"{each.server.uri}: {each.failure}" for each in failing)
-        return Trouble(self._where(failing), f"cannot reach any xDS server since {since}: {reasons}")
+        return ResourceFailure(self._where(failing), f"cannot reach any xDS server since {since}: {reasons}")
 
-    def _where(self, asked: Sequence[Conversation]) -> str:
+    def _where(self, asked: Sequence[AdsStreamState]) -> str:
         uris = ", ".join(each.server.uri for each in asked)
         return f"server{'s' * (len(asked) > 1)} {uris}"
 
@@ -194,15 +196,15 @@ class Authority:
         changes: Changes = {}
         for resource in touched:
             state = self._state(resource)
-            if state is not None and differs(state, resource.told):
-                resource.told = changes[resource.key] = state
+            if state is not None and differs(state, resource.last_published):
+                resource.last_published = changes[resource.key] = state
         return changes
 
-    def _state(self, resource: Resource) -> ResourceState | None:
+    def _state(self, resource: Resource) -> ResourceUpdate | None:
         if self._resources.get(resource.key) is not resource:
             return None  # another authority's, or nobody's
-        state = resource.seen_by_watchers(self._failure, self._node)
-        if state is None and resource.told is not None:
+        state = resource.watcher_state(self._failure, self._node)
+        if state is None and resource.last_published is not None:
             # Watchers were told that nobody can be reached, and that is over.
-            return ResourceState(error=self._still_awaited(resource))
+            return ResourceUpdate(error=self._still_awaited(resource))
         return state

@@ -27,19 +27,19 @@ from . import delta
 from .authority import Authority
 from .bootstrap import Bootstrap, Node, ServerConfig
 from .credentials import secure_network
-from .dataerrors import data_errors
-from .delta import Delta
-from .line import Line
-from .load_servers import LoadServers
-from .load_stream import LoadStream, TakeLoads
+from .dataerrors import resource_error_policy
+from .delta import DeltaProtocol
+from .line import XdsChannel
+from .load_servers import LrsServers
+from .load_stream import LrsStream, TakeLoadReports
 from .names import authority_of, canonical, check_type
-from .protocol import Conversation
+from .protocol import AdsStreamState
 from .resource import Changes, Resource
-from .sotw import StateOfTheWorld
-from .state import ResourceState
+from .sotw import SotwProtocol
+from .state import ResourceUpdate
 from .stream import AdsStream
-from .told import resource_told
-from .watches import Watch, Watches
+from .told import resource_event
+from .watches import Watch, WatchRegistry
 
 log = logging.getLogger("trxds.ads")
 
@@ -64,7 +64,7 @@ class XdsClient:
         context: ParseContext,
         *,
         data_error_handling: bool = False,
-        take_loads: TakeLoads = _no_loads,
+        take_loads: TakeLoadReports = _no_loads,
         observers: Observers | None = None,
         time_of_day: TimeOfDay = time_of_day,
     ) -> None:
@@ -77,10 +77,10 @@ class XdsClient:
         self.observers = observers or Observers()
         """Who watches, for who wants to."""
         self._time_of_day = time_of_day
-        self._load_servers = LoadServers(self._begin_reports, self._end_reports)
-        self._watches = Watches(self._subscribe, self._unsubscribe, self._load_servers.changed)
-        self._streams: dict[Conversation, AdsStream] = {}
-        self._load_streams: dict[ServerConfig, LoadStream] = {}
+        self._load_servers = LrsServers(self._begin_reports, self._end_reports)
+        self._watches = WatchRegistry(self._subscribe, self._unsubscribe, self._load_servers.changed)
+        self._streams: dict[AdsStreamState, AdsStream] = {}
+        self._load_streams: dict[ServerConfig, LrsStream] = {}
         self._nursery: trio.Nursery | None = None
         self._authorities: dict[str | None, Authority] = {None: self._authority(bootstrap.servers, impatient=False)}
         self._authorities |= {
@@ -126,34 +126,34 @@ class XdsClient:
         """All that is watched, and what is known of it."""
         return chain.from_iterable(authority.resources for authority in self._authorities.values())
 
-    def asked_for(self, name: str) -> tuple[str, ...]:
+    def servers_for(self, name: str) -> tuple[str, ...]:
         """The URIs of the servers that are asked for resources like this one, the most preferred first."""
         authority = self._authorities.get(authority_of(name))
-        return authority.asked if authority is not None else ()
+        return authority.active_servers if authority is not None else ()
 
     @property
-    def lines(self) -> Iterator[Line]:
+    def xds_channels(self) -> Iterator[XdsChannel]:
         """The ways to all servers that are asked or reported to."""
         yield from dict.fromkeys(stream.line for stream in self._all_streams())
 
-    def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceState], sender: Hashable) -> Watch:
+    def watch(self, type: ResourceType, name: str, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
         """Put each state of the resource into `mailbox` as `sender`, and at once the one that is known.
 
         As long as nothing is known there is no letter. Watchers of a resource share one subscription.
         """
         return self._watches.add((type, canonical(name)), mailbox, sender)
 
-    def awaited(self, type: ResourceType, name: str) -> str:
+    def describe_pending(self, type: ResourceType, name: str) -> str:
         """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
         authority = self._authorities.get(authority_of(name))
-        return authority.awaited((type, canonical(name))) if authority is not None else ""
+        return authority.describe_pending((type, canonical(name))) if authority is not None else ""
 
     def _subscribe(self, type: ResourceType, name: str) -> Changes:
         now = trio.current_time()
         if problem := self._problem(type, name):
             since = self._time_of_day(now)
             standing = ResourceStatus(type.kind, name, "no server", self._bootstrap.node.id, "REQUESTED", since)
-            return {(type, name): ResourceState(error=resource_error(standing, problem))}
+            return {(type, name): ResourceUpdate(error=resource_error(standing, problem))}
         authority = self._authorities[authority_of(name)]
         changes = authority.watch(type, name, now)
         self._wake(authority)
@@ -171,24 +171,24 @@ class XdsClient:
         self._load_servers.left((type, name))
         if self._problem(type, name) is None:
             authority = self._authorities[authority_of(name)]
-            self._tell_of([authority.leave(type, name)])
+            self._tell_of([authority.unwatch(type, name)])
             self._wake(authority)
 
     def _wake(self, authority: Authority) -> None:
         for conversation, stream in self._streams.items():
-            if authority.asks(conversation):
+            if authority.uses(conversation):
                 stream.subscription_changed()
 
     # -- servers, each once: authorities with an equal one share its stream
 
-    def engage(self, server: ServerConfig) -> Conversation:
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
         for conversation, stream in self._streams.items():
             if conversation.server == server:
                 stream.subscription_changed()
                 return conversation
-        rules = data_errors(server.features, a88=self._data_error_handling)
-        dialect = Delta() if delta.FEATURE in server.features else StateOfTheWorld()
-        conversation = Conversation(server, self._bootstrap.node, dialect, rules, self._time_of_day)
+        rules = resource_error_policy(server.features, a88=self._data_error_handling)
+        dialect = DeltaProtocol() if delta.FEATURE in server.features else SotwProtocol()
+        conversation = AdsStreamState(server, self._bootstrap.node, dialect, rules, self._time_of_day)
         # The server decides what is read of its resources (A81), and is the one that `self` means in them (A27).
         context = replace(self._context, server_features=server.features, server=server)
         line = self._line(server)
@@ -197,50 +197,50 @@ class XdsClient:
         self._begin(stream)
         return conversation
 
-    def release(self, conversation: Conversation) -> None:
+    def release_stream(self, conversation: AdsStreamState) -> None:
         # Another authority may go on asking this server: then the names of this one have to be taken back.
         stream = self._streams[conversation]
         stream.subscription_changed()
-        if not any(authority.asks(conversation) for authority in self._authorities.values()):
+        if not any(authority.uses(conversation) for authority in self._authorities.values()):
             del self._streams[conversation]
             stream.close()
 
-    def _line(self, server: ServerConfig) -> Line:
+    def _line(self, server: ServerConfig) -> XdsChannel:
         """The way to it, the same for all that is said there."""
         for stream in self._all_streams():
             if stream.server == server:
                 return stream.line
-        return Line(server, secure_network(self._network, server.credentials, server.address), self._start)
+        return XdsChannel(server, secure_network(self._network, server.credentials, server.address), self._start)
 
-    def _all_streams(self) -> Iterator[AdsStream | LoadStream]:
+    def _all_streams(self) -> Iterator[AdsStream | LrsStream]:
         yield from self._streams.values()
         yield from self._load_streams.values()
 
-    def _begin(self, stream: AdsStream | LoadStream) -> None:
+    def _begin(self, stream: AdsStream | LrsStream) -> None:
         self._start(stream.run, f"{stream.kind}/{stream.server.uri}")
 
     def _start(self, run: Callable[[], Awaitable[None]], name: str) -> None:
         if self._nursery is not None:
             self._nursery.start_soon(run, name=name)
 
-    def _review(self, conversation: Conversation, touched: Iterable[Resource]) -> Changes:
+    def _review(self, conversation: AdsStreamState, touched: Iterable[Resource]) -> Changes:
         """Something came of a conversation; what it means to watchers."""
         touched, changes = list(touched), Changes()
         self._tell_of(touched)
         for authority in self._authorities.values():
-            if authority.asks(conversation):
+            if authority.uses(conversation):
                 changes |= authority.review(touched)
         return changes
 
     def _tell_of(self, resources: Iterable[Resource]) -> None:
         if self.observers.present:
             for resource in resources:
-                self.observers.xds_resource(resource_told(resource))
+                self.observers.xds_resource(resource_event(resource))
 
     # -- load reports
 
     def _begin_reports(self, server: ServerConfig) -> None:
-        stream = LoadStream(self._line(server), self._bootstrap.node, self._take_loads, self._random)
+        stream = LrsStream(self._line(server), self._bootstrap.node, self._take_loads, self._random)
         self._load_streams[server] = stream
         self._begin(stream)
 

@@ -17,7 +17,7 @@ PERMISSION_DENIED = 7
 
 
 @dataclass(frozen=True, slots=True)
-class DataErrors:
+class ResourceErrorPolicy:
     """`wait` is how long an answer may take, in seconds; later it is absent, or merely late."""
 
     wait: float = 15.0
@@ -30,15 +30,15 @@ class DataErrors:
         return self.drop_refused and code in (NOT_FOUND, PERMISSION_DENIED)
 
 
-def enabled(environ: Mapping[str, str]) -> bool:
+def is_a88_enabled(environ: Mapping[str, str]) -> bool:
     """Whether the environment asks for A88's rules; A53's are in force until it does."""
     return environ.get(VARIABLE, "").lower() == "true"
 
 
-def data_errors(features: Set[str], *, a88: bool) -> DataErrors:
+def resource_error_policy(features: Set[str], *, a88: bool) -> ResourceErrorPolicy:
     """By a server's features; of A53 and A88 either has its own, and ignores the other's."""
     if not a88:
-        return DataErrors(drop_deleted="ignore_resource_deletion" not in features)
+        return ResourceErrorPolicy(drop_deleted="ignore_resource_deletion" not in features)
     fail, late = "fail_on_data_errors" in features, "resource_timer_is_transient_error" in features
     # A88: a server that tells of absence itself is not guessed at after 15 s; its silence only says that it is late.
-    return DataErrors(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)
+    return ResourceErrorPolicy(30.0 if late else 15.0, late_is_absent=not late, drop_deleted=fail, drop_refused=fail)

@@ -17,14 +17,14 @@ from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import DELTA
 from .names import canonical
-from .request import Ask
-from .response import Item, Raw, Reading, failures, read_item
+from .request import DiscoveryRequestParams
+from .response import ParsedResource, ParsedResponse, Raw, failures, read_item
 
 FEATURE = DELTA
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 
-class Delta:
+class DeltaProtocol:
     """The dialect in which each resource has a version of its own."""
 
     path = PATH
@@ -33,7 +33,7 @@ class Delta:
     cumulative = False
 
     @staticmethod
-    def request(ask: Ask) -> Any:
+    def request(ask: DiscoveryRequestParams) -> Any:
         """A nonce is there only in an answer; a request of ours alone has none."""
         asked = ask.asked or frozenset()
         return DeltaDiscoveryRequest(
@@ -46,16 +46,18 @@ class Delta:
         )
 
     @staticmethod
-    def read(response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext) -> Slices[Reading]:
+    def read(
+        response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
+    ) -> Slices[ParsedResponse]:
         """What `known` has is not parsed again. Whatever is left out is as it was."""
-        items: list[Item] = []
+        items: list[ParsedResource] = []
         names: set[str] = set()
         for resource in response.resources:
             if resource.HasField("resource"):  # without, it only says that the resource still lives
                 item = yield from read_item(resource.resource, type, known, context, names)
                 items.append(_versioned(item, resource))
                 yield
-        return Reading(
+        return ParsedResponse(
             type,
             response.system_version_info,
             response.nonce,
@@ -76,9 +78,9 @@ def _claimed(versions: Mapping[str, str]) -> dict[str, str]:
     return claimed | dict.fromkeys(list(claimed)[:1], "")
 
 
-def _versioned(item: Item, resource: Any) -> Item:
+def _versioned(item: ParsedResource, resource: Any) -> ParsedResource:
     """A resource that cannot be read still has the name that it was sent under."""
     parsed = item.parsed
     if parsed.name is None and resource.name:
         parsed = replace(parsed, name=canonical(resource.name))
-    return Item(item.raw, parsed, resource.version)
+    return ParsedResource(item.raw, parsed, resource.version)

@@ -24,19 +24,19 @@ from trxds.wire.traffic import Traffic
 
 from .bootstrap import ServerConfig
 
-CONNECT_WITHIN = 20.0  # seconds, as for any gRPC connection
-QUIET = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
+CONNECT_TIMEOUT = 20.0  # seconds, as for any gRPC connection
+KEEPALIVE_TIME = 300.0  # seconds without a byte before it is asked whether it lives, as in gRPC's other xDS clients
 
-TOO_SLOW = f"no connection within {CONNECT_WITHIN:g} s; check server_uri in the bootstrap and the network"
+KEEPALIVE_TIMEOUT = f"no connection within {CONNECT_TIMEOUT:g} s; check server_uri in the bootstrap and the network"
 
 Start: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 """Have a task run, by that name."""
 
 
-class Share:
+class ConnectionRef:
     """One stream's share of a connection, from before it is dialled."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: XdsChannel) -> None:
         self._line = line
         self._dialled, self._hold = line._join()
 
@@ -56,7 +56,7 @@ class Share:
         self._line._left(self._dialled)
 
 
-class _Dialled:
+class _SharedConnection:
     """A connection or the attempt at one, and who is on it."""
 
     def __init__(self, name: str) -> None:
@@ -82,7 +82,7 @@ class _Dialled:
         self.answered.set()
 
 
-class Line:
+class XdsChannel:
     """How the way to `server` stands, for who asks (A14): between two streams it is in TRANSIENT_FAILURE."""
 
     kind = "ads"
@@ -97,66 +97,66 @@ class Line:
         self.traffic = Traffic()
         self._network = network
         self._start = start
-        self._dialled: _Dialled | None = None
+        self._dialled: _SharedConnection | None = None
 
-    def share(self) -> Share:
+    def share(self) -> ConnectionRef:
         """On the connection that there is, or on a new one. Plain."""
-        return Share(self)
+        return ConnectionRef(self)
 
     def ended(self, reason: str) -> None:
         """A stream has left because of that."""
         # With another stream there the way is not lost, only this one.
         if not self._in_use and (self._dialled is None or not self._dialled.stands):
-            self._become(Connectivity.TRANSIENT_FAILURE, reason)
+            self._set_state(Connectivity.TRANSIENT_FAILURE, reason)
 
-    def _join(self) -> tuple[_Dialled, Hold]:
+    def _join(self) -> tuple[_SharedConnection, Hold]:
         if self._dialled is not None and self._dialled.usable:
             return self._dialled, self._dialled.lifetime.hold()
-        dialled = self._dialled = _Dialled(self.uri)
-        self._become(Connectivity.CONNECTING)
+        dialled = self._dialled = _SharedConnection(self.uri)
+        self._set_state(Connectivity.CONNECTING)
         self._start(partial(self._live, dialled), f"{self.kind}/{self.uri}/connection")
         return dialled, dialled.lifetime.maker
 
-    def _left(self, dialled: _Dialled) -> None:
+    def _left(self, dialled: _SharedConnection) -> None:
         if dialled is self._dialled and dialled.lifetime.ended:
-            self._become(Connectivity.READY if self._in_use else Connectivity.IDLE)
+            self._set_state(Connectivity.READY if self._in_use else Connectivity.IDLE)
 
     @property
     def _in_use(self) -> bool:
         """By a stream on one of the connections, which may be an older one that drains or is full."""
         return any(connection.stream_count for connection in self.traffic.connections)
 
-    async def _live(self, dialled: _Dialled) -> None:
+    async def _live(self, dialled: _SharedConnection) -> None:
         # The dialling is in here too: it is given up when nobody waits for it any more.
         with dialled.lifetime.scope:
-            transport = await self._dial()
+            transport = await self._connect()
             if isinstance(transport, str):
                 dialled.answer(transport)
             else:
                 await self._be(dialled, transport)
 
-    async def _dial(self) -> trio.abc.Stream | str:
+    async def _connect(self) -> trio.abc.Stream | str:
         try:
-            with trio.fail_after(CONNECT_WITHIN):
+            with trio.fail_after(CONNECT_TIMEOUT):
                 return await self._network.connect(self.server.address)
         except trio.TooSlowError:
-            return TOO_SLOW
+            return KEEPALIVE_TIMEOUT
         except OSError as error:
             return refused(error)
 
-    async def _be(self, dialled: _Dialled, transport: trio.abc.Stream) -> None:
-        asking = Keepalive(QUIET, without_calls=True)
+    async def _be(self, dialled: _SharedConnection, transport: trio.abc.Stream) -> None:
+        asking = Keepalive(KEEPALIVE_TIME, without_calls=True)
         connection = Connection(transport, peer=self.server.address, options=WireOptions(), keepalive=asking)
         self.traffic.begin(connection)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run, name=f"{self.kind}/{self.uri}/frames")
                 # To accept is not enough: a server that never sends its SETTINGS is as bad as one that refuses.
-                with trio.move_on_after(CONNECT_WITHIN):
+                with trio.move_on_after(CONNECT_TIMEOUT):
                     await connection.wait_ready()
                 if connection.ready:
                     dialled.connection = connection
-                    self._become(Connectivity.READY)
+                    self._set_state(Connectivity.READY)
                     dialled.answer()
                 else:
                     dialled.answer(unusable(connection))
@@ -164,7 +164,7 @@ class Line:
         finally:
             self.traffic.end(connection)
 
-    def _become(self, state: Connectivity, error: str = "") -> None:
+    def _set_state(self, state: Connectivity, error: str = "") -> None:
         self.state, self.changed_at, self.error = state, trio.current_time(), error
 
     def __repr__(self) -> str:
@@ -186,5 +186,5 @@ def refused(error: OSError) -> str:
 
 def unusable(connection: Connection) -> str:
     """Why no stream can be opened there."""
-    cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_WITHIN:g} s"
+    cause = connection.error.message if connection.error else f"no HTTP/2 within {CONNECT_TIMEOUT:g} s"
     return f"{cause}; check server_uri in the bootstrap"

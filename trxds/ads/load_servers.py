@@ -11,7 +11,7 @@ from .bootstrap import ServerConfig
 from .resource import Changes, Key
 
 
-class LoadServers:
+class LrsServers:
     """`begin` is called for a server with the first of its clusters that asks, `end` after the last."""
 
     def __init__(self, begin: Callable[[ServerConfig], None], end: Callable[[ServerConfig], None]) -> None:

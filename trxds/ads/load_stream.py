@@ -21,9 +21,9 @@ from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsRespo
 from trxds.wire.stream import ClientStream
 
 from .bootstrap import Node, ServerConfig
-from .line import Line
-from .request import introduce
-from .talk import Talk
+from .line import XdsChannel
+from .request import set_node
+from .talk import ControlPlaneStream
 
 log = logging.getLogger("trxds.ads")
 
@@ -32,21 +32,21 @@ REMEDY = "take lrs_server out of its clusters, or have it take load reports"
 # Without it a server may not ask for all clusters (LoadStatsResponse.send_all_clusters) and has to name them.
 SEND_ALL = "envoy.lrs.supports_send_all_clusters"
 
-TakeLoads: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
+TakeLoadReports: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
 """What that server has not been told yet. What is taken counts as told."""
 
 
-class LoadStream:
+class LrsStream:
     """Keeps a stream on that `line`, which ADS may use too, for as long as `run` runs."""
 
     kind = "lrs"
 
-    def __init__(self, line: Line, node: Node, take: TakeLoads, random: Random) -> None:
+    def __init__(self, line: XdsChannel, node: Node, take: TakeLoadReports, random: Random) -> None:
         self.server = line.server
         self._node = node
         self._take = take
         self.line = line
-        self._talk = Talk("LRS", PATH, REMEDY, line)
+        self._talk = ControlPlaneStream("LRS", PATH, REMEDY, line)
         self._backoff = Backoff(random)
         self._orders: ConflatingQueue[LrsResponse] = ConflatingQueue()
         self._reported_at = -math.inf
@@ -86,7 +86,7 @@ class LoadStream:
 
     def _introduction(self) -> bytes:
         request = LoadStatsRequest()
-        introduce(request, self._node)
+        set_node(request, self._node)
         request.node.client_features.append(SEND_ALL)
         return _bytes(request)
 

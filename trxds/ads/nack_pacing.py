@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from .response import Reading
+from .response import ParsedResponse
 
 MIN_DELAY = 0.1  # seconds between a NACK and the first one that repeats it; doubled for each one after
 MAX_DELAY = 1.0
@@ -28,7 +28,7 @@ class NackPacing:
         self._delay = MIN_DELAY
         self._due = AT_ONCE  # of the last NACK
 
-    def due(self, reading: Reading, now: float) -> float:
+    def due(self, reading: ParsedResponse, now: float) -> float:
         """Return when the answer to this response may go out. Those that wait already and the next one share a time."""
         # One that was good in between and is refused again is news: somebody has tried to repair it.
         repaired = self._refused.keys() & {item.parsed.name for item in reading.items if not item.parsed.errors}

@@ -29,13 +29,13 @@ from trxds.resources.slices import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
-from .dataerrors import DataErrors
-from .request import Ask, Dialect, introduce, refuse
+from .dataerrors import ResourceErrorPolicy
+from .request import DiscoveryRequestParams, ProtocolVariant, set_nack, set_node
 from .resource import CacheState, Resource
 from .resource_type_state import ResourceTypeState
 from .resource_updater import ResourceUpdater
-from .response import Ignored, Raw, Reading, known_type
-from .sotw import StateOfTheWorld
+from .response import ParsedResponse, Raw, UnknownResponse, known_type
+from .sotw import SotwProtocol
 from .subscription import Subscription
 
 log = logging.getLogger("trxds.ads")
@@ -44,10 +44,10 @@ log = logging.getLogger("trxds.ads")
 @dataclass(slots=True, eq=False)
 class _Stream:
     types: dict[ResourceType, ResourceTypeState]
-    to_say: dict[ResourceType, None]  # types that may have something to say, in the order it came up
+    pending_types: dict[ResourceType, None]  # types that may have something to say, in the order it came up
     waiting: dict[ResourceType, float] = field(default_factory=dict)  # types whose next NACK has to wait, until when
     introduced: bool = False  # the node goes with the first request only
-    heard: bool = False  # the end of a stream that answered is no failure
+    received_response: bool = False  # the end of a stream that answered is no failure
     deadlines: dict[Resource, float] = field(default_factory=dict)  # all as long: the first is the earliest
 
     @property
@@ -55,11 +55,11 @@ class _Stream:
         """When `due` has something to say; infinite if never."""
         return min(next(iter(self.deadlines.values()), math.inf), *self.waiting.values(), math.inf)
 
-    def due(self, now: float) -> list[Resource]:
+    def expire_timers(self, now: float) -> list[Resource]:
         """Return the resources whose time is over; types whose NACK has waited long enough may say it."""
         for type in [type for type, when in self.waiting.items() if when <= now]:
             del self.waiting[type]
-            self.to_say[type] = None
+            self.pending_types[type] = None
         late = []
         for resource, when in self.deadlines.items():
             if when > now:
@@ -74,12 +74,12 @@ class _Stream:
         state = self.types[type]
         self.waiting.pop(type, None)
         if said and state.has_more:
-            self.to_say[type] = None
+            self.pending_types[type] = None
         elif state.next_due < math.inf:
             self.waiting[type] = state.next_due
 
 
-class Conversation:
+class AdsStreamState:
     """What to say to `server`, and what its answers mean for each resource subscribed.
 
     `failure` is why it cannot be reached at present, and `failing_since` the time of day since when; `answers` is
@@ -90,18 +90,18 @@ class Conversation:
         self,
         server: ServerConfig,
         node: Node,
-        dialect: Dialect | None = None,
-        data_errors: DataErrors | None = None,
+        dialect: ProtocolVariant | None = None,
+        data_errors: ResourceErrorPolicy | None = None,
         time_of_day: TimeOfDay = since_1970,
     ) -> None:
         self.server = server
-        self.dialect: Dialect = dialect or StateOfTheWorld()
+        self.dialect: ProtocolVariant = dialect or SotwProtocol()
         self.failure: str | None = None
         self.failing_since = ""
         self.answers = False
         self._node = node
         self._time_of_day = time_of_day
-        self._updater = ResourceUpdater(server.uri, data_errors or DataErrors(), time_of_day)
+        self._updater = ResourceUpdater(server.uri, data_errors or ResourceErrorPolicy(), time_of_day)
         # In the order in which a new stream asks: LDS, RDS, CDS, EDS.
         self._subscriptions = {type: Subscription() for type in RESOURCE_TYPES.values()}
         self._stream: _Stream | None = None
@@ -128,8 +128,8 @@ class Conversation:
         subscription.unwanted.discard(resource.name)
         if resource.name not in subscription.resources:
             subscription.resources[resource.name] = resource
-            resource.asked_of += 1
-        self._mention(resource.type)
+            resource.server_refcount += 1
+        self._mark_dirty(resource.type)
 
     def unsubscribe(self, resource: Resource) -> None:
         """Want it no longer. It is kept until the server knows, for a watcher that comes back before that. What other
@@ -137,15 +137,15 @@ class Conversation:
         subscription = self._subscriptions[resource.type]
         if resource.name in subscription.resources:
             subscription.unwanted.add(resource.name)
-            if resource.wanted or (self._stream is None and resource.asked_of > 1):
+            if resource.wanted or (self._stream is None and resource.server_refcount > 1):
                 self._forget(resource)
-            self._mention(resource.type)
+            self._mark_dirty(resource.type)
 
     def forget_versions(self) -> None:
         """Another server may replace what this one gave, so it has to give everything again."""
         for subscription in self._subscriptions.values():
             subscription.version = ""
-            subscription.given.clear()
+            subscription.last_sent.clear()
             subscription.parsed.clear()
 
     # -- what we say
@@ -153,15 +153,15 @@ class Conversation:
     def stream_opened(self) -> None:
         """A stream begins: everything has to be asked anew, with the versions we have and no nonce."""
         types = {type: ResourceTypeState(cumulative=self.dialect.cumulative) for type in self._subscriptions}
-        self._stream = _Stream(types, to_say=dict.fromkeys(types))
+        self._stream = _Stream(types, pending_types=dict.fromkeys(types))
 
     def next_request(self, now: float) -> Any | None:
         """The next thing to say, or None. Whatever came up since the last one is in it."""
         stream = self._stream
-        while stream is not None and stream.to_say:
-            type = next(iter(stream.to_say))
-            del stream.to_say[type]
-            request = self._compose(type, stream, now)
+        while stream is not None and stream.pending_types:
+            type = next(iter(stream.pending_types))
+            del stream.pending_types[type]
+            request = self._build_request(type, stream, now)
             if request is not None:
                 return request
         return None
@@ -176,7 +176,7 @@ class Conversation:
         before = state.requested or frozenset[str]()
         for name in state.sent():
             if name in subscription.resources and name not in subscription.unwanted:
-                subscription.resources[name].ask_again()
+                subscription.resources[name].request_again()
         self._forget_unwanted(type)
         requested = state.requested or frozenset[str]()
         for name in requested - before if requested is not before else ():
@@ -185,11 +185,11 @@ class Conversation:
             if resource is not None and resource.awaited:
                 stream.deadlines.setdefault(resource, now + self._updater.rules.wait)
 
-    def _mention(self, type: ResourceType) -> None:
+    def _mark_dirty(self, type: ResourceType) -> None:
         if self._stream is not None:
-            self._stream.to_say[type] = None
+            self._stream.pending_types[type] = None
 
-    def _compose(self, type: ResourceType, stream: _Stream, now: float) -> Any | None:
+    def _build_request(self, type: ResourceType, stream: _Stream, now: float) -> Any | None:
         self._forget_unwanted(type)
         subscription, state = self._subscriptions[type], stream.types[type]
         asked = state.requested
@@ -201,13 +201,13 @@ class Conversation:
         version, nonce = (ack.version, ack.nonce) if ack else (subscription.version, state.nonce)
         # A delta server that is told what we have sends what is new. It may be told with a stream's first request only.
         versions = subscription.versions() if asked is None else {}
-        ask = Ask(type, following.names, asked, version, versions, nonce, answers=ack is not None)
+        ask = DiscoveryRequestParams(type, following.names, asked, version, versions, nonce, answers=ack is not None)
         request = self.dialect.request(ask)
         if not stream.introduced:
             stream.introduced = True
-            introduce(request, self._node)
+            set_node(request, self._node)
         if ack and ack.errors:
-            refuse(request, ack.errors)
+            set_nack(request, ack.errors)
         return request
 
     def _forget_unwanted(self, type: ResourceType) -> None:
@@ -222,9 +222,9 @@ class Conversation:
         subscription.unwanted.discard(resource.name)
         del subscription.resources[resource.name]
         subscription.forget(resource.name)
-        resource.asked_of -= 1
-        if not resource.wanted and not resource.asked_of:
-            if resource.kept_though_deleted:
+        resource.server_refcount -= 1
+        if not resource.wanted and not resource.server_refcount:
+            if resource.ignored_deletion:
                 text = '%s resource "%s", which the server deleted, is wanted no longer'  # A53
                 log.info(text, type.kind, resource.name)
             resource.forget()
@@ -238,18 +238,18 @@ class Conversation:
         """What the bytes of the resources we have were parsed to, so that they need not be again."""
         return self._subscriptions[type].parsed
 
-    def read(self, message: bytes, context: ParseContext) -> Slices[Reading | Ignored]:
+    def read(self, message: bytes, context: ParseContext) -> Slices[ParsedResponse | UnknownResponse]:
         """What a message of the stream says, for `received`."""
         try:
             response = self.dialect.response.FromString(message)
         except DecodeError:
-            return Ignored(f"{len(message)} bytes that are no {self.dialect.response.DESCRIPTOR.name}")
+            return UnknownResponse(f"{len(message)} bytes that are no {self.dialect.response.DESCRIPTOR.name}")
         type = known_type(response)
         if type is None:
-            return Ignored(f"a response of unknown type {response.type_url!r}")
+            return UnknownResponse(f"a response of unknown type {response.type_url!r}")
         return (yield from self.dialect.read(response, type, self.known(type), context))
 
-    def received(self, reading: Reading, now: float) -> list[Resource]:
+    def received(self, reading: ParsedResponse, now: float) -> list[Resource]:
         """Take what is good, keep or drop what we had of what is not, and owe the server an answer.
 
         What nobody asked for is ignored, but its errors are reported like all others.
@@ -257,21 +257,21 @@ class Conversation:
         stream, subscription = self._stream, self._subscriptions[reading.type]
         if stream is None:
             return []  # closed while it was being read
-        stream.heard = True
+        stream.received_response = True
         # A request names the last version that was accepted whole: a NACK repeats the one before (xDS protocol), though
         # the good resources of a refused response are taken all the same (A46).
         if not reading.errors:
             subscription.version = reading.version
         gone = self._gone(reading, stream.types[reading.type])
         stream.types[reading.type].received(reading, subscription.version, subscription.resources, now)
-        self._mention(reading.type)
+        self._mark_dirty(reading.type)
         # One that is refused counts as well: the server can be reached, so there is no reason to fall back (A71).
         self.failure, self.answers = None, True
         came = self._updater.came(reading.version, now)
         touched = []
         for item in reading.items:
             resource = self._heard_of(reading.type, item.parsed.name)
-            if resource is not None and self._updater.take(resource, item, came, subscription):
+            if resource is not None and self._updater.accept(resource, item, came, subscription):
                 touched.append(resource)
         for failed in reading.failed:
             resource = self._heard_of(reading.type, failed.name)
@@ -293,7 +293,7 @@ class Conversation:
             self._stream.deadlines.pop(resource, None)
         return resource
 
-    def _gone(self, reading: Reading, state: ResourceTypeState) -> list[Resource]:
+    def _gone(self, reading: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
         """What the server says is gone, or had and leaves out of a response that is complete.
 
         A resource never seen may be left out: the response may answer an earlier request.
@@ -305,7 +305,7 @@ class Conversation:
                 was_held = state.lost(name)
                 if not state.has_requested(name):
                     if was_held:  # it may be left out because our last request did not name it
-                        resources[name].ask_again()
+                        resources[name].request_again()
                 elif resources[name].seen:
                     gone.append(resources[name])
         return [resource for resource in gone if resource.state is not CacheState.DOES_NOT_EXIST]
@@ -320,21 +320,21 @@ class Conversation:
     # -- what time tells
 
     @property
-    def has_more_to_say(self) -> bool:
+    def has_pending_requests(self) -> bool:
         """There may be a next request."""
-        return self._stream is not None and bool(self._stream.to_say)
+        return self._stream is not None and bool(self._stream.pending_types)
 
     @property
     def next_deadline(self) -> float:
         """When `due` has something to say; infinite if never."""
         return self._stream.next_deadline if self._stream is not None else math.inf
 
-    def due(self, now: float) -> list[Resource]:
+    def expire_timers(self, now: float) -> list[Resource]:
         """The resources that did not come in time, neither from here nor from elsewhere."""
-        late = [each for each in self._stream.due(now) if each.awaited] if self._stream is not None else []
+        late = [each for each in self._stream.expire_timers(now) if each.awaited] if self._stream is not None else []
         for resource in late:
             self._subscriptions[resource.type].forget(resource.name)
-            self._updater.give_up(resource, now)
+            self._updater.on_resource_timeout(resource, now)
         return [resource for resource in late if resource.wanted]
 
     # -- the end
@@ -342,9 +342,9 @@ class Conversation:
     def stream_ended(self, reason: str, now: float) -> None:
         """A stream that never answered is a failure; the end of one that did is not."""
         stream, self._stream = self._stream, None
-        self._let_go()
+        self._drop_unsubscribed()
         # A57: a stream that ends after an answer is a reconnect, and watchers hear nothing of it.
-        if stream is None or not stream.heard:
+        if stream is None or not stream.received_response:
             if self.failure is None:
                 self.failing_since = self._time_of_day(now)
             self.failure, self.answers = reason, False
@@ -354,8 +354,8 @@ class Conversation:
         self._stream = None
         for subscription in self._subscriptions.values():
             subscription.unwanted.update(subscription.resources)
-        self._let_go()
+        self._drop_unsubscribed()
 
-    def _let_go(self) -> None:
+    def _drop_unsubscribed(self) -> None:
         for type in self._subscriptions:
             self._forget_unwanted(type)

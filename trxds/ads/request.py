@@ -12,7 +12,7 @@ from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node
-from .response import Raw, Reading
+from .response import ParsedResponse, Raw
 
 USER_AGENT_NAME = "trxds"
 # A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper
@@ -21,7 +21,7 @@ CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.res
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DiscoveryRequestParams:
     """`answers` that it is the answer to the response of that nonce, and not only a change of what we want."""
 
     type: ResourceType
@@ -33,7 +33,7 @@ class Ask:
     answers: bool
 
 
-class Dialect(Protocol):
+class ProtocolVariant(Protocol):
     """One of the two protocols of ADS. Messages are `Any`: the generated classes have no types."""
 
     path: str
@@ -43,14 +43,14 @@ class Dialect(Protocol):
     cumulative: bool
     """Each request has all names, and its nonce answers all responses up to that one."""
 
-    def request(self, ask: Ask) -> Any: ...
+    def request(self, ask: DiscoveryRequestParams) -> Any: ...
 
     def read(
         self, response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
-    ) -> Slices[Reading]: ...
+    ) -> Slices[ParsedResponse]: ...
 
 
-def introduce(request: Any, node: Node) -> None:
+def set_node(request: Any, node: Node) -> None:
     """Who we are, and which xDS features we have beyond the baseline."""
     to = request.node
     to.id, to.cluster = node.id, node.cluster
@@ -61,7 +61,7 @@ def introduce(request: Any, node: Node) -> None:
     to.client_features.extend(CLIENT_FEATURES)
 
 
-def refuse(request: Any, errors: tuple[str, ...]) -> None:
+def set_nack(request: Any, errors: tuple[str, ...]) -> None:
     """Make it a NACK, in the words of the C++ client."""
     request.error_detail.code = StatusCode.INVALID_ARGUMENT
     request.error_detail.message = f"xDS response validation errors: [{'; '.join(errors)}]"

@@ -15,10 +15,10 @@ from trxds.ground.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
 from .response import Raw
-from .state import ResourceState
+from .state import ResourceUpdate
 
 Key: TypeAlias = tuple[ResourceType, str]
-Changes: TypeAlias = dict[Key, ResourceState]
+Changes: TypeAlias = dict[Key, ResourceUpdate]
 
 
 class CacheState(enum.Enum):
@@ -33,7 +33,7 @@ class CacheState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ResourceFailure:
     """What is wrong, and `where`: "server 10.0.0.5:18000"."""
 
     where: str
@@ -41,7 +41,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateMetadata:
     """Something that came for a resource: `raw` is empty for an error without one; `at` is Trio's clock.
 
     `server` is the one it came from, and `when` the time of day.
@@ -66,14 +66,14 @@ class Resource:
     state: CacheState = CacheState.REQUESTED
     since: str = ""
     value: object | None = None
-    accepted: Update | None = None  # what `value` came as
-    failed: Update | None = None  # what `trouble` is about
-    trouble: Trouble | None = None
+    accepted: UpdateMetadata | None = None  # what `value` came as
+    failed: UpdateMetadata | None = None  # what `trouble` is about
+    failure: ResourceFailure | None = None
     absent: bool = False
     parsed: Parsed | None = None  # what it last came as; the same again is no news
-    told: ResourceState | None = None
+    last_published: ResourceUpdate | None = None
     wanted: bool = True  # somebody watches it
-    asked_of: int = 0  # how many servers
+    server_refcount: int = 0  # how many servers
 
     def __repr__(self) -> str:
         return f"<Resource {self.type.kind} {self.name} {self.state.name}{'' if self.value is None else ', cached'}>"
@@ -97,28 +97,34 @@ class Resource:
         return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
 
     @property
-    def kept_though_deleted(self) -> bool:
+    def ignored_deletion(self) -> bool:
         """The server says that it is gone, and the last one is used on (A53, A88)."""
         return self.state is CacheState.DOES_NOT_EXIST and self.value is not None
 
-    def accept(self, update: Update, parsed: Parsed) -> None:
+    def accept(self, update: UpdateMetadata, parsed: Parsed) -> None:
         self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
         self.since = update.when
-        self.failed, self.trouble, self.absent = None, None, False
+        self.failed, self.failure, self.absent = None, None, False
 
-    def refuse(self, update: Update, parsed: Parsed, trouble: Trouble, *, drop: bool) -> None:
+    def refuse(self, update: UpdateMetadata, parsed: Parsed, trouble: ResourceFailure, *, drop: bool) -> None:
         """It came and was bad."""
         self.fail(CacheState.NACKED, update, trouble, drop=drop)
         self.parsed = parsed
 
     def fail(
-        self, state: CacheState, update: Update, trouble: Trouble, *, drop: bool = True, absent: bool = False
+        self,
+        state: CacheState,
+        update: UpdateMetadata,
+        trouble: ResourceFailure,
+        *,
+        drop: bool = True,
+        absent: bool = False,
     ) -> None:
         """Bad news. `drop` takes the value too; one that stays is as good as before (A88)."""
         if state is not self.state:
             self.since = update.when
         # Without what it was parsed to, so that the same bytes are news when they come again.
-        self.state, self.failed, self.trouble, self.parsed = state, update, trouble, None
+        self.state, self.failed, self.failure, self.parsed = state, update, trouble, None
         if drop:
             self.value = self.accepted = None
         # A value that is kept is used on (A53, A88), so nothing is absent for watchers.
@@ -126,31 +132,31 @@ class Resource:
 
     def forget(self) -> None:
         """As if it had never been asked for."""
-        self.state, self.value, self.trouble, self.parsed = CacheState.REQUESTED, None, None, None
-        self.accepted = self.failed = self.told = None
+        self.state, self.value, self.failure, self.parsed = CacheState.REQUESTED, None, None, None
+        self.accepted = self.failed = self.last_published = None
         self.absent, self.since = False, ""
 
-    def ask_again(self) -> None:
+    def request_again(self) -> None:
         """The server may take it that nobody wants it, but somebody does. What we have is used until it answers."""
         # What is absent counts as known (A71): to ask for it again is no reason to fall back, or for RPCs to wait.
         if self.state is not CacheState.DOES_NOT_EXIST:
             self.state, self.parsed = CacheState.REQUESTED, None
-            self.failed, self.trouble, self.absent = None, None, False
+            self.failed, self.failure, self.absent = None, None, False
 
-    def seen_by_watchers(self, failure: Trouble | None, node: str) -> ResourceState | None:
+    def watcher_state(self, failure: ResourceFailure | None, node: str) -> ResourceUpdate | None:
         """What a watcher should know, or None while the servers have still to answer.
 
         `failure` is that no server can be reached. Without a value, what a server said goes before it.
         """
         if self.value is not None:
             # The outage first: as long as it lasts nothing can come that would mend the rest.
-            trouble = failure or self.trouble
+            trouble = failure or self.failure
             ambient = self._status(trouble, node) if trouble else None
-            return ResourceState(self.value, ambient=ambient, standing=self._standing_of_value(node))
-        trouble = self.trouble or failure
+            return ResourceUpdate(self.value, ambient=ambient, standing=self._standing_of_value(node))
+        trouble = self.failure or failure
         if trouble is None:
             return None
-        return ResourceState(error=self._status(trouble, node), absent=self.absent)
+        return ResourceUpdate(error=self._status(trouble, node), absent=self.absent)
 
     def standing(self, where: str, node: str) -> ResourceStatus:
         """`where` is whose word it is."""
@@ -164,11 +170,11 @@ class Resource:
         acked = CacheState.ACKED.name
         return ResourceStatus(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
 
-    def _status(self, trouble: Trouble, node: str) -> Status:
+    def _status(self, trouble: ResourceFailure, node: str) -> Status:
         return resource_error(self.standing(trouble.where, node), trouble.reason)
 
 
-def differs(state: ResourceState, told: ResourceState | None) -> bool:
+def differs(state: ResourceUpdate, told: ResourceUpdate | None) -> bool:
     """Values are compared by identity: equal bytes have the same one, and comparing big ones takes long."""
     if told is None or state.value is not told.value:
         return True

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf
 
 from .nack_pacing import AT_ONCE, NackPacing
-from .response import Reading
+from .response import ParsedResponse
 
 _SIZE_OF_AN_ACK = 200  # bytes, beside its texts
 
@@ -167,7 +167,7 @@ class ResourceTypeState:
 
     # -- what we hear
 
-    def received(self, reading: Reading, version: str, subscribed: Container[str], now: float) -> None:
+    def received(self, reading: ParsedResponse, version: str, subscribed: Container[str], now: float) -> None:
         """Note what a response brings, and owe the server an answer. `version` is the last one accepted."""
         self._responses += 1
         self.nonce = reading.nonce
@@ -181,13 +181,15 @@ class ResourceTypeState:
                 self._not_held.discard(name)
             elif self._cumulative:
                 self._not_held.add(name)
-        self._owe(PendingAck(reading.nonce, version, reading.errors, self._responses, self._pacing.due(reading, now)))
+        self._queue_ack(
+            PendingAck(reading.nonce, version, reading.errors, self._responses, self._pacing.due(reading, now))
+        )
 
     def lost(self, name: str) -> bool:
         """A complete response does not have it; return whether an earlier one had."""
         return self._held.pop(name, None) is not None
 
-    def _owe(self, ack: PendingAck) -> None:
+    def _queue_ack(self, ack: PendingAck) -> None:
         """In state of the world the newest answer is enough, but no NACK is overtaken: the server would never
         hear of it. One that waits repeats what the server has heard."""
         if self._cumulative:

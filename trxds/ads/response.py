@@ -24,7 +24,7 @@ _CODES = frozenset(int(code) for code in StatusCode)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ParsedResource:
     """One resource of a response: as it came, and what parsing made of it.
 
     `parsed.name` is None if not even the name could be read.
@@ -36,7 +36,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ResourceError:
     """In place of a resource, why the server cannot give it (xRFC TP3); `code` is a google.rpc.Code."""
 
     name: str
@@ -49,7 +49,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedResponse:
     """A response of a type that we know.
 
     `removed` are resources that the server says are gone. If it is not `partial`, then so are
@@ -59,8 +59,8 @@ class Reading:
     type: ResourceType
     version: str
     nonce: str
-    items: tuple[Item, ...]
-    failed: tuple[Failed, ...] = ()
+    items: tuple[ParsedResource, ...]
+    failed: tuple[ResourceError, ...] = ()
     removed: tuple[str, ...] = ()
     partial: bool = False
 
@@ -93,7 +93,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class UnknownResponse:
     """A message that is neither accepted nor refused, and does not count as an answer."""
 
     reason: str
@@ -105,19 +105,19 @@ def known_type(response: Any) -> ResourceType | None:
 
 def read(
     response: DiscoveryResponse, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
-) -> Slices[Reading]:
+) -> Slices[ParsedResponse]:
     """A state-of-the-world response; what `known` has of it is not parsed again."""
-    items: list[Item] = []
+    items: list[ParsedResource] = []
     names: set[str] = set()
     for resource in response.resources:
         items.append((yield from read_item(resource, type, known, context, names)))
         yield
-    return Reading(type, response.version_info, response.nonce, tuple(items), failures(response))
+    return ParsedResponse(type, response.version_info, response.nonce, tuple(items), failures(response))
 
 
 def read_item(
     resource: AnyProto, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext, names: set[str]
-) -> Slices[Item]:
+) -> Slices[ParsedResource]:
     """One resource of a response in which `names` have been read before; its own goes there too."""
     raw = resource.type_url, resource.value
     parsed = known.get(raw) or _named((yield from type.read_in_slices(resource, context)), type)
@@ -126,7 +126,7 @@ def read_item(
         parsed = Parsed(None, None, (f"{parsed.name}: duplicate resource name",))
     elif parsed.name is not None:
         names.add(parsed.name)
-    return Item(raw, parsed)
+    return ParsedResource(raw, parsed)
 
 
 def _named(parsed: Parsed, type: ResourceType) -> Parsed:
@@ -139,10 +139,10 @@ def _named(parsed: Parsed, type: ResourceType) -> Parsed:
     return parsed if name == parsed.name else replace(parsed, name=name)
 
 
-def failures(response: Any) -> tuple[Failed, ...]:
+def failures(response: Any) -> tuple[ResourceError, ...]:
     """The resource errors of a response, of either protocol."""
     return tuple(
-        Failed(canonical(error.resource_name.name), error.error_detail.code, error.error_detail.message)
+        ResourceError(canonical(error.resource_name.name), error.error_detail.code, error.error_detail.message)
         for error in response.resource_errors
     )
 

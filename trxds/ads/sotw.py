@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from trxds.resources.protos import DiscoveryRequest, DiscoveryResponse
 
-from .request import Ask
+from .request import DiscoveryRequestParams
 from .response import read
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 
 
-class StateOfTheWorld:
+class SotwProtocol:
     """The dialect that every control plane speaks."""
 
     path = PATH
@@ -23,7 +23,7 @@ class StateOfTheWorld:
     read = staticmethod(read)
 
     @staticmethod
-    def request(ask: Ask) -> DiscoveryRequest:
+    def request(ask: DiscoveryRequestParams) -> DiscoveryRequest:
         """The nonce is the type's last one, also when nothing is answered: it says which names we knew of."""
         return DiscoveryRequest(
             type_url=ask.type.type_url,

@@ -9,7 +9,7 @@ from trxds.ground.status import Status
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceState:
+class ResourceUpdate:
     """The latest that is known of a resource; either `value` or `error` is there.
 
     `value` is the last good one, and may be used while `ambient` says what is wrong with the

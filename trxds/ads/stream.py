@@ -25,23 +25,23 @@ from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext
 from trxds.wire.stream import ClientStream
 
-from .line import Line
-from .protocol import Conversation
+from .line import XdsChannel
+from .protocol import AdsStreamState
 from .resource import Changes, Resource
-from .response import Ignored
-from .talk import Talk
-from .told import Told
-from .watches import Watches
+from .response import UnknownResponse
+from .talk import ControlPlaneStream
+from .told import XdsTelemetry
+from .watches import WatchRegistry
 
 log = logging.getLogger("trxds.ads")
 
-PATIENCE = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
-SLICE = 0.005  # seconds that parsing may hold up everyone else
+WATCHER_TIMEOUT = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
+SLICE_TIME = 0.005  # seconds that parsing may hold up everyone else
 # Bytes of answers, some 20,000 ACKs. A server that reads only after it has sent a whole mesh is not held up by it.
 MAX_UNSENT = 4 * 1024 * 1024
 
 T = TypeVar("T")
-Review: TypeAlias = Callable[[Conversation, Iterable[Resource]], Changes]
+ReviewServers: TypeAlias = Callable[[AdsStreamState, Iterable[Resource]], Changes]
 
 
 class AdsStream:
@@ -51,10 +51,10 @@ class AdsStream:
 
     def __init__(
         self,
-        conversation: Conversation,
-        watches: Watches,
-        review: Review,
-        line: Line,
+        conversation: AdsStreamState,
+        watches: WatchRegistry,
+        review: ReviewServers,
+        line: XdsChannel,
         random: Random,
         context: ParseContext,
         observers: Observers,
@@ -64,9 +64,9 @@ class AdsStream:
         self._watches = watches
         self._review = review
         self.line = line
-        self._talk = Talk("ADS", conversation.dialect.path, conversation.dialect.remedy, line)
+        self._talk = ControlPlaneStream("ADS", conversation.dialect.path, conversation.dialect.remedy, line)
         self._context = context
-        self._told = Told(self.server.uri, observers)
+        self._told = XdsTelemetry(self.server.uri, observers)
         self._backoff = Backoff(random)
         self._to_say: ConflatingQueue[None] = ConflatingQueue()  # wakes who writes
         self._to_wait: ConflatingQueue[None] = ConflatingQueue()  # wakes who watches the clock
@@ -90,8 +90,8 @@ class AdsStream:
 
     async def _run(self) -> None:
         while True:
-            await self._something_is_wanted()
-            reason = await self._talk.hold(self._converse)
+            await self._wait_until_wanted()
+            reason = await self._talk.hold(self._run_stream)
             self._conversation.stream_ended(reason, trio.current_time())
             # A57: the end of a stream that answered is no failure, and is not counted as one (A78).
             if self._conversation.failure is not None:
@@ -106,12 +106,12 @@ class AdsStream:
             log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
             await trio.sleep(delay)
 
-    async def _something_is_wanted(self) -> None:
+    async def _wait_until_wanted(self) -> None:
         """A stream without a subscription has nothing to say: its first request would mean everything."""
         while not self._conversation.wanted:
             await self._to_say.next()
 
-    async def _converse(self, stream: ClientStream) -> None:
+    async def _run_stream(self, stream: ClientStream) -> None:
         self._conversation.stream_opened()
         self._can_send = True
         self._told.connected()
@@ -150,14 +150,16 @@ class AdsStream:
         while True:
             self._clock_is_set_to = self._conversation.next_deadline
             await self._to_wait.next(self._clock_is_set_to)
-            self._tell(self._review(self._conversation, self._conversation.due(trio.current_time())))
-            if self._conversation.has_more_to_say:
+            self._notify_watchers(
+                self._review(self._conversation, self._conversation.expire_timers(trio.current_time()))
+            )
+            if self._conversation.has_pending_requests:
                 self._to_say.put("clock", None)
 
     async def _read(self, stream: ClientStream) -> None:
         while (message := await stream.receive()) is not None:
-            changes = self._review(self._conversation, await self._hear_all(stream, message))
-            self._tell(changes)
+            changes = self._review(self._conversation, await self._drain_messages(stream, message))
+            self._notify_watchers(changes)
             # The ACK does not wait for the watchers: it says that the resources are valid, not that they are in use.
             self._to_say.put("answer", None)
             await self._all_have_seen(changes)
@@ -166,22 +168,22 @@ class AdsStream:
             while self._can_send and self._has_much_unsent():
                 await self._sent_one.park()
 
-    async def _hear_all(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
+    async def _drain_messages(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
         """Responses that have come together are one piece of news: watchers and the server hear of the last."""
         touched: dict[Resource, None] = {}
         started = perf_counter()
         while message is not None:
-            touched |= dict.fromkeys(await self._hear(message))
-            is_time_left = perf_counter() - started < SLICE and not self._has_much_unsent()
+            touched |= dict.fromkeys(await self._handle_message(message))
+            is_time_left = perf_counter() - started < SLICE_TIME and not self._has_much_unsent()
             message = stream.receive_nowait() if is_time_left else None
         return touched
 
     def _has_much_unsent(self) -> bool:
         return self._conversation.unsent > MAX_UNSENT
 
-    async def _hear(self, message: bytes) -> list[Resource]:
+    async def _handle_message(self, message: bytes) -> list[Resource]:
         reading = await _in_slices(self._conversation.read(message, self._context))
-        if isinstance(reading, Ignored):
+        if isinstance(reading, UnknownResponse):
             log.warning("xDS server %s: %s; ignored", self.server.uri, reading.reason)
             return []
         # A57: a response ends an outage, even one that is refused; to be connected does not.
@@ -191,14 +193,14 @@ class AdsStream:
 
     async def _all_have_seen(self, changes: Changes) -> None:
         """Watchers hold up our reading, but none of them the others' for long."""
-        with trio.move_on_after(PATIENCE) as waiting:
+        with trio.move_on_after(WATCHER_TIMEOUT) as waiting:
             await self._watches.all_seen(changes)
         if waiting.cancelled_caught:
-            late = self._watches.leave_behind(changes)
+            late = self._watches.mark_slow(changes)
             text = "%s read nothing for %g s; the others go on without them"
-            log.warning(text, plural(late, "watcher"), PATIENCE)
+            log.warning(text, plural(late, "watcher"), WATCHER_TIMEOUT)
 
-    def _tell(self, changes: Changes) -> None:
+    def _notify_watchers(self, changes: Changes) -> None:
         for state in changes.values():
             if problem := state.error or state.ambient:
                 log.warning("%s", problem.message)
@@ -214,6 +216,6 @@ async def _in_slices(work: Slices[T]) -> T:
         except StopIteration as done:
             value: T = done.value
             return value
-        if perf_counter() - started > SLICE:
+        if perf_counter() - started > SLICE_TIME:
             await trio.lowlevel.checkpoint()
             started = perf_counter()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trxds.resources.types import Parsed
 
-from .resource import Resource, Update
+from .resource import Resource, UpdateMetadata
 from .response import Raw
 
 
@@ -18,7 +18,7 @@ class Subscription:
     version: str = ""  # the last that we accepted whole
     resources: dict[str, Resource] = field(default_factory=dict)
     unwanted: set[str] = field(default_factory=set)
-    given: dict[str, Update] = field(default_factory=dict)  # what each came as, last
+    last_sent: dict[str, UpdateMetadata] = field(default_factory=dict)  # what each came as, last
     parsed: dict[Raw, Parsed] = field(default_factory=dict)  # and what the bytes of those were parsed to
 
     @property
@@ -34,17 +34,17 @@ class Subscription:
         return {resource.name: self._version(resource) for resource in have}
 
     def _version(self, resource: Resource) -> str:
-        update = self.given.get(resource.name)
+        update = self.last_sent.get(resource.name)
         # With the version of a copy that was refused, or came from elsewhere, the server would take us for up to date.
         same = update is not None and update is resource.accepted and not resource.awaited
         return update.version if update is not None and same else ""
 
-    def note(self, name: str, update: Update, parsed: Parsed) -> None:
+    def note(self, name: str, update: UpdateMetadata, parsed: Parsed) -> None:
         # What the bytes of the copy before were parsed to goes with it, or every version would be kept for ever.
         self.forget(name)
-        self.given[name] = update
+        self.last_sent[name] = update
         self.parsed[update.raw] = parsed
 
     def forget(self, name: str) -> None:
-        if update := self.given.pop(name, None):
+        if update := self.last_sent.pop(name, None):
             self.parsed.pop(update.raw, None)

@@ -14,19 +14,19 @@ from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
 from .authorization import authorization
-from .line import CONNECT_WITHIN, Line, Share, refused, unusable
+from .line import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable
 
-LARGEST_RESPONSE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
+MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class ControlPlaneStream:
     """`what` is the kind of stream, "ADS" or "LRS"; `path` its method; `remedy` helps against a server without it."""
 
     what: str
     path: str
     remedy: str
-    line: Line
+    line: XdsChannel
 
     async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
         """Connect, and `converse` over a stream until that returns; the value is why it ended."""
@@ -38,10 +38,10 @@ class Talk:
     async def _tokens(self) -> Headers | str:
         try:
             # A token may be long in coming, from a file system that hangs say, and ADS must not wait without a word.
-            with trio.fail_after(CONNECT_WITHIN):
+            with trio.fail_after(CONNECT_TIMEOUT):
                 return await authorization(self.line.server)
         except trio.TooSlowError:
-            return f"no token within {CONNECT_WITHIN:g} s; check the server's credentials in the bootstrap"
+            return f"no token within {CONNECT_TIMEOUT:g} s; check the server's credentials in the bootstrap"
         except OSError as error:
             return refused(error)
 
@@ -53,7 +53,7 @@ class Talk:
             share.leave()
 
     async def _converse(
-        self, share: Share, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
+        self, share: ConnectionRef, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
     ) -> str:
         connection = await share.connection()
         if not isinstance(connection, Connection):
@@ -76,7 +76,7 @@ class Talk:
             # As in grpc-go: a path, which the C++ client puts there, is no host to many a server.
             authority="localhost" if address.startswith("unix:") else address,
             metadata=tokens,
-            max_receive_size=LARGEST_RESPONSE,
+            max_receive_size=MAX_RESPONSE_SIZE,
         )
 
 

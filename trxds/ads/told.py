@@ -9,13 +9,13 @@ from trxds.ground.observers import Observers
 
 from .names import authority_of
 from .resource import CacheState, Resource
-from .response import Reading
+from .response import ParsedResponse
 
 # Those that A78 and A88 tell from the same without an older version in use.
 _MAY_BE_CACHED = frozenset({CacheState.NACKED, CacheState.DOES_NOT_EXIST, CacheState.RECEIVED_ERROR})
 
 
-class Told:
+class XdsTelemetry:
     """Of one server: what is said to it and what it says."""
 
     def __init__(self, server: str, observers: Observers) -> None:
@@ -38,7 +38,7 @@ class Told:
         if self._observers.present:
             self._observers.xds_request_sent(self._in_words(request))
 
-    def answered(self, reading: Reading) -> None:
+    def answered(self, reading: ParsedResponse) -> None:
         """A response was read; who has judged it is us."""
         if self._observers.present:
             self._observers.xds_response_received(_response(self._server, reading))
@@ -57,7 +57,7 @@ class Told:
         return XdsRequest(self._server, type, version, nonce, names, removed, error, answers)
 
 
-def _response(server: str, reading: Reading) -> XdsResponse:
+def _response(server: str, reading: ParsedResponse) -> XdsResponse:
     valid = tuple(item.parsed.name or "" for item in reading.items if not item.parsed.errors)
     invalid = tuple(item.parsed.name or "" for item in reading.items if item.parsed.errors)
     return XdsResponse(
@@ -65,7 +65,7 @@ def _response(server: str, reading: Reading) -> XdsResponse:
     )
 
 
-def resource_told(resource: Resource) -> XdsResource:
+def resource_event(resource: Resource) -> XdsResource:
     """As it stands."""
     state = resource.state.value if resource.wanted else ""
     cached = resource.state in _MAY_BE_CACHED and resource.value is not None

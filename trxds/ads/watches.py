@@ -12,10 +12,10 @@ from trxds.ground.channels import ConflatingQueue, Observable, Subscription
 from trxds.resources.types import ResourceType
 
 from .resource import Changes, Key
-from .state import ResourceState
+from .state import ResourceUpdate
 
 
-class Watches:
+class WatchRegistry:
     """All watches of one client. `subscribe` is called for the first of a resource and returns what
     this tells watchers, of that resource or of others; `unsubscribe` after the last. `published` hears all
     that watchers are told."""
@@ -29,15 +29,15 @@ class Watches:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         self._published = published
-        self._cells: dict[Key, Observable[ResourceState]] = {}
-        self._late: set[Subscription[ResourceState]] = set()
+        self._cells: dict[Key, Observable[ResourceUpdate]] = {}
+        self._late: set[Subscription[ResourceUpdate]] = set()
 
     @property
     def count(self) -> int:
         """How many resources are watched."""
         return len(self._cells)
 
-    def add(self, key: Key, mailbox: ConflatingQueue[ResourceState], sender: Hashable) -> Watch:
+    def add(self, key: Key, mailbox: ConflatingQueue[ResourceUpdate], sender: Hashable) -> Watch:
         return Watch(self, key, self._cell(key).subscribe(mailbox, sender))
 
     def publish(self, changes: Changes) -> None:
@@ -54,17 +54,17 @@ class Watches:
             if follower not in self._late:
                 await follower.seen()
 
-    def leave_behind(self, keys: Iterable[Key]) -> int:
+    def mark_slow(self, keys: Iterable[Key]) -> int:
         """Wait no more for the watchers of these that have not seen them, until they have; returns how many."""
         late = {follower for follower in self._followers(keys) if not follower.has_seen} - self._late
         self._late |= late
         return len(late)
 
-    def _followers(self, keys: Iterable[Key]) -> list[Subscription[ResourceState]]:
+    def _followers(self, keys: Iterable[Key]) -> list[Subscription[ResourceUpdate]]:
         cells = (self._cells.get(key) for key in keys)
         return [follower for cell in cells if cell for follower in cell.subscribers]
 
-    def _cell(self, key: Key) -> Observable[ResourceState]:
+    def _cell(self, key: Key) -> Observable[ResourceUpdate]:
         cell = self._cells.get(key)
         if cell is None:
             # Before the subscription: if its state is known already, this watcher is to hear of it by the same way.
@@ -84,12 +84,12 @@ class Watch:
 
     __slots__ = ("_following", "_key", "_watches")
 
-    def __init__(self, watches: Watches, key: Key, following: Subscription[ResourceState]) -> None:
+    def __init__(self, watches: WatchRegistry, key: Key, following: Subscription[ResourceUpdate]) -> None:
         self._watches = watches
         self._key = key
-        self._following: Subscription[ResourceState] | None = following
+        self._following: Subscription[ResourceUpdate] | None = following
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """Watch no longer; an unread letter is taken back. Plain and idempotent.
 
         The last watcher's leaving unsubscribes, unless another comes in the same step.

@@ -149,7 +149,7 @@ class FirstConfiguration:
     resolver: Resolver | None = None
 
     def __str__(self) -> str:
-        missing = self.resolver.awaited if self.resolver is not None else ""
+        missing = self.resolver.describe_pending if self.resolver is not None else ""
         return "a configuration from the control plane" + (missing and f": {missing}")
 
 
@@ -184,7 +184,7 @@ def make_client(
         override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
     )
-    a88 = dataerrors.enabled(os.environ)
+    a88 = dataerrors.is_a88_enabled(os.environ)
     return XdsClient(
         settings, network, random, context, data_error_handling=a88, take_loads=loads.take, observers=observers
     )

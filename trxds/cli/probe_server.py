@@ -13,9 +13,9 @@ import trio
 from trxds.ads.authorization import authorization
 from trxds.ads.bootstrap import Node, ServerConfig
 from trxds.ads.credentials import secure_network
-from trxds.ads.delta import FEATURE, Delta
-from trxds.ads.request import Ask, Dialect, introduce
-from trxds.ads.sotw import StateOfTheWorld
+from trxds.ads.delta import FEATURE, DeltaProtocol
+from trxds.ads.request import DiscoveryRequestParams, ProtocolVariant, set_node
+from trxds.ads.sotw import SotwProtocol
 from trxds.ads.talk import ended_with
 from trxds.ground.metadata import Headers
 from trxds.resources.protos import DecodeError
@@ -37,7 +37,7 @@ class ProbeResult:
 async def probe_server(server: ServerConfig, node: Node, network: Network, listener: str, within: float) -> ProbeResult:
     """Return the server's answer within that many seconds; `listener` may be empty."""
     progress = "no connection"
-    dialect = Delta() if FEATURE in server.features else StateOfTheWorld()
+    dialect = DeltaProtocol() if FEATURE in server.features else SotwProtocol()
     with trio.move_on_after(within):
         try:
             request = _request(dialect, server, await authorization(server))
@@ -54,7 +54,7 @@ async def probe_server(server: ServerConfig, node: Node, network: Network, liste
     return ProbeResult(False, f"{progress} within {within:g} s")
 
 
-def _request(dialect: Dialect, server: ServerConfig, tokens: Headers) -> Request:
+def _request(dialect: ProtocolVariant, server: ServerConfig, tokens: Headers) -> Request:
     return Request(dialect.path, _authority(server), tokens, max_receive_size=MAX_RESPONSE_SIZE)
 
 
@@ -76,15 +76,17 @@ async def _exchange(connection: Connection, request: Request, question: bytes, r
     return message or ProbeResult(False, f"the ADS stream ended without an answer: {ended_with(stream.status, remedy)}")
 
 
-def _discovery_request(dialect: Dialect, node: Node, listener: str) -> bytes:
+def _discovery_request(dialect: ProtocolVariant, node: Node, listener: str) -> bytes:
     names = [listener] if listener else []
-    request = dialect.request(Ask(LDS, names, asked=None, version="", versions={}, nonce="", answers=False))
-    introduce(request, node)
+    request = dialect.request(
+        DiscoveryRequestParams(LDS, names, asked=None, version="", versions={}, nonce="", answers=False)
+    )
+    set_node(request, node)
     question: bytes = request.SerializeToString()
     return question
 
 
-def _read_response(dialect: Dialect, message: bytes, server: ServerConfig, listener: str) -> ProbeResult:
+def _read_response(dialect: ProtocolVariant, message: bytes, server: ServerConfig, listener: str) -> ProbeResult:
     try:
         response = dialect.response.FromString(message)
     except DecodeError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.standing import ResourceStatus, resource_error
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
@@ -26,7 +26,7 @@ from .flatten import DEEPEST, flatten
 from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
 
 Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and name
-Known: TypeAlias = Mapping[Key, ResourceState]
+Known: TypeAlias = Mapping[Key, ResourceUpdate]
 
 
 NOTHING: Mapping[str, ClusterOutcome] = MappingProxyType({})
@@ -98,7 +98,7 @@ class _Walk:
         self.missing: list[Key] = []
         self.outcomes: dict[str, ClusterOutcome] = {}
 
-    def _look(self, kind: str, name: str) -> ResourceState | None:
+    def _look(self, kind: str, name: str) -> ResourceUpdate | None:
         key = (kind, name)
         state = self._known.get(key)
         # Once: several clusters may have their endpoints from one resource.

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.channels import ConflatingQueue
 from trxds.ground.status import Status, unavailable
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
@@ -30,7 +30,7 @@ _SHOWN = 3  # of what is missing; there may be ten thousand
 
 
 class Watch(Protocol):
-    def leave(self) -> None: ...
+    def cancel(self) -> None: ...
 
 
 class Source(Protocol):
@@ -38,7 +38,7 @@ class Source(Protocol):
 
     def watch(self, kind: ResourceType, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> Watch: ...
 
-    def awaited(self, type: ResourceType, name: str) -> str:
+    def describe_pending(self, type: ResourceType, name: str) -> str:
         """How a resource stands that has not come yet, in words."""
         ...
 
@@ -71,7 +71,7 @@ class DependencyManager:
         self._target = listener, authority
         self._held = held
         self._watches: dict[Key, Watch] = {}
-        self._known: dict[Key, ResourceState] = {}
+        self._known: dict[Key, ResourceUpdate] = {}
         self._before: Mapping[str, ClusterOutcome] = {}
         self._awaited: tuple[Key, ...] = ()  # what the last assembly lacked
         self._is_complete = False
@@ -82,7 +82,7 @@ class DependencyManager:
         """Have the next `update` assemble anew."""
         self._has_news = True
 
-    def take(self, key: Hashable, state: ResourceState) -> None:
+    def take(self, key: Hashable, state: ResourceUpdate) -> None:
         """Note how a resource or a name stands now."""
         if key in self._watches:
             self._known[key] = state
@@ -125,7 +125,7 @@ class DependencyManager:
         if not any(map(is_troubled, clusters.values())):
             return clusters
         # The clusters as if all that is awaited were in error.
-        errors = {key: ResourceState(error=unavailable(self._describe(*key))) for key in self._awaited}
+        errors = {key: ResourceUpdate(error=unavailable(self._describe(*key))) for key in self._awaited}
         present = self._assembled(ChainMap(errors, self._known)).outcome
         assert not isinstance(present, Missing)
         return {name: up_to_date(its, present.clusters) if is_troubled(its) else its for name, its in clusters.items()}
@@ -134,7 +134,7 @@ class DependencyManager:
         return assemble(known, *self._target, self._held, self._before)
 
     @property
-    def awaited(self) -> str:
+    def describe_pending(self) -> str:
         """What the next configuration waits for, in words; empty if for nothing that is known."""
         if self._is_complete:
             return ""
@@ -147,17 +147,17 @@ class DependencyManager:
         if isinstance(self.newest, XdsConfig):
             return unavailable("a complete configuration has come and is about to be in force")
         if self.newest is None or not self._is_complete:
-            return unavailable(self.awaited)
+            return unavailable(self.describe_pending)
         return self.newest.status
 
     def _describe(self, kind: str, name: str) -> str:
         if kind == "DNS":
             return f'DNS name "{name}": it is being looked up'
-        return self._source.awaited(_TYPES[kind], name)
+        return self._source.describe_pending(_TYPES[kind], name)
 
     def _watch_exactly(self, wanted: frozenset[Key]) -> None:
         for key in self._watches.keys() - wanted:
-            self._watches.pop(key).leave()
+            self._watches.pop(key).cancel()
             self._known.pop(key, None)
         # Servers that answer in the order of requests give clusters before endpoints then, as the protocol advises.
         for key in sorted(wanted - self._watches.keys(), key=lambda key: (_ORDER.index(key[0]), key[1])):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.ads.state import ResourceState
+from trxds.ads.state import ResourceUpdate
 from trxds.ground.backoff import Backoff
 from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import time_of_day
@@ -64,7 +64,7 @@ class NameWatch:
         self._sender = sender
         self._left = left
         self._scope = trio.CancelScope()
-        self._state = ResourceState()
+        self._state = ResourceUpdate()
         self._failing_since = ""
 
     async def run(self, look_up: LookUp, backoff: Backoff) -> None:
@@ -80,7 +80,7 @@ class NameWatch:
                     continue
                 backoff.reset()
                 self._failing_since = ""
-                self._tell(ResourceState(addresses))
+                self._tell(ResourceUpdate(addresses))
                 await self._until_asked(began + SHORTEST_INTERVAL)
 
     async def _until_asked(self, earliest: float) -> None:
@@ -93,9 +93,9 @@ class NameWatch:
         since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
         status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
         addresses = self._state.value
-        self._tell(ResourceState(error=status) if addresses is None else ResourceState(addresses, ambient=status))
+        self._tell(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
 
-    def _tell(self, state: ResourceState) -> None:
+    def _tell(self, state: ResourceUpdate) -> None:
         # leave() has taken our letter back, and none may follow it.
         if state == self._state or self._scope.cancel_called:
             return
@@ -105,7 +105,7 @@ class NameWatch:
         self._state = state
         self._mailbox.put(self._sender, state)
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """Watch no longer; an unread letter is taken back. Plain and idempotent."""
         if not self._scope.cancel_called:
             self._scope.cancel(reason=f"no cluster needs {self._name} any more")

@@ -69,7 +69,7 @@ class PlainResolver:
     def begin_anew(self) -> None:
         """The tree is another one and knows nothing. The addresses are old: a name is looked up anew. Plain."""
         if self._watch is not None:
-            self._watch.leave()
+            self._watch.cancel()
         self._begin()
 
     def _begin(self) -> None:

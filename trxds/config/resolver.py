@@ -140,9 +140,9 @@ class Resolver:
         self._names.resolve_again(name)
 
     @property
-    def awaited(self) -> str:
+    def describe_pending(self) -> str:
         """What the next configuration waits for, in words; empty if for nothing that is known."""
-        return self._dependencies.awaited if self._dependencies is not None else ""
+        return self._dependencies.describe_pending if self._dependencies is not None else ""
 
     def begin_anew(self) -> None:
         """The tree is another one and knows nothing: it gets the newest there is. Plain."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from trxds.ads.line import Line
+from trxds.ads.line import XdsChannel
 from trxds.ground.calls import Calls
 from trxds.ground.clock import Clock
 from trxds.ground.connectivity import Connectivity
@@ -39,7 +39,7 @@ class ChannelzEncoder:
     numbers: IdAllocator
     clock: Clock
 
-    async def channel(self, channel: Source | Line) -> Any:
+    async def channel(self, channel: Source | XdsChannel) -> Any:
         message = protos.message("Channel")()
         if isinstance(channel, Source):
             await self._fill_channel(message, channel)
@@ -56,7 +56,7 @@ class ChannelzEncoder:
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
 
-    def _fill_control_plane(self, message: Any, line: Line) -> None:
+    def _fill_control_plane(self, message: Any, line: XdsChannel) -> None:
         message.ref.channel_id, message.ref.name = self.numbers.id_of(line), f"{line.kind}/{line.uri}"
         self._fill(message.data, line.uri, line.state, line.traffic.calls, line.created_at)
         self._fill_trace(message.data, line.state, line.error, line.changed_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from trxds.ads.line import Line
+from trxds.ads.line import XdsChannel
 from trxds.ground.clock import Clock
 from trxds.ground.numbers import IdAllocator
 from trxds.ground.status import StatusCode
@@ -24,7 +24,7 @@ PAGE = 100  # channels in an answer, unless fewer are asked for
 class Channelz:
     """The methods of the service. `top` returns the channels that are open now."""
 
-    def __init__(self, top: Callable[[], Iterable[Source | Line]]) -> None:
+    def __init__(self, top: Callable[[], Iterable[Source | XdsChannel]]) -> None:
         self._top = top
         self._numbers = IdAllocator()
 
@@ -38,7 +38,7 @@ class Channelz:
 
     async def get_channel(self, request: Any, call: Call) -> Any:
         channel = self._numbers.find(request.channel_id)
-        if not isinstance(channel, Source | Line):
+        if not isinstance(channel, Source | XdsChannel):
             _unknown("channel", request.channel_id, call)
         return _reply("GetChannel", channel=await self._encoder.channel(channel))
 
@@ -66,7 +66,7 @@ class Channelz:
         return ChannelzEncoder(self._numbers, Clock.now())
 
 
-def handlers(top: Callable[[], Iterable[Source | Line]]) -> Mapping[str, Handler]:
+def handlers(top: Callable[[], Iterable[Source | XdsChannel]]) -> Mapping[str, Handler]:
     """Return the handlers by path. The ids in responses stay the same for as long as the service runs."""
     channelz = Channelz(top)
     return {

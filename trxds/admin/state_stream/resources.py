@@ -12,7 +12,7 @@ from .messages import ResourceRow
 
 def resources(channel: str, client: XdsClient, epoch: Callable[[float], float]) -> Iterator[tuple[str, ResourceRow]]:
     for each in tuple(client.resources):
-        server = ", ".join(client.asked_for(each.name))
+        server = ", ".join(client.servers_for(each.name))
         yield f"{channel}/{each.type.kind}/{each.name}", _row(channel, each, server, epoch)
 
 
@@ -31,8 +31,8 @@ def _row(channel: str, resource: Resource, server: str, epoch: Callable[[float],
 
 
 def _error(resource: Resource) -> str:
-    if resource.trouble is not None:
-        return resource.trouble.reason
-    told = resource.told
+    if resource.failure is not None:
+        return resource.failure.reason
+    told = resource.last_published
     problem = None if told is None else told.error or told.ambient
     return "" if problem is None else problem.message

@@ -63,7 +63,7 @@ class Sampler:
         key, state, pool = channel.key, channel.view, channel.view.pool
         client = state.client if channel.is_owner else None
         open_ = tuple(state.sessions)
-        lines = [(line.kind, line.traffic) for line in client.lines] if client is not None else []
+        lines = [(line.kind, line.traffic) for line in client.xds_channels] if client is not None else []
         yield "channels", [(key, _channel(channel))]
         yield "nodes", nodes(key, tree, begun(pool))
         on = [(session.host, session.cluster) for session in open_ if session.host]
