@@ -7,7 +7,7 @@ from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
 from trxds.channel.throttle import Throttle
-from trxds.config.service_config import Throttling
+from trxds.config.service_config import RetryThrottling
 
 PATH = "/shop.Cart/Fail"
 RETRY = {
@@ -43,7 +43,7 @@ def everywhere(mesh, handler):
 
 
 class TestTheThrottle:
-    RULES = Throttling(10, 0.5)
+    RULES = RetryThrottling(10, 0.5)
 
     def test_allows_while_more_than_half_of_its_tokens_are_left(self):
         throttle = Throttle(self.RULES)
@@ -61,7 +61,7 @@ class TestTheThrottle:
             assert throttle.tokens == expected
 
     def test_is_never_emptier_than_empty(self):
-        throttle = Throttle(Throttling(1, 1))
+        throttle = Throttle(RetryThrottling(1, 1))
         throttle.failed()
         throttle.failed()
         assert throttle.tokens == 0
@@ -69,7 +69,7 @@ class TestTheThrottle:
     def test_of_another_size_is_as_full_as_before(self):
         throttle = Throttle(self.RULES)
         throttle.failed()
-        assert Throttle(Throttling(100, 0.5), throttle).tokens == pytest.approx(90)
+        assert Throttle(RetryThrottling(100, 0.5), throttle).tokens == pytest.approx(90)
 
 
 async def test_a_retry_policy_is_followed_with_its_own_backoff(monkeypatch, autojump_clock):

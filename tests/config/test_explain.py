@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.config.chains import FilterUse
-from trxds.config.explain import Draw, Passed
+from trxds.config.chains import EffectiveFilter
+from trxds.config.explain import SkippedRoute, WeightedChoice
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Selection
 from trxds.config.steps import PickDropped, PickFailed
@@ -84,7 +84,7 @@ def test_a_fraction_is_given_with_what_was_drawn():
 
 def test_it_is_plain_data():
     told = selector(to_a(Exact("/s/n")), to_a(), max_stream_duration=5.0).explain("/s/m", EMPTY, RandomCopies())[0]
-    assert told.passed == (Passed(0, 'the path is not "/s/n"'),)
+    assert told.passed == (SkippedRoute(0, 'the path is not "/s/n"'),)
     chosen = told.chosen
     assert (chosen.number, chosen.cluster, chosen.draw, chosen.hash) == (1, "a", None, None)
     assert chosen.limit.seconds == 5.0
@@ -93,7 +93,7 @@ def test_it_is_plain_data():
 def test_the_draw_is_shown_with_its_weights():
     action = RouteAction((WeightedCluster("a", 1), WeightedCluster("b", 3)))
     told = selector(Route(RouteMatch(Prefix("")), action)).explain("/s/m", EMPTY, RandomCopies())[0]
-    assert told.chosen.draw == Draw((("a", 1), ("b", 3)), Random(1).randrange(4))
+    assert told.chosen.draw == WeightedChoice((("a", 1), ("b", 3)), Random(1).randrange(4))
     assert str(told.chosen.draw) == "drew 1 of 4 (a 1, b 3)"
 
 
@@ -102,7 +102,7 @@ def test_the_filters_are_shown_merged_with_the_cluster_selection_just_before_the
     route = Route(RouteMatch(Prefix("")), TO_A, {"y": overriding})
     filters = (HttpFilter("x", listener), HttpFilter("y", listener), HttpFilter("off", listener, disabled=True))
     uses = selector(route, filters=filters).explain("/s/m", EMPTY, RandomCopies())[0].chosen.filters
-    assert uses[:2] == (FilterUse("x", listener, "listener"), FilterUse("y", overriding, "route"))
+    assert uses[:2] == (EffectiveFilter("x", listener, "listener"), EffectiveFilter("y", overriding, "route"))
     assert [use.name for use in uses] == ["x", "y", "cluster selection", "router"]
 
 
@@ -172,7 +172,7 @@ def test_the_next_choice_is_the_one_that_was_explained(routes, path, headers, se
         assert routes[told.chosen.number] is found.route.route
         assert (told.chosen.cluster, told.chosen.limit.seconds) == (found.cluster.name, found.route.limit)
     else:
-        assert (told.refusal, told.may_change) == (found.status, found.may_change)
+        assert (told.refusal, told.may_change) == (found.status, found.retryable)
 
 
 @given(ROUTES, st.sampled_from(["/s/m", "/s/n", "/t/m"]), st.sampled_from([(), (("h", "1"),)]), st.integers(0, 99))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.config.flatten import DEEPEST, flatten
+from trxds.config.flatten import MAX_DEPTH, flatten
 
 
 def leaves(graph, root="root"):
@@ -43,8 +43,8 @@ def chain(length):
 
 
 def test_it_goes_sixteen_levels_deep_and_no_deeper():
-    assert leaves(chain(DEEPEST - 1)) == ("leaf",)
-    assert leaves(chain(DEEPEST)) is None
+    assert leaves(chain(MAX_DEPTH - 1)) == ("leaf",)
+    assert leaves(chain(MAX_DEPTH)) is None
 
 
 NAMES = st.sampled_from("abcdefgh")

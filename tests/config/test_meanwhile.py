@@ -49,9 +49,9 @@ def test_draining_hosts_stay_for_their_sessions_and_the_reason_is_the_present_on
 
 def test_an_aggregate_that_serves_keeps_its_leaves_and_forgets_what_is_over():
     b, c = (ClusterError(name, unavailable(f"{name} is gone")) for name in "bc")
-    both = aggregate(GOOD, note="b is gone; c is gone", left_out=("b", "c"))
+    both = aggregate(GOOD, note="b is gone; c is gone", skipped_clusters=("b", "c"))
     assert up_to_date(both, {"a": BETTER, "b": cluster("b"), "c": c}) == aggregate(
-        GOOD, note="c is gone", left_out=("c",)
+        GOOD, note="c is gone", skipped_clusters=("c",)
     )
     assert up_to_date(both, {"a": GOOD, "b": b, "c": c}) == both
 
@@ -62,7 +62,7 @@ def test_a_cluster_of_which_nothing_is_known_any_more_stays():
 
 def test_only_what_calls_may_be_told_of_is_looked_at():
     assert [is_troubled(each) for each in (GOOD, aggregate(GOOD))] == [False, False]
-    troubled = GONE, AWAITED, EMPTY, UNHEALTHY, DRAINING, aggregate(EMPTY), aggregate(GOOD, note="x", left_out=("x",))
+    troubled = GONE, AWAITED, EMPTY, UNHEALTHY, DRAINING, aggregate(EMPTY), aggregate(GOOD, note="x", skipped_clusters=("x",))
     assert all(map(is_troubled, troubled))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trxds.config.pace import BURST, INTERVAL, Pace
+from trxds.config.pace import BURST, INTERVAL, UpdateRateLimiter
 
 
 def spend(pace, changes, now=0.0):
@@ -11,13 +11,13 @@ def spend(pace, changes, now=0.0):
 
 
 def test_the_first_changes_need_not_wait():
-    pace = Pace()
+    pace = UpdateRateLimiter()
     spend(pace, BURST - 1)
     assert pace.ready_at(0.0) == pytest.approx(0.0)
 
 
 def test_after_a_burst_there_is_one_an_interval():
-    pace = Pace()
+    pace = UpdateRateLimiter()
     spend(pace, BURST)
     assert pace.ready_at(0.0) == pytest.approx(INTERVAL)
     pace.take(INTERVAL)
@@ -25,7 +25,7 @@ def test_after_a_burst_there_is_one_an_interval():
 
 
 def test_after_a_pause_there_may_be_another_burst_and_not_more():
-    pace = Pace()
+    pace = UpdateRateLimiter()
     spend(pace, BURST)
     spend(pace, BURST, now=1000.0)
     assert pace.ready_at(1000.0) > 1000.0

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from trxds.config.limits import early_limit, final_limit
+from trxds.config.limits import legacy_route_timeout, max_stream_duration
 from trxds.config.routes import BoundRoutes
-from trxds.config.select import ConfigSelector, ErrorSelector, Refusal, Selection
+from trxds.config.select import ConfigSelector, ErrorSelector, RouteError, Selection
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import StatusCode, unavailable
 from trxds.resources.action import RouteAction, WeightedCluster
@@ -36,7 +36,7 @@ def _weighted(cluster):
             return WeightedCluster(name, weight)
 
 
-def selector(*routes, listener=None, overrides=None, make_chain=tuple, seed=1, limits=final_limit):
+def selector(*routes, listener=None, overrides=None, make_chain=tuple, seed=1, limits=max_stream_duration):
     host = VirtualHost("shop", ("*",), routes, overrides or {})
     bound = BoundRoutes(listener or Listener("shop"), host, make_chain, limits)
     return ConfigSelector(bound, NO_TABLE, Random(seed), 7)
@@ -75,7 +75,7 @@ def test_a_route_behind_one_that_looks_at_the_rpc_is_chosen_anew():
 def test_no_more_paths_are_remembered_than_a_program_calls():
     select = selector(route(Prefix("/s/"), "a"))
     assert {chosen(select, f"/s/m{number}") for number in range(3000)} == {"a"}
-    assert len(select.settled) <= 1024
+    assert len(select.path_cache) <= 1024
 
 
 def test_every_header_must_match():
@@ -86,14 +86,14 @@ def test_every_header_must_match():
 
 def test_no_route_is_unavailable_and_names_path_and_virtual_host():
     refusal = selector(route(Prefix("/s/"), "a")).choose("/t/m", Metadata())
-    assert (refusal.status.code, refusal.may_change) == (StatusCode.UNAVAILABLE, False)
+    assert (refusal.status.code, refusal.retryable) == (StatusCode.UNAVAILABLE, False)
     assert refusal.status.note.startswith('no route matches /t/m in virtual host "shop"; add one')
 
 
 def test_an_action_that_grpc_does_not_have_is_unavailable():
     refusal = selector(Route(RouteMatch(Prefix("")), None)).choose("/s/m", Metadata())
     assert refusal.status.code is StatusCode.UNAVAILABLE
-    assert not refusal.may_change
+    assert not refusal.retryable
 
 
 def test_a_fraction_takes_its_share():
@@ -114,7 +114,9 @@ def test_a_fraction_of_nothing_never_matches_whatever_is_drawn():
 
 
 def test_while_the_routes_are_in_error_rpcs_may_wait():
-    assert ErrorSelector(unavailable("why")).choose("/s/m", Metadata()) == Refusal(unavailable("why"), may_change=True)
+    assert ErrorSelector(unavailable("why")).choose("/s/m", Metadata()) == RouteError(
+        unavailable("why"), retryable=True
+    )
 
 
 # -- which cluster
@@ -127,7 +129,7 @@ def test_clusters_are_drawn_by_weight():
 
 def test_the_first_and_the_last_number_of_the_draw_belong_to_the_first_and_the_last_cluster():
     routes = selector(route(Prefix(""), ("a", 1), ("b", 3))).routes
-    bound = routes.bound(0)
+    bound = routes.route_at(0)
 
     class Fixed(Random):
         def randrange(self, stop):
@@ -136,7 +138,7 @@ def test_the_first_and_the_last_number_of_the_draw_belong_to_the_first_and_the_l
     random = Fixed()
     drawn = []
     for random.number in (0, 1, -1):
-        drawn.append(bound.draw(random).name)
+        drawn.append(bound.pick_cluster(random).name)
     assert drawn == ["a", "b", "b"]
 
 
@@ -211,7 +213,7 @@ FINAL = [  # header_max, max_stream_duration, the listener's -> seconds
 @pytest.mark.parametrize("header_max, most, listener, seconds", FINAL)
 def test_the_final_limit_is_the_first_field_that_is_set(header_max, most, listener, seconds):
     action = RouteAction((), grpc_timeout_header_max=header_max, max_stream_duration=most, timeout=1.0)
-    assert final_limit(action, listener).seconds == seconds
+    assert max_stream_duration(action, listener).seconds == seconds
 
 
 EARLY = [  # max_grpc_timeout, timeout -> seconds
@@ -228,13 +230,13 @@ EARLY = [  # max_grpc_timeout, timeout -> seconds
 @pytest.mark.parametrize("max_grpc_timeout, timeout, seconds", EARLY)
 def test_the_early_limit_knows_other_fields_and_a_default(max_grpc_timeout, timeout, seconds):
     action = RouteAction((), max_stream_duration=1.0, timeout=timeout, max_grpc_timeout=max_grpc_timeout)
-    assert early_limit(action, 1.0).seconds == seconds
+    assert legacy_route_timeout(action, 1.0).seconds == seconds
 
 
 def test_a_limit_prints_with_its_source():
     action = RouteAction((), max_stream_duration=2.5)
-    assert str(final_limit(action, None)) == "2.5 s (the route's max_stream_duration.max_stream_duration)"
-    assert str(final_limit(RouteAction(()), None)) == "no limit (no field sets one)"
+    assert str(max_stream_duration(action, None)) == "2.5 s (the route's max_stream_duration.max_stream_duration)"
+    assert str(max_stream_duration(RouteAction(()), None)) == "no limit (no field sets one)"
 
 
 def test_a_bound_route_has_its_limit():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trxds.config.method_config import HedgingPolicy, MethodConfig
-from trxds.config.service_config import ServiceConfig, Throttling
+from trxds.config.service_config import RetryThrottling, ServiceConfig
 from trxds.config.service_config import parse_service_config as parse
 from trxds.ground.status import StatusCode
 from trxds.lb.balancing_config import reader
@@ -111,7 +111,7 @@ def test_an_entry_counts_entirely_or_not_at_all() -> None:
 
 def test_the_throttle_counts_three_decimals() -> None:
     config = parse_service_config({"retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1239}})
-    assert config.throttling == Throttling(10, 0.123)
+    assert config.throttling == RetryThrottling(10, 0.123)
 
 
 def test_unknown_fields_are_left_alone() -> None:

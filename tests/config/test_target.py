@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trxds.config.target import PlainTarget, parse_plain
+from trxds.config.target import NonXdsTarget, parse_non_xds_target
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from trxds.config.target import PlainTarget, parse_plain
     ],
 )
 def test_a_name_is_looked_up_and_a_target_without_scheme_is_one(text: str, authority: str, name: str) -> None:
-    assert parse_plain(text) == PlainTarget(text, authority, name=name)
+    assert parse_non_xds_target(text) == NonXdsTarget(text, authority, name=name)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_name_is_looked_up_and_a_target_without_scheme_is_one(text: str, autho
 def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localhost(
     text: str, authority: str, addresses: list[str]
 ) -> None:
-    assert parse_plain(text) == PlainTarget(text, authority, tuple(addresses))
+    assert parse_non_xds_target(text) == NonXdsTarget(text, authority, tuple(addresses))
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_known_addresses_have_the_authority_of_the_first_and_sockets_are_localho
 )
 def test_what_is_no_target_says_what_to_write(text: str, says: str) -> None:
     with pytest.raises(ValueError) as caught:
-        parse_plain(text)
+        parse_non_xds_target(text)
     assert str(caught.value).startswith(f"target {text!r}: ")
     assert says in str(caught.value)
 
 
 def test_targets_of_the_control_plane_are_for_another_one_to_read() -> None:
-    assert parse_plain("xds:///cart") is None
-    assert parse_plain("XDS:cart") is None
+    assert parse_non_xds_target("xds:///cart") is None
+    assert parse_non_xds_target("XDS:cart") is None
 
 
 def test_a_target_that_is_no_text_says_what_to_write() -> None:
     with pytest.raises(TypeError, match="such as dns:///host:port"):
-        parse_plain(b"cart")  # type: ignore[arg-type]
+        parse_non_xds_target(b"cart")  # type: ignore[arg-type]

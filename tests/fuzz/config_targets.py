@@ -25,7 +25,7 @@ from trxds.channel.retry import pushback
 from trxds.config.request_hash import request_hash
 from trxds.config.service_config import parse_service_config
 from trxds.config.target import canonical as canonical_target
-from trxds.config.target import parse_plain
+from trxds.config.target import parse_non_xds_target
 from trxds.ground.metadata import Metadata, is_value
 from trxds.ground.status import BootstrapError
 from trxds.lb.balancing_config import STRUCT_POLICIES, reader
@@ -130,11 +130,11 @@ def _names(data: bytes) -> None:
 def _plain_target(data: bytes) -> None:
     text = _text(data)
     try:
-        target = parse_plain(text)
+        target = parse_non_xds_target(text)
     except ValueError as error:
         assert repr(text) in str(error)
     else:
-        assert target is None or parse_plain(canonical_target(text)) is not None
+        assert target is None or parse_non_xds_target(canonical_target(text)) is not None
 
 
 def _load_order(data: bytes) -> None:

@@ -9,7 +9,7 @@ from support.picture import has, listens, routed
 from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.config.resolver import Downstream, Resolver
+from trxds.config.resolver import ResolverResultHandler, XdsResolver
 from trxds.config.select import Selection
 from trxds.ground.metadata import EMPTY
 
@@ -66,10 +66,10 @@ class FakePool:
     def __init__(self):
         self.changes = 0
 
-    def begin_change(self):
+    def begin_update(self):
         self.changes += 1
 
-    def end_change(self):
+    def end_update(self):
         self.changes -= 1
 
 
@@ -82,13 +82,13 @@ class Rig:
         self.sent = []
         self.answered = 0
         self.published = []
-        downstream = Downstream(
+        downstream = ResolverResultHandler(
             lambda entries, generation: self.sent.append((generation, entries)),
             lambda selector, picker: self.published.append((selector, picker)),
             tuple,
             self.pool,
         )
-        self.resolver = Resolver(self.source, nowhere, "shop", "shop", downstream, Random(1))
+        self.resolver = XdsResolver(self.source, nowhere, "shop", "shop", downstream, Random(1))
 
     @asynccontextmanager
     async def running(self):
@@ -133,7 +133,7 @@ class Rig:
     @property
     def given_up(self):
         """Those of them whose RPCs are dropped."""
-        return {name for name, entry in self.sent[-1][1].items() if entry.given_up}
+        return {name for name, entry in self.sent[-1][1].items() if entry.deleted}
 
     def chosen(self):
         """Where an RPC goes now: its Selection, or the refusal's message."""

@@ -306,17 +306,17 @@ async def test_retiring_ends_an_attempt_and_a_backoff(network, pool, states, aut
 async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, pool, states, autojump_clock) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
-        pool.begin_change()
+        pool.begin_update()
         states.lease.release()
         taken = States(pool)
-        pool.end_change()
+        pool.end_update()
         assert taken.host is states.host and taken.host.state is READY
-        pool.begin_change()
-        pool.begin_change()
+        pool.begin_update()
+        pool.begin_update()
         taken.lease.release()
-        pool.end_change()
+        pool.end_update()
         assert pool.find(ADDRESS) is states.host
-        pool.end_change()
+        pool.end_update()
         assert pool.find(ADDRESS) is None
 
 

@@ -64,7 +64,7 @@ class StatefulSession:
         if held.addresses or call.override is None:
             call.override = Override(held.hosts, strict=self._strict)
         if held.cluster != call.cluster and held.cluster and call.route is not None:
-            call.cluster = next(filter(call.route.has, held.clusters), call.cluster)
+            call.cluster = next(filter(call.route.allows_cluster, held.clusters), call.cluster)
         return held
 
     def explain(self, call: PickArgs) -> SessionStep:

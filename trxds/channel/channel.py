@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from trxds.config.explain import Explanation
-from trxds.config.limits import early_limit, final_limit
-from trxds.config.target import canonical, checked_authority, parse_plain
+from trxds.config.limits import legacy_route_timeout, max_stream_duration
+from trxds.config.target import canonical, checked_authority, parse_non_xds_target
 from trxds.ground import metadata as md
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observe import Observer, Telemetry
@@ -217,9 +217,9 @@ async def open_channel(
     """
     network = network or TcpNetwork()
     served, trusted = checked_admin(admin), checked_credentials(credentials)
-    plain, observers = parse_plain(target), Observers()
+    plain, observers = parse_non_xds_target(target), Observers()
     if plain is None:
-        limits = early_limit if early_route_timeouts else final_limit
+        limits = legacy_route_timeout if early_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
         origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
     else:

@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from trxds.affinity.override_host import OverrideHost
-from trxds.config.resolver import Downstream
+from trxds.config.resolver import ResolverResultHandler
 from trxds.config.select import Selector
 from trxds.ground.channels import ConflatingQueue
 from trxds.lb.children import Configure
@@ -65,7 +65,9 @@ class Control:
 
     async def run(self) -> None:
         """Until cancelled."""
-        resolver = self._origin.begin(Downstream(self._configure, self._publish, self._make_chain, self._pool))
+        resolver = self._origin.begin(
+            ResolverResultHandler(self._configure, self._publish, self._make_chain, self._pool)
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.run, name="resolver")
             while True:
@@ -73,7 +75,7 @@ class Control:
                 resolver.mailbox.discard("root")
                 await self._state.data_plane.wait_exit_idle()
                 self._letters = ConflatingQueue()
-                resolver.begin_anew()
+                resolver.reset()
 
     async def _awake(self, resolver: Resolving) -> None:
         """Have a tree until there were no calls for long."""
@@ -90,10 +92,10 @@ class Control:
             self._registry,
             self._pool,
             self._state.random,
-            resolve_again=resolver.resolve_again,
+            resolve_again=resolver.re_resolve,
             limits=origin.limits,
             loads=origin.loads,
-            lost=resolver.lost,
+            lost=resolver.request_re_resolution,
             observers=self._state.observers,
         )
         mailbox = resolver.mailbox

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from trxds.config.resolver import Downstream
-from trxds.config.service_config import Throttling
+from trxds.config.resolver import ResolverResultHandler
+from trxds.config.service_config import RetryThrottling
 from trxds.ground.channels import ConflatingQueue
 from trxds.lb.config_builder import Update
 from trxds.lb.configs import OverrideHostConfig
@@ -31,14 +31,14 @@ class Resolving(Protocol):
 
     async def run(self) -> None: ...
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """The tree has been replaced by one that knows nothing. Plain; only while it runs."""
 
-    def resolve_again(self, name: str) -> None:
+    def re_resolve(self, name: str) -> None:
         """The addresses of this DNS name seem to be out of date. Plain."""
 
     @property
-    def lost(self) -> Callable[[], object] | None:
+    def request_re_resolution(self) -> Callable[[], object] | None:
         """What to tell, if anything, when a host is lost. Plain."""
 
 
@@ -56,7 +56,7 @@ class Origin:
     """
 
     authority: str
-    begin: Callable[[Downstream], Resolving]
+    begin: Callable[[ResolverResultHandler], Resolving]
     root_policy: str
     to_update: Callable[[Any], Update]
     policies: Policies
@@ -65,7 +65,7 @@ class Origin:
     providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None
-    throttling: Throttling | None = None
+    throttling: RetryThrottling | None = None
     awaited: object = "a configuration from the control plane"
 
 

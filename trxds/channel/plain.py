@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, TypeAlias
 
-from trxds.config.plain import Located, PlainResolver
-from trxds.config.resolver import Downstream
+from trxds.config.plain import NonXdsResolver, ResolvedAddress
+from trxds.config.resolver import ResolverResultHandler
 from trxds.config.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
-from trxds.config.target import PlainTarget
+from trxds.config.target import NonXdsTarget
 from trxds.lb.balancing_config import reader
 from trxds.lb.config_builder import Update, balanced
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
@@ -24,7 +24,7 @@ ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
 
 
 def plain_origin(
-    target: PlainTarget,
+    target: NonXdsTarget,
     service_config: ServiceConfigSource,
     authority: str,
     policies: Policies | None,
@@ -39,8 +39,8 @@ def plain_origin(
 
     tree = _Balanced(config.lb_policy or PickFirst())
 
-    def begin(downstream: Downstream) -> PlainResolver:
-        return PlainResolver(target, config, network.resolve, downstream, Random())
+    def begin(downstream: ResolverResultHandler) -> NonXdsResolver:
+        return NonXdsResolver(target, config, network.resolve, downstream, Random())
 
     return Origin(
         authority or target.authority,
@@ -60,7 +60,7 @@ class _Balanced:
         self._policy = policy
         self.root_policy = policy.policy
 
-    def to_update(self, located: Located) -> Update:
+    def to_update(self, located: ResolvedAddress) -> Update:
         """For what `PlainResolver` has found."""
         return Update(*balanced(self._policy, (located.place,), located.note))
 

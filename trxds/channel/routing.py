@@ -80,7 +80,7 @@ async def find_route(
     plane = live.current
     assert plane is not None
     while not isinstance(selection := plane.selector.choose(path, metadata), Selection):
-        if not (selection.may_change and wait_for_ready):
+        if not (selection.retryable and wait_for_ready):
             return selection.status
         scope.waiting_for = NextConfiguration(live)
         plane = await scope.wait_on_stream(partial(live.wait_for_change, plane))

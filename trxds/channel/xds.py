@@ -16,8 +16,8 @@ from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
-from trxds.config.limits import Limits
-from trxds.config.resolver import Downstream, Resolver
+from trxds.config.limits import TimeoutRule
+from trxds.config.resolver import ResolverResultHandler, XdsResolver
 from trxds.ground.observe import NOWHERE, Telemetry
 from trxds.ground.observers import Observers, observe
 from trxds.ground.status import TrxdsInternalError
@@ -104,7 +104,7 @@ def xds_origin(
     xds: Xds | None,
     policies: Policies | None,
     network: Network,
-    limits: Limits,
+    limits: TimeoutRule,
     observers: Observers,
 ) -> Origin:
     """A control plane's: of a client that is shared, or one that runs as long as the channel.
@@ -123,9 +123,9 @@ def xds_origin(
 
     awaited = FirstConfiguration()
 
-    def begin(downstream: Downstream) -> Resolver:
+    def begin(downstream: ResolverResultHandler) -> XdsResolver:
         its = replace(downstream, limits=limits)
-        awaited.resolver = Resolver(client, network.resolve, names.listener, authority, its, Random())
+        awaited.resolver = XdsResolver(client, network.resolve, names.listener, authority, its, Random())
         return awaited.resolver
 
     return Origin(
@@ -146,7 +146,7 @@ def xds_origin(
 class FirstConfiguration:
     """What the first calls wait for; whoever waited in vain is told how that stands, and nobody else pays for it."""
 
-    resolver: Resolver | None = None
+    resolver: XdsResolver | None = None
 
     def __str__(self) -> str:
         missing = self.resolver.describe_pending if self.resolver is not None else ""

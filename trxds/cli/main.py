@@ -12,7 +12,7 @@ import trio
 from rich.console import Console
 
 import trxds
-from trxds.config.data import plain
+from trxds.config.data import as_plain_data
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options
@@ -206,7 +206,7 @@ def cookie(value: str, as_json: bool) -> None:
         text = f"these {len(value)} characters are no session cookie"
         click.echo(f"{text}: neither base64 of addresses, nor Envoy's form", err=True)
         sys.exit(1)
-    click.echo(json.dumps(plain(read), indent=1) if as_json else "\n".join(as_lines(read)))
+    click.echo(json.dumps(as_plain_data(read), indent=1) if as_json else "\n".join(as_lines(read)))
 
 
 @main.command()

@@ -22,14 +22,14 @@ from trxds.resources.leaf_policy import LbPolicyConfig
 from trxds.resources.listener import Listener
 from trxds.resources.route import RouteConfig, VirtualHost
 
-from .flatten import DEEPEST, flatten
-from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, ConfigError, Missing, XdsConfig
+from .flatten import MAX_DEPTH, flatten
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig
 
 Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and name
 Known: TypeAlias = Mapping[Key, ResourceUpdate]
 
 
-NOTHING: Mapping[str, ClusterOutcome] = MappingProxyType({})
+NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def assemble(
     listener: str,
     authority: str,
     held: Iterable[str],
-    before: Mapping[str, ClusterOutcome] = NOTHING,
+    before: Mapping[str, ClusterResult] = NOTHING,
 ) -> Assembly:
     """What `known` makes of the target; `held` are clusters that RPCs or route tables still need.
 
@@ -77,7 +77,7 @@ class _Routing:
 
 def _outcome(
     routing: _Routing | Status | None,
-    clusters: dict[str, ClusterOutcome],
+    clusters: dict[str, ClusterResult],
     missing: list[Key],
 ) -> XdsConfig | ConfigError | Missing:
     # Before what is missing: without routes no new RPC gets as far as a cluster, so the error waits for none.
@@ -91,12 +91,12 @@ def _outcome(
 class _Walk:
     """Notes what it visits and what it misses. None means: not known yet."""
 
-    def __init__(self, known: Known, before: Mapping[str, ClusterOutcome]) -> None:
+    def __init__(self, known: Known, before: Mapping[str, ClusterResult]) -> None:
         self._known = known
         self._before = before
         self.visited: set[Key] = set()
         self.missing: list[Key] = []
-        self.outcomes: dict[str, ClusterOutcome] = {}
+        self.outcomes: dict[str, ClusterResult] = {}
 
     def _look(self, kind: str, name: str) -> ResourceUpdate | None:
         key = (kind, name)
@@ -134,14 +134,14 @@ class _Walk:
 
     # -- clusters
 
-    def cluster(self, name: str) -> ClusterOutcome | None:
+    def cluster(self, name: str) -> ClusterResult | None:
         """Worked out once, even if it is both routed to and a part of aggregates."""
         outcome = self.outcomes.get(name) or self._cluster(name)
         if outcome is not None:
             self.outcomes[name] = outcome
         return outcome
 
-    def _cluster(self, name: str) -> ClusterOutcome | None:
+    def _cluster(self, name: str) -> ClusterResult | None:
         state = self._look("CDS", name)
         if state is None:
             return None
@@ -197,7 +197,7 @@ class _Walk:
         root = standing.name
         names = flatten(root, self._parts)
         if names is None:
-            return _unusable(standing, f"it is nested more than {DEEPEST - 1} aggregate clusters deep")
+            return _unusable(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
         # All of them before any is found missing, or their endpoints would be asked for one after the other.
         found = [self.cluster(name) for name in names]
         # A74: not before every part is answered, or a slow one would be passed over as if it were gone.

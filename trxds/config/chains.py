@@ -19,12 +19,12 @@ from trxds.resources.route import Route, VirtualHost
 from .misplaced_overrides import belongs_to
 
 # Built above this floor from the merged configurations of a route's filters; opaque here.
-Chain: TypeAlias = Any
-MakeChain: TypeAlias = Callable[[tuple[FilterConfig, ...]], Chain]
+FilterChain: TypeAlias = Any
+MakeChain: TypeAlias = Callable[[tuple[FilterConfig, ...]], FilterChain]
 
 
 @dataclass(frozen=True, slots=True)
-class FilterUse:
+class EffectiveFilter:
     """A filter as one route has it; `scope` is where its configuration was found."""
 
     name: str
@@ -43,10 +43,10 @@ class ClusterSelection(FilterConfig):
         return "from here on the cluster stands"
 
 
-_CLUSTER_SELECTION = FilterUse("cluster selection", ClusterSelection(), "client itself")
+_CLUSTER_SELECTION = EffectiveFilter("cluster selection", ClusterSelection(), "client itself")
 
 
-class Chains:
+class FilterChains:
     """The filters of a virtual host's routes; routes that configure alike share one chain."""
 
     def __init__(self, listener: Listener, host: VirtualHost, make: MakeChain) -> None:
@@ -55,20 +55,20 @@ class Chains:
         self._router = tuple(each for each in listener.http_filters if isinstance(each.config, RouterConfig))
         self._host = host.filter_overrides
         self._make = make
-        self._made: dict[tuple[FilterConfig, ...], Chain] = {}
+        self._made: dict[tuple[FilterConfig, ...], FilterChain] = {}
 
-    def chain(self, route: Route, cluster: WeightedCluster) -> Chain:
+    def chain(self, route: Route, cluster: WeightedCluster) -> FilterChain:
         configs = tuple(use.config for use in self._uses(route, cluster))
         if configs not in self._made:
             self._made[configs] = self._make(configs)
         return self._made[configs]
 
-    def whole(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
+    def effective_filters(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
         """With the two at the end that every chain has: what `explain` shows."""
-        router = (FilterUse(each.name, each.config, "listener") for each in self._router)
+        router = (EffectiveFilter(each.name, each.config, "listener") for each in self._router)
         return (*self._uses(route, cluster), _CLUSTER_SELECTION, *router)
 
-    def _uses(self, route: Route, cluster: WeightedCluster) -> tuple[FilterUse, ...]:
+    def _uses(self, route: Route, cluster: WeightedCluster) -> tuple[EffectiveFilter, ...]:
         """In the listener's order, without those that are disabled there and configured nowhere."""
         scopes = (
             ("weighted cluster", cluster.filter_overrides),
@@ -79,9 +79,11 @@ class Chains:
         return tuple(use for use in merged if use is not None)
 
 
-def _merge(http_filter: HttpFilter, scopes: tuple[tuple[str, Mapping[str, FilterConfig]], ...]) -> FilterUse | None:
+def _merge(
+    http_filter: HttpFilter, scopes: tuple[tuple[str, Mapping[str, FilterConfig]], ...]
+) -> EffectiveFilter | None:
     for scope, overrides in scopes:
         override = overrides.get(http_filter.name)
         if override is not None and belongs_to(override, http_filter):
-            return FilterUse(http_filter.name, override, scope)
-    return None if http_filter.disabled else FilterUse(http_filter.name, http_filter.config, "listener")
+            return EffectiveFilter(http_filter.name, override, scope)
+    return None if http_filter.disabled else EffectiveFilter(http_filter.name, http_filter.config, "listener")

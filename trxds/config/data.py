@@ -13,7 +13,7 @@ from .steps import Outcome
 _OUTCOMES = get_args(Outcome)
 
 
-def plain(value: Any) -> Any:
+def as_plain_data(value: Any) -> Any:
     """Only what JSON has. An enum is its name, no limit (infinity) is null, bytes are hexadecimal.
 
     What is one of several kinds says which one it is, in `kind`: an RPC's outcome, a filter's configuration.
@@ -30,11 +30,11 @@ def plain(value: Any) -> Any:
         case bytes():
             return value.hex()
         case Mapping():
-            return {str(key): plain(each) for key, each in value.items()}
+            return {str(key): as_plain_data(each) for key, each in value.items()}
         case tuple() | list() | Set():
-            return [plain(each) for each in value]
+            return [as_plain_data(each) for each in value]
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return _kind(value) | {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+            return _kind(value) | {each.name: as_plain_data(getattr(value, each.name)) for each in fields(value)}
         case _:
             return str(value)
 

@@ -19,8 +19,8 @@ from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 
 from .assemble import Assembly, Key, Known, assemble
 from .meanwhile import is_troubled, up_to_date
-from .pace import Pace
-from .snapshot import ClusterOutcome, ConfigError, Missing, XdsConfig
+from .pace import UpdateRateLimiter
+from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
 
 # Also the order in which new watches begin, so that requests leave in the order servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}
@@ -72,11 +72,11 @@ class DependencyManager:
         self._held = held
         self._watches: dict[Key, Watch] = {}
         self._known: dict[Key, ResourceUpdate] = {}
-        self._before: Mapping[str, ClusterOutcome] = {}
+        self._before: Mapping[str, ClusterResult] = {}
         self._awaited: tuple[Key, ...] = ()  # what the last assembly lacked
         self._is_complete = False
         self._has_news = True
-        self._pace = Pace()
+        self._pace = UpdateRateLimiter()
 
     def note_news(self) -> None:
         """Have the next `update` assemble anew."""
@@ -121,7 +121,7 @@ class DependencyManager:
         had = {name: self.newest.clusters[name] for name in incomplete}
         return replace(config, clusters={**config.clusters, **self._up_to_date(had)})
 
-    def _up_to_date(self, clusters: Mapping[str, ClusterOutcome]) -> Mapping[str, ClusterOutcome]:
+    def _up_to_date(self, clusters: Mapping[str, ClusterResult]) -> Mapping[str, ClusterResult]:
         if not any(map(is_troubled, clusters.values())):
             return clusters
         # The clusters as if all that is awaited were in error.

@@ -20,41 +20,41 @@ from trxds.ground.clock import time_of_day
 from trxds.ground.status import unavailable
 
 # As in the C++ client and in grpc-go: a fleet that fails asks for a look-up with each connection that it loses.
-SHORTEST_INTERVAL = 30.0  # seconds between two look-ups that succeed
+MIN_RESOLUTION_INTERVAL = 30.0  # seconds between two look-ups that succeed
 
 _log = logging.getLogger("trxds.config")
 
-LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
+Resolve: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 
-class Names:
+class DnsResolver:
     """Those that one channel needs, as "host:port"."""
 
-    def __init__(self, nursery: trio.Nursery, look_up: LookUp, random: Random) -> None:
+    def __init__(self, nursery: trio.Nursery, look_up: Resolve, random: Random) -> None:
         self._nursery = nursery
         self._look_up = look_up
         self._random = random
-        self._watched: dict[str, NameWatch] = {}
+        self._watched: dict[str, DnsWatch] = {}
 
-    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> NameWatch:
+    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
         """Put each new state of the name into `mailbox`, its value a tuple of addresses."""
-        watch = NameWatch(name, mailbox, sender, lambda: self._watched.pop(name))
+        watch = DnsWatch(name, mailbox, sender, lambda: self._watched.pop(name))
         self._watched[name] = watch
         self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
         return watch
 
-    def resolve_again(self, name: str) -> None:
+    def re_resolve(self, name: str) -> None:
         """The addresses seem to be out of date. Plain; nothing if nobody watches the name any more."""
         if name in self._watched:
             self._watched[name].asked.set()
 
-    def resolve_all_again(self) -> None:
+    def re_resolve_all(self) -> None:
         """As if that were said of each name. Plain."""
         for watch in self._watched.values():
             watch.asked.set()
 
 
-class NameWatch:
+class DnsWatch:
     """One name, until its watcher leaves."""
 
     def __init__(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, left: Callable[[], object]) -> None:
@@ -67,7 +67,7 @@ class NameWatch:
         self._state = ResourceUpdate()
         self._failing_since = ""
 
-    async def run(self, look_up: LookUp, backoff: Backoff) -> None:
+    async def run(self, look_up: Resolve, backoff: Backoff) -> None:
         host, _, port = self._name.rpartition(":")
         with self._scope:
             while True:
@@ -80,10 +80,10 @@ class NameWatch:
                     continue
                 backoff.reset()
                 self._failing_since = ""
-                self._tell(ResourceUpdate(addresses))
-                await self._until_asked(began + SHORTEST_INTERVAL)
+                self._publish(ResourceUpdate(addresses))
+                await self._wait_for_request(began + MIN_RESOLUTION_INTERVAL)
 
-    async def _until_asked(self, earliest: float) -> None:
+    async def _wait_for_request(self, earliest: float) -> None:
         # What was asked during the look-up was asked of older addresses.
         self.asked = trio.Event()
         await self.asked.wait()
@@ -93,9 +93,9 @@ class NameWatch:
         since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
         status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
         addresses = self._state.value
-        self._tell(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
+        self._publish(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
 
-    def _tell(self, state: ResourceUpdate) -> None:
+    def _publish(self, state: ResourceUpdate) -> None:
         # leave() has taken our letter back, and none may follow it.
         if state == self._state or self._scope.cancel_called:
             return

@@ -13,10 +13,10 @@ from typing import Any
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 
-from .chains import FilterUse
-from .data import plain
-from .limits import Limit
-from .reasons import judge
+from .chains import EffectiveFilter
+from .data import as_plain_data
+from .limits import RouteTimeout
+from .reasons import match_verdict
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 from .steps import FaultStep, Outcome, PickDropped, PickedSubchannel, PickFailed, SessionStep, TraceStep
 
@@ -24,7 +24,7 @@ _SHOWN = 20  # of the routes that were passed, by `str`
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class SkippedRoute:
     """A route that does not match; `number` counts from 0 in its virtual host."""
 
     number: int
@@ -35,7 +35,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class WeightedChoice:
     """Which of the clusters, by weight: the one that `number` falls to, out of the sum of the weights."""
 
     weights: tuple[tuple[str, int], ...]
@@ -47,7 +47,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class MatchedRoute:
     """The route that matches, and what it means for the RPC.
 
     `draw` is None where the route has one cluster; `entry` counts the route's clusters, since one may stand there
@@ -60,9 +60,9 @@ class Chosen:
     reason: str
     cluster: str
     entry: int
-    draw: Draw | None
-    limit: Limit
-    filters: tuple[FilterUse, ...]
+    draw: WeightedChoice | None
+    limit: RouteTimeout
+    filters: tuple[EffectiveFilter, ...]
     hash: int | None
 
     def lines(self) -> Iterator[str]:
@@ -87,8 +87,8 @@ class Explanation:
 
     method: str
     virtual_host: str = ""
-    passed: tuple[Passed, ...] = ()
-    chosen: Chosen | None = None
+    passed: tuple[SkippedRoute, ...] = ()
+    chosen: MatchedRoute | None = None
     refusal: Status | None = None
     may_change: bool = False
     faults: tuple[FaultStep, ...] = ()
@@ -111,8 +111,8 @@ class Explanation:
 
     def as_data(self) -> dict[str, Any]:
         """For programs, as JSON has it: the fields by name, the outcome and the host."""
-        data = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
-        return data | {"outcome": plain(self.outcome), "host": self.host}
+        data = {each.name: as_plain_data(getattr(self, each.name)) for each in fields(self)}
+        return data | {"outcome": as_plain_data(self.outcome), "host": self.host}
 
     def __repr__(self) -> str:
         if self.chosen is None:
@@ -144,8 +144,8 @@ def explain_passed(
     routes: BoundRoutes, path: str, metadata: Metadata, number: int, drawn: Iterator[int]
 ) -> Explanation:
     """Say why the selector passed the first `number` routes, by the numbers that it drew."""
-    reasons = (judge(route.match, path, metadata, drawn).reason for route in routes.routes[:number])
-    passed = tuple(Passed(number, reason) for number, reason in enumerate(reasons))
+    reasons = (match_verdict(route.match, path, metadata, drawn).reason for route in routes.routes[:number])
+    passed = tuple(SkippedRoute(number, reason) for number, reason in enumerate(reasons))
     return Explanation(path, routes.virtual_host, passed)
 
 
@@ -157,12 +157,12 @@ def explain_chosen(
     cluster: BoundCluster,
     hashed: int | None,
     drawn: Iterator[int],
-) -> Chosen:
+) -> MatchedRoute:
     """Say what the selector chose, and why."""
     route = bound.route
-    reason = judge(route.match, path, metadata, drawn).reason
+    reason = match_verdict(route.match, path, metadata, drawn).reason
     entry = next(number for number, each in enumerate(bound.clusters) if each is cluster)
     weights = tuple((each.name, each.weight) for each in route.action.clusters) if route.action else ()
-    draw = Draw(weights, next(drawn)) if len(bound.clusters) > 1 else None
+    draw = WeightedChoice(weights, next(drawn)) if len(bound.clusters) > 1 else None
     limit, filters = routes.limit(route), routes.filters(route, entry)
-    return Chosen(bound.number, reason, cluster.name, entry, draw, limit, filters, hashed)
+    return MatchedRoute(bound.number, reason, cluster.name, entry, draw, limit, filters, hashed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-DEEPEST = 16  # levels; the root is at 0
+MAX_DEPTH = 16  # levels; the root is at 0
 
 
 def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[str, ...] | None:
@@ -22,7 +22,7 @@ def flatten(root: str, below: Callable[[str], tuple[str, ...] | None]) -> tuple[
     while todo:
         name, depth = todo.pop()
         # A37: too deep anywhere fails the whole root, and not that branch alone.
-        if depth == DEEPEST:
+        if depth == MAX_DEPTH:
             return None
         if name in seen:
             continue

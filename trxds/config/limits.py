@@ -13,7 +13,7 @@ _EARLY_DEFAULT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RouteTimeout:
     """`seconds` is `inf` for no limit; `source` names the field it comes from."""
 
     seconds: float
@@ -24,12 +24,12 @@ class Limit:
         return f"{limit} ({self.source})"
 
 
-Limits: TypeAlias = Callable[[RouteAction, float | None], Limit]
+TimeoutRule: TypeAlias = Callable[[RouteAction, float | None], RouteTimeout]
 
-NO_LIMIT = Limit(math.inf, "no field sets one")
+NO_LIMIT = RouteTimeout(math.inf, "no field sets one")
 
 
-def final_limit(action: RouteAction, listener_limit: float | None) -> Limit:
+def max_stream_duration(action: RouteAction, listener_limit: float | None) -> RouteTimeout:
     """The first field that is set counts, and 0 in it means no limit, whatever the others say."""
     return _first(
         (action.grpc_timeout_header_max, "the route's max_stream_duration.grpc_timeout_header_max"),
@@ -38,7 +38,7 @@ def final_limit(action: RouteAction, listener_limit: float | None) -> Limit:
     )
 
 
-def early_limit(action: RouteAction, listener_limit: float | None) -> Limit:
+def legacy_route_timeout(action: RouteAction, listener_limit: float | None) -> RouteTimeout:
     """A31's first draft: other fields, a default of 15 s, and nothing from the listener."""
     return _first(
         (action.max_grpc_timeout, "the route's max_grpc_timeout"),
@@ -47,8 +47,8 @@ def early_limit(action: RouteAction, listener_limit: float | None) -> Limit:
     )
 
 
-def _first(*fields: tuple[float | None, str]) -> Limit:
+def _first(*fields: tuple[float | None, str]) -> RouteTimeout:
     for seconds, source in fields:
         if seconds is not None:
-            return Limit(seconds or math.inf, source)
+            return RouteTimeout(seconds or math.inf, source)
     return NO_LIMIT

@@ -12,15 +12,15 @@ from dataclasses import replace
 from itertools import chain
 from typing import assert_never
 
-from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterOutcome, can_serve
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, can_serve
 
 
-def is_troubled(cluster: ClusterOutcome) -> bool:
+def is_troubled(cluster: ClusterResult) -> bool:
     """Return whether RPCs may be told of an error in the cluster's resources."""
-    return not can_serve(cluster) or (isinstance(cluster, AggregateConfig) and bool(cluster.left_out))
+    return not can_serve(cluster) or (isinstance(cluster, AggregateConfig) and bool(cluster.skipped_clusters))
 
 
-def up_to_date(cluster: ClusterOutcome, present: Mapping[str, ClusterOutcome]) -> ClusterOutcome:
+def up_to_date(cluster: ClusterResult, present: Mapping[str, ClusterResult]) -> ClusterResult:
     """Return what is to be in force in place of `cluster`.
 
     `present` has the clusters as they would be if all that is still awaited were in error.
@@ -35,11 +35,11 @@ def up_to_date(cluster: ClusterOutcome, present: Mapping[str, ClusterOutcome]) -
     return replace(cluster, note=reason) if reason and isinstance(cluster, ClusterConfig) else cluster
 
 
-def _name(cluster: ClusterOutcome) -> str:
+def _name(cluster: ClusterResult) -> str:
     return cluster.cluster.name if isinstance(cluster, ClusterConfig) else cluster.name
 
 
-def _has_endpoints(cluster: ClusterOutcome) -> bool:
+def _has_endpoints(cluster: ClusterResult) -> bool:
     match cluster:
         case ClusterError():
             return False
@@ -52,10 +52,10 @@ def _has_endpoints(cluster: ClusterOutcome) -> bool:
             assert_never(never)
 
 
-def _without_old_errors(aggregate: AggregateConfig, present: Mapping[str, ClusterOutcome]) -> AggregateConfig:
-    errors = [error for name in aggregate.left_out if isinstance(error := present.get(name), ClusterError)]
+def _without_old_errors(aggregate: AggregateConfig, present: Mapping[str, ClusterResult]) -> AggregateConfig:
+    errors = [error for name in aggregate.skipped_clusters if isinstance(error := present.get(name), ClusterError)]
     return replace(
         aggregate,
-        left_out=tuple(error.name for error in errors),
+        skipped_clusters=tuple(error.name for error in errors),
         note="; ".join(error.status.message for error in errors),
     )

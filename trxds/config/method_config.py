@@ -12,8 +12,8 @@ from trxds.ground.place import JsonNode
 from trxds.ground.status import StatusCode
 from trxds.resources.retry import RetryPolicy
 
-LEAST_ATTEMPTS = 2  # of a call, the first included (A6)
-MOST_ATTEMPTS = 5
+MIN_ATTEMPTS = 2  # of a call, the first included (A6)
+MAX_ATTEMPTS = 5
 
 _CODES = {code.name: code for code in StatusCode}
 
@@ -93,11 +93,11 @@ def hedging_policy(place: JsonNode) -> HedgingPolicy:
 
 def _attempts(place: JsonNode) -> int:
     # Only what is missing counts as too few here; of what is no number Place complains itself.
-    count = place.integer(0 if place.value is None else LEAST_ATTEMPTS)
-    if count < LEAST_ATTEMPTS:
-        place.error(f"must be at least {LEAST_ATTEMPTS}, as the first counts; more than {MOST_ATTEMPTS} are cut")
+    count = place.integer(0 if place.value is None else MIN_ATTEMPTS)
+    if count < MIN_ATTEMPTS:
+        place.error(f"must be at least {MIN_ATTEMPTS}, as the first counts; more than {MAX_ATTEMPTS} are cut")
     # A6: more than five count as five, and are no error.
-    return min(count, MOST_ATTEMPTS)
+    return min(count, MAX_ATTEMPTS)
 
 
 def _backoff(place: JsonNode, example: str) -> float:

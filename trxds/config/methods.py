@@ -16,8 +16,8 @@ from trxds.resources.route import Route
 from trxds.resources.route_match import RouteMatch
 
 from .clusters import RouteTable
-from .explain import Chosen, Explanation
-from .limits import NO_LIMIT, Limit
+from .explain import Explanation, MatchedRoute
+from .limits import NO_LIMIT, RouteTimeout
 from .method_config import MethodConfig
 from .routes import BoundCluster, BoundRoute
 from .select import Explained, Selection
@@ -61,11 +61,11 @@ class MethodSelector:
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         reason = "a target without a control plane has one, and every call takes it"
         limit = _limit(self._config.method(path))
-        chosen = Chosen(0, reason, self._target, 0, None, limit, (), None)
+        chosen = MatchedRoute(0, reason, self._target, 0, None, limit, (), None)
         return Explanation(path, chosen=chosen), self.choose(path, metadata)
 
 
-def _limit(config: MethodConfig) -> Limit:
+def _limit(config: MethodConfig) -> RouteTimeout:
     if config.timeout is None or config.timeout == math.inf:
         return NO_LIMIT
-    return Limit(config.timeout, "the service config's timeout")
+    return RouteTimeout(config.timeout, "the service config's timeout")

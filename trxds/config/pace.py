@@ -10,7 +10,7 @@ BURST = 100  # changes that may follow each other at once
 INTERVAL = 0.05  # seconds between those after that
 
 
-class Pace:
+class UpdateRateLimiter:
     """A bucket of `BURST` tokens, one more every `INTERVAL`."""
 
     def __init__(self) -> None:

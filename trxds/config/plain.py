@@ -18,28 +18,33 @@ from trxds.ground.channels import ConflatingQueue
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .clusters import Clusters
-from .dns import LookUp, Names, NameWatch
+from .dns import DnsResolver, DnsWatch, Resolve
 from .methods import MethodSelector
-from .resolver import Downstream, RootReport
+from .resolver import ResolverResultHandler, RootReport
 from .service_config import ServiceConfig
-from .target import PlainTarget
+from .target import NonXdsTarget
 
 _NOWHERE = LocalityId()
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class ResolvedAddress:
     """Where a target is; `note` says why it may be nowhere."""
 
     place: Locality
     note: str = ""
 
 
-class PlainResolver:
+class NonXdsResolver:
     """`mailbox` takes the root's reports as "root", and what is known of the name as "name"."""
 
     def __init__(
-        self, target: PlainTarget, config: ServiceConfig, look_up: LookUp, downstream: Downstream, random: Random
+        self,
+        target: NonXdsTarget,
+        config: ServiceConfig,
+        look_up: Resolve,
+        downstream: ResolverResultHandler,
+        random: Random,
     ) -> None:
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._target = target
@@ -49,7 +54,7 @@ class PlainResolver:
         self._random = random
         self._generation = 0
         self._changing = False
-        self._watch: NameWatch | None = None
+        self._watch: DnsWatch | None = None
 
     async def run(self) -> None:
         try:
@@ -57,34 +62,34 @@ class PlainResolver:
                 name = self._target.text
                 table = Clusters(nursery, self.mailbox).route_table([name])
                 self._selector = MethodSelector(self._config, name, table)
-                self._names = Names(nursery, self._look_up, self._random)
-                self._begin()
+                self._names = DnsResolver(nursery, self._look_up, self._random)
+                self._start_generation()
                 while True:
                     self._read(await self.mailbox.next())
         finally:
             self.mailbox.close()
             # Or the pool would wait for ever to let go what this change has left out.
-            self._settle()
+            self._on_generation_done()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """The tree is another one and knows nothing. The addresses are old: a name is looked up anew. Plain."""
         if self._watch is not None:
             self._watch.cancel()
-        self._begin()
+        self._start_generation()
 
-    def _begin(self) -> None:
+    def _start_generation(self) -> None:
         if self._target.name:
             self._watch = self._names.watch(self._target.name, self.mailbox, "name")
         else:
             self._configure(self._target.addresses)
 
-    def resolve_again(self, name: str) -> None:
+    def re_resolve(self, name: str) -> None:
         """The addresses of that name seem to be out of date. Plain."""
-        self._names.resolve_again(name)
+        self._names.re_resolve(name)
 
-    def lost(self) -> None:
+    def request_re_resolution(self) -> None:
         """Those of the one name there is, in that case. Plain."""
-        self._names.resolve_again(self._target.name)
+        self._names.re_resolve(self._target.name)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> None:
         # The name first: a report in the same batch is of an older list of addresses, and settles nothing.
@@ -103,16 +108,16 @@ class PlainResolver:
         if not self._changing:
             self._changing = True
             # Until the tree has answered no host is let go, so one that stays in the list keeps its connection.
-            self._downstream.pool.begin_change()
-        self._downstream.configure(Located(place, note), self._generation)
+            self._downstream.pool.begin_update()
+        self._downstream.configure(ResolvedAddress(place, note), self._generation)
 
     def _heard(self, report: RootReport) -> None:
         if report.generation >= self._generation:
-            self._settle()
+            self._on_generation_done()
         # At once, without A31's order: the selector never changes, and any picker will do for it.
         self._downstream.publish(self._selector, report.picker)
 
-    def _settle(self) -> None:
+    def _on_generation_done(self) -> None:
         if self._changing:
             self._changing = False
-            self._downstream.pool.end_change()
+            self._downstream.pool.end_update()

@@ -17,7 +17,7 @@ class Verdict:
     reason: str
 
 
-def judge(match: RouteMatch, path: str, metadata: Metadata, drawn: Iterator[int]) -> Verdict:
+def match_verdict(match: RouteMatch, path: str, metadata: Metadata, drawn: Iterator[int]) -> Verdict:
     """Why the route matches, or the first thing that keeps it from matching; `drawn` are the selector's draws."""
     if not match.path.matches(path):
         return Verdict(False, f"the path is not {in_words(match.path)}")

@@ -21,11 +21,11 @@ from trxds.ground.channels import ConflatingQueue
 from .chains import MakeChain
 from .clusters import Clusters
 from .dependency_manager import DependencyManager, Source
-from .dns import LookUp, Names
-from .limits import Limits, final_limit
+from .dns import DnsResolver, Resolve
+from .limits import TimeoutRule, max_stream_duration
 from .routing import Routing, RoutingFactory
 from .select import Selector
-from .snapshot import ClusterEntry, ClusterOutcome, ConfigError, XdsConfig, can_serve
+from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
 
 
 class RootReport(Protocol):
@@ -37,22 +37,22 @@ class RootReport(Protocol):
     def generation(self) -> int: ...
 
 
-class Changing(Protocol):
+class SubchannelRetention(Protocol):
     """The pool: between these two it retires no host, so one that moves keeps its connection."""
 
-    def begin_change(self) -> None: ...
-    def end_change(self) -> None: ...
+    def begin_update(self) -> None: ...
+    def end_update(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Downstream:
+class ResolverResultHandler:
     """What a resolver drives; all plain functions. `configure` takes what it has resolved, with a generation number."""
 
     configure: Callable[[Any, int], object]
     publish: Callable[[Selector, Any], object]
     make_chain: MakeChain
-    pool: Changing
-    limits: Limits = final_limit
+    pool: SubchannelRetention
+    limits: TimeoutRule = max_stream_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +84,18 @@ class Serving:
 Stage: TypeAlias = Waiting | Settling | Serving
 
 
-class Resolver:
+class XdsResolver:
     """`mailbox` takes the resources' letters, the root's reports as "root", and clusters' ends."""
 
-    lost = None  # a cluster with a DNS name says so by itself
+    request_re_resolution = None  # a cluster with a DNS name says so by itself
 
     def __init__(
         self,
         source: Source,
-        look_up: LookUp,
+        look_up: Resolve,
         listener: str,
         authority: str,
-        downstream: Downstream,
+        downstream: ResolverResultHandler,
         random: Random,
     ) -> None:
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
@@ -114,7 +114,7 @@ class Resolver:
         try:
             async with trio.open_nursery() as nursery:
                 self._clusters = Clusters(nursery, self.mailbox)
-                self._names = Names(nursery, self._look_up, self._random)
+                self._names = DnsResolver(nursery, self._look_up, self._random)
                 dependencies = self._dependencies = DependencyManager(
                     self._source, self._names, self.mailbox, *self._target, self._clusters.alive
                 )
@@ -135,24 +135,24 @@ class Resolver:
             if self._dependencies is not None:
                 self._dependencies.close()
 
-    def resolve_again(self, name: str) -> None:
+    def re_resolve(self, name: str) -> None:
         """A policy of the tree thinks that the addresses of this DNS name are out of date. Plain."""
-        self._names.resolve_again(name)
+        self._names.re_resolve(name)
 
     @property
     def describe_pending(self) -> str:
         """What the next configuration waits for, in words; empty if for nothing that is known."""
         return self._dependencies.describe_pending if self._dependencies is not None else ""
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """The tree is another one and knows nothing: it gets the newest there is. Plain."""
         stage = self._stage
         if isinstance(stage, Settling):  # nobody was there to answer it
-            self._downstream.pool.end_change()
+            self._downstream.pool.end_update()
             if stage.routing is not stage.in_force:
                 stage.routing.release()
         self._stage = Waiting(stage.in_force)
-        self._names.resolve_all_again()  # nobody has seen for long whether their addresses are good
+        self._names.re_resolve_all()  # nobody has seen for long whether their addresses are good
         self.mailbox.put("tree", None)
 
     def _take(self, letters: Mapping[Hashable, Any], dependencies: DependencyManager) -> None:
@@ -168,7 +168,7 @@ class Resolver:
         match self._stage:
             case Settling(in_force, generation, config, routing) if report.generation >= generation:
                 # A31: routes and a picker that knows their clusters come into force together, or RPCs would fail.
-                self._downstream.pool.end_change()
+                self._downstream.pool.end_update()
                 # Routes that leave may leave a cluster to be given up: then the tree has to hear of it yet.
                 self._serve(routing, report.picker, config if routing is in_force else None)
                 if in_force is not None and in_force is not routing:
@@ -200,7 +200,7 @@ class Resolver:
             self._generation += 1
             self._stage = Settling(stage.in_force, self._generation, newest, routing)
             # A host that moves to another policy is let go before it is taken, and must not be closed in between.
-            self._downstream.pool.begin_change()
+            self._downstream.pool.begin_update()
             self._downstream.configure(entries, self._generation)
         elif routing is stage.in_force:
             self._stage = Serving(routing, stage.picker, newest)
@@ -222,7 +222,7 @@ class Resolver:
             name: self._entry(name, its, name not in routed and not can_serve(its)) for name, its in clusters.items()
         }
 
-    def _entry(self, name: str, cluster: ClusterOutcome, given_up: bool) -> ClusterEntry:
+    def _entry(self, name: str, cluster: ClusterResult, given_up: bool) -> ClusterEntry:
         """The same object as long as it would say the same: it is compared at once."""
         sent = self._sent.get(name)
-        return sent if sent is not None and sent.says(cluster, given_up) else ClusterEntry(cluster, given_up)
+        return sent if sent is not None and sent.same_as(cluster, given_up) else ClusterEntry(cluster, given_up)

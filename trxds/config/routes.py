@@ -17,9 +17,9 @@ from trxds.resources.hash_policy import HashPolicy
 from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost
 
-from .chains import Chain, Chains, FilterUse, MakeChain
+from .chains import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
-from .limits import NO_LIMIT, Limit, Limits, final_limit
+from .limits import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
 from .method_config import NO_METHOD_CONFIG, MethodConfig
 from .misplaced_overrides import misplaced_overrides
 
@@ -29,7 +29,7 @@ class BoundCluster:
     """A cluster of a route, with the filters as they are configured for it."""
 
     name: str
-    chain: Chain
+    chain: FilterChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class BoundRoute:
     standing: ResourceStatus | None = None  # of the resource that has it
     number: int = 0  # in its virtual host
 
-    def has(self, cluster: str) -> bool:
+    def allows_cluster(self, cluster: str) -> bool:
         """May a cookie send an RPC of this route to that cluster? (A60)"""
         return any(bound.name == cluster for bound in self.clusters)
 
@@ -59,7 +59,7 @@ class BoundRoute:
             return status
         return replace(status, note=f"on a route of {self.standing}")
 
-    def draw(self, random: Random) -> BoundCluster:
+    def pick_cluster(self, random: Random) -> BoundCluster:
         """By weight, and by nothing else: not by who can be reached (A31)."""
         if len(self.clusters) == 1:
             return self.clusters[0]
@@ -75,7 +75,7 @@ class BoundRoutes:
         listener: Listener,
         host: VirtualHost,
         make_chain: MakeChain,
-        limits: Limits = final_limit,
+        limits: TimeoutRule = max_stream_duration,
         standing: ResourceStatus | None = None,
     ) -> None:
         self.virtual_host = host.name
@@ -85,7 +85,7 @@ class BoundRoutes:
         self._limits = limits
         self.standing = standing
         self.misplaced = misplaced_overrides(listener, host)
-        self._chains = Chains(listener, host, make_chain)
+        self._chains = FilterChains(listener, host, make_chain)
         self._bound: dict[int, BoundRoute] = {}
 
     @property
@@ -100,7 +100,7 @@ class BoundRoutes:
             cluster.name for route in self.routes if route.action is not None for cluster in route.action.clusters
         )
 
-    def bound(self, position: int) -> BoundRoute:
+    def route_at(self, position: int) -> BoundRoute:
         found = self._bound.get(position)
         if found is None:
             found = self._bound[position] = self._bind(self.routes[position], position)
@@ -121,13 +121,13 @@ class BoundRoutes:
             number,
         )
 
-    def limit(self, route: Route) -> Limit:
+    def limit(self, route: Route) -> RouteTimeout:
         return NO_LIMIT if route.action is None else self._limits(route.action, self._listener_limit)
 
-    def filters(self, route: Route, cluster: int) -> tuple[FilterUse, ...]:
+    def filters(self, route: Route, cluster: int) -> tuple[EffectiveFilter, ...]:
         """As they are configured for that entry of the route's clusters."""
         assert route.action is not None
-        return self._chains.whole(route, route.action.clusters[cluster])
+        return self._chains.effective_filters(route, route.action.clusters[cluster])
 
     def no_route(self, path: str) -> Status:
         where = f'virtual host "{self.virtual_host}"'

@@ -12,7 +12,7 @@ from trxds.ground.status import Status
 
 from .chains import MakeChain
 from .clusters import Clusters
-from .limits import Limits
+from .limits import TimeoutRule
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
 from .snapshot import ConfigError, XdsConfig
@@ -57,7 +57,7 @@ class RoutingFactory:
     """Makes the routings of one channel. `error` says why there are no routes, as long as there are none."""
 
     make_chain: MakeChain
-    limits: Limits
+    limits: TimeoutRule
     clusters: Clusters
     random: Random
     channel_id: int

@@ -19,7 +19,7 @@ from .explain import Explanation, explain_chosen, explain_passed
 from .request_hash import request_hash
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
-_MOST_SETTLED = 1024  # paths; programs call few
+_MAX_CACHED_PATHS = 1024  # paths; programs call few
 
 
 @dataclass(slots=True)  # not frozen: many are made, and freezing costs more than the rest of it
@@ -36,11 +36,11 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RouteError:
     """Nowhere. With `may_change`, RPCs that wait for ready wait for the next configuration."""
 
     status: Status
-    may_change: bool
+    retryable: bool
     route: BoundRoute | None = None  # that matches
 
 
@@ -59,13 +59,13 @@ class ConfigSelector:
     table: RouteTable
     random: Random
     channel_id: int = 0
-    settled: dict[str, Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
+    path_cache: dict[str, Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
-        settled = self.settled.get(path)
+    def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
+        settled = self.path_cache.get(path)
         return self._choose(path, metadata, self.random) if settled is None else settled
 
-    def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | Refusal:
+    def _choose(self, path: str, metadata: Metadata, random: Random) -> Selection | RouteError:
         routes = self.routes
         candidates = routes.candidates(path)
         values: dict[str, str | None] = {}  # of headers, each looked up once however many routes ask for it
@@ -73,20 +73,20 @@ class ConfigSelector:
             match = routes.routes[position].match
             if not match.headers and match.fraction is None:
                 is_first = position == candidates[0]
-                return self._select(routes.bound(position), path, metadata, random, first=is_first)
+                return self._select(routes.route_at(position), path, metadata, random, first=is_first)
             if _accepts(match, metadata, values, random):
-                return self._select(routes.bound(position), path, metadata, random)
-        return Refusal(routes.no_route(path), False)
+                return self._select(routes.route_at(position), path, metadata, random)
+        return RouteError(routes.no_route(path), False)
 
     def _select(
         self, bound: BoundRoute, path: str, metadata: Metadata, random: Random, *, first: bool = False
-    ) -> Selection | Refusal:
+    ) -> Selection | RouteError:
         if not bound.clusters:
-            return Refusal(self.routes.no_action(path), False, bound)
+            return RouteError(self.routes.no_action(path), False, bound)
         hashed = request_hash(bound.hash_policies, metadata, self.channel_id) if bound.hash_policies else None
-        selection = Selection(bound, bound.draw(random), self.table, hashed)
-        if first and len(bound.clusters) == 1 and not bound.hash_policies and len(self.settled) < _MOST_SETTLED:
-            self.settled[path] = selection
+        selection = Selection(bound, bound.pick_cluster(random), self.table, hashed)
+        if first and len(bound.clusters) == 1 and not bound.hash_policies and len(self.path_cache) < _MAX_CACHED_PATHS:
+            self.path_cache[path] = selection
         return selection
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
@@ -95,7 +95,7 @@ class ConfigSelector:
         passed = found.route.number if found.route is not None else len(routes.routes)
         drawn = iter(random.numbers)
         told = explain_passed(routes, path, metadata, passed, drawn)
-        if isinstance(found, Refusal):
+        if isinstance(found, RouteError):
             return replace(told, refusal=found.status), None
         chosen = explain_chosen(routes, path, metadata, found.route, found.cluster, found.hash, drawn)
         return replace(told, chosen=chosen), found
@@ -132,8 +132,8 @@ class ErrorSelector:
         """Why RPCs fail now."""
         return self.error if self.present is None else self.present()
 
-    def choose(self, path: str, metadata: Metadata) -> Selection | Refusal:
-        return Refusal(self.status, True)
+    def choose(self, path: str, metadata: Metadata) -> Selection | RouteError:
+        return RouteError(self.status, True)
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         return Explanation(path, refusal=self.status, may_change=True), None
@@ -146,7 +146,7 @@ class ErrorSelector:
 class Selector(Protocol):
     """What the calls of a channel ask first. There is a third kind, for targets without routes (`methods.py`)."""
 
-    def choose(self, path: str, metadata: Metadata) -> Selection | Refusal: ...
+    def choose(self, path: str, metadata: Metadata) -> Selection | RouteError: ...
 
     def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
         """Choose once more and say why; what is drawn is drawn from copies."""

@@ -23,11 +23,11 @@ ReadLbPolicy: TypeAlias = Callable[[JsonNode], Any]
 """Reads the load balancing policy that the config names, from its outermost place; None where it names none."""
 
 _DEFAULT = ("", "")
-_MOST_TOKENS = 1000
+_MAX_TOKENS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Throttling:
+class RetryThrottling:
     """When retries stop (A6): a failure takes one of `max_tokens`, and each success gives `ratio` of one back.
 
     With half of them or less nothing is retried or hedged.
@@ -45,7 +45,7 @@ class ServiceConfig:
     """
 
     methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
-    throttling: Throttling | None = None
+    throttling: RetryThrottling | None = None
     lb_policy: Any = None
     health_checks: bool = False
 
@@ -134,14 +134,14 @@ def _name(place: JsonNode) -> MethodName:
     return service, method
 
 
-def _throttling(place: JsonNode) -> Throttling:
+def _throttling(place: JsonNode) -> RetryThrottling:
     most, ratio = place.member("maxTokens"), place.member("tokenRatio")
     tokens = most.number(0.0)
     # A6: an integer in the range (0, 1000].
-    if tokens != int(tokens) or not 0 < tokens <= _MOST_TOKENS:
-        most.error(f"must be a whole number, more than 0 and at most {_MOST_TOKENS}")
+    if tokens != int(tokens) or not 0 < tokens <= _MAX_TOKENS:
+        most.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
     # Three decimals count, and no more (A6).
     returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
     if returned <= 0:
         ratio.error("must be at least 0.001; write for example 0.1")
-    return Throttling(tokens, returned)
+    return RetryThrottling(tokens, returned)

@@ -46,13 +46,13 @@ class AggregateConfig:
     name: str
     leaves: tuple[ClusterConfig, ...]
     note: str = ""
-    left_out: tuple[str, ...] = ()
+    skipped_clusters: tuple[str, ...] = ()
 
 
-ClusterOutcome: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
+ClusterResult: TypeAlias = ClusterConfig | AggregateConfig | ClusterError
 
 
-def can_serve(cluster: ClusterOutcome) -> bool:
+def can_serve(cluster: ClusterResult) -> bool:
     """Return whether any endpoint takes new requests, reachable or not.
 
     DRAINING endpoints do not count: sessions may still use them, and nobody else ever will (A55).
@@ -82,7 +82,7 @@ class XdsConfig:
 
     listener: Listener
     virtual_host: VirtualHost
-    clusters: Mapping[str, ClusterOutcome]
+    clusters: Mapping[str, ClusterResult]
     routes_standing: ResourceStatus | None = None
 
 
@@ -91,7 +91,7 @@ class ConfigError:
     """No routes: LDS or RDS is in error. Clusters that are still held are kept all the same."""
 
     status: Status
-    clusters: Mapping[str, ClusterOutcome]
+    clusters: Mapping[str, ClusterResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class ClusterEntry:
     `given_up`: no route names it and it cannot serve, so RPCs that it would fail are dropped (A31).
     """
 
-    cluster: ClusterOutcome
-    given_up: bool = False
+    cluster: ClusterResult
+    deleted: bool = False
 
-    def says(self, cluster: ClusterOutcome, given_up: bool) -> bool:
+    def same_as(self, cluster: ClusterResult, given_up: bool) -> bool:
         # By identity: what did not change is the same object, and to compare ten thousand endpoints takes long.
-        return self.cluster is cluster and self.given_up is given_up
+        return self.cluster is cluster and self.deleted is given_up
 
 
 @dataclass(frozen=True, slots=True)

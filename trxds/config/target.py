@@ -23,7 +23,7 @@ _AUTHORITY = ":@!$&'()*+,;=[]"
 
 
 @dataclass(frozen=True, slots=True)
-class PlainTarget:
+class NonXdsTarget:
     """`addresses` are known, or else `name` is looked up, a "host:port". `authority` is the default `:authority`."""
 
     text: str
@@ -36,7 +36,7 @@ class _Mistake(ValueError):
     """What is wrong with a part of a target; whoever has the whole says which."""
 
 
-def parse_plain(target: str) -> PlainTarget | None:
+def parse_non_xds_target(target: str) -> NonXdsTarget | None:
     """None for a target of xDS, which another one reads; `ValueError` for a text that is no target."""
     if not isinstance(target, str):
         raise TypeError(f"target is a text such as dns:///host:port or xds:///NAME, not {target!r}")
@@ -71,27 +71,27 @@ def checked_authority(text: str) -> str:
 # -- the kinds
 
 
-def _dns(text: str, rest: str) -> PlainTarget:
+def _dns(text: str, rest: str) -> NonXdsTarget:
     path = _path(rest, "the platform's resolver is asked, and no DNS server of a target's own; write dns:///HOST:PORT")
     host, port = _host_and_port(path)
     if not host or any(character in "/?#@" or character.isspace() for character in host):
         raise _Mistake(f"{path!r} has no host name; write dns:///HOST or dns:///HOST:PORT")
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return PlainTarget(text, _authority(path), name=name)
+    return NonXdsTarget(text, _authority(path), name=name)
 
 
-def _ipv4(text: str, rest: str) -> PlainTarget:
+def _ipv4(text: str, rest: str) -> NonXdsTarget:
     return _known(text, rest, lambda host: str(IPv4Address(host)), "ipv4:1.2.3.4:80")
 
 
-def _ipv6(text: str, rest: str) -> PlainTarget:
+def _ipv6(text: str, rest: str) -> NonXdsTarget:
     return _known(text, rest, lambda host: f"[{IPv6Address(host)}]", "ipv6:[::1]:80")
 
 
-def _known(text: str, rest: str, read: Callable[[str], str], example: str) -> PlainTarget:
+def _known(text: str, rest: str, read: Callable[[str], str], example: str) -> NonXdsTarget:
     each = _path(rest, f"an address has no authority before it; write {example}").split(",")
     # Not all of them, as in C-core: servers and certificates do not know what a list means there.
-    return PlainTarget(text, _authority(each[0]), tuple(_address(one, read, example) for one in each))
+    return NonXdsTarget(text, _authority(each[0]), tuple(_address(one, read, example) for one in each))
 
 
 def _address(text: str, read: Callable[[str], str], example: str) -> str:
@@ -102,7 +102,7 @@ def _address(text: str, read: Callable[[str], str], example: str) -> str:
         raise _Mistake(f"{host!r} is no address of this kind; write for example {example}") from None
 
 
-def _unix(text: str, rest: str) -> PlainTarget:
+def _unix(text: str, rest: str) -> NonXdsTarget:
     if rest.startswith("//") and not rest.startswith("///"):
         raise _Mistake("a path after // begins at the root; write unix:///PATH, or unix:PATH for a relative one")
     path = unquote(rest.removeprefix("//"))
@@ -111,18 +111,18 @@ def _unix(text: str, rest: str) -> PlainTarget:
     return _socket(text, f"unix:{path}")
 
 
-def _unix_abstract(text: str, rest: str) -> PlainTarget:
+def _unix_abstract(text: str, rest: str) -> NonXdsTarget:
     if not rest:
         raise _Mistake("no name; write unix-abstract:NAME")
     return _socket(text, f"unix-abstract:{unquote(rest)}")
 
 
-def _socket(text: str, address: str) -> PlainTarget:
+def _socket(text: str, address: str) -> NonXdsTarget:
     # As in grpc-go: a path, which C-core puts there, is no host to many a server.
-    return PlainTarget(text, "localhost", (address,))
+    return NonXdsTarget(text, "localhost", (address,))
 
 
-_KINDS: Mapping[str, Callable[[str, str], PlainTarget]] = MappingProxyType(
+_KINDS: Mapping[str, Callable[[str, str], NonXdsTarget]] = MappingProxyType(
     {"dns": _dns, "ipv4": _ipv4, "ipv6": _ipv6, "unix": _unix, "unix-abstract": _unix_abstract}
 )
 

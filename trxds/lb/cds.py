@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias, assert_never
 
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterOutcome
+from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterResult
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
 from trxds.ground.words import plural
@@ -39,7 +39,7 @@ class Cds:
         cluster = entry.cluster
         if isinstance(cluster, ClusterError):
             self._names, self._planned = PriorityNames(), None
-            picker = _failing(cluster, entry.given_up)
+            picker = _failing(cluster, entry.deleted)
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
@@ -47,7 +47,7 @@ class Cds:
         picker = report.picker
         if isinstance(cluster, AggregateConfig) and cluster.note:
             picker = AggregateErrorPicker(picker, cluster.note)
-        if entry.given_up:
+        if entry.deleted:
             picker = UnroutedPicker(picker, session_hosts(cluster))
         # A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed.
         is_lost = report.state is Connectivity.TRANSIENT_FAILURE or (
@@ -59,7 +59,7 @@ class Cds:
             children={_CHILD: below.config},
             endpoints={_CHILD: below.endpoints},
             resolve_again=_name(cluster) if is_lost else "",
-            handed_on=_UNROUTED if entry.given_up else _ROUTED,
+            handed_on=_UNROUTED if entry.deleted else _ROUTED,
         )
 
     def describe(self, inputs: Inputs, now: float) -> str:
@@ -83,7 +83,7 @@ def _failing(cluster: ClusterError, given_up: bool) -> Picker:
     return Always(Fail(cluster.status), "it may still come")
 
 
-def _seen(cluster: ClusterOutcome) -> str:
+def _seen(cluster: ClusterResult) -> str:
     match cluster:
         case ClusterError(name):
             return f"cluster {name} without a usable resource"

@@ -5,7 +5,7 @@ Only one metric has a counterpart there: the duration of a call.
 
 from __future__ import annotations
 
-from trxds.config.target import parse_plain
+from trxds.config.target import parse_non_xds_target
 from trxds.wire.connect import split_address
 
 OTHER = "_OTHER"
@@ -24,7 +24,7 @@ def status_labels(code: str) -> dict[str, str]:
 
 def server(target: str) -> dict[str, str | int]:
     """Return the server's name and port from the program's target. An xDS target is a name without a port."""
-    plain = parse_plain(target)
+    plain = parse_non_xds_target(target)
     if plain is None:
         return {"server.address": target.rpartition("/")[2]}
     if not plain.name:

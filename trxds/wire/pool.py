@@ -136,11 +136,11 @@ class Pool:
         if not leases and not self._changes:
             self._retire(key)
 
-    def begin_change(self) -> None:
+    def begin_update(self) -> None:
         """Keep hosts that lose their last lease, for somebody may be about to take them."""
         self._changes += 1
 
-    def end_change(self) -> None:
+    def end_update(self) -> None:
         """Everybody has taken what they want: the rest is retired, unless another change is under way."""
         self._changes -= 1
         if not self._changes:
