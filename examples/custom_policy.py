@@ -17,20 +17,20 @@ import trio
 
 import trxds
 from trxds.policies import (
-    QUEUEING,
+    QUEUE_PICKER,
+    ChannelControl,
     Complete,
     Connectivity,
     Decision,
     Fail,
-    Host,
-    Inputs,
     PickArgs,
     PickResult,
+    PolicyInputs,
     PolicyType,
     Queue,
-    Surroundings,
+    SubchannelInterface,
     aggregate,
-    failing,
+    transient_failure_picker,
 )
 from trxds.testing import Call, Handler, ManagementServer, resources, serve, unary
 
@@ -53,16 +53,16 @@ def settings(fields: Mapping[str, Any]) -> Settings:
 class ByTenant:
     """Told all that it can see whenever some of it has changed, it says all that it wants."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, channel_control: ChannelControl) -> None:
         pass  # there is chance in it, and what a picker may wish for; this policy needs neither
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         addresses = tuple(endpoint.addresses[0] for endpoint in inputs.endpoints)
         if not addresses:
             status = trxds.Status(trxds.StatusCode.UNAVAILABLE, inputs.endpoints.note)
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(status))
+            return Decision(Connectivity.TRANSIENT_FAILURE, transient_failure_picker(status))
         if inputs.hosts.keys() != set(addresses):
-            return Decision(Connectivity.CONNECTING, QUEUEING, hosts=addresses)  # asked again once it has them
+            return Decision(Connectivity.CONNECTING, QUEUE_PICKER, hosts=addresses)  # asked again once it has them
         hosts = tuple(inputs.hosts[address] for address in addresses)
         picker = TenantPicker(inputs.config.settings.header, hosts)
         return Decision(aggregate(host.state for host in hosts), picker, hosts=addresses, connect=addresses)
@@ -71,7 +71,7 @@ class ByTenant:
 @dataclass(frozen=True)
 class TenantPicker:
     header: str
-    hosts: tuple[Host, ...]
+    hosts: tuple[SubchannelInterface, ...]
 
     def pick(self, call: PickArgs) -> PickResult:
         """Plain, and called for every RPC."""

@@ -7,14 +7,14 @@ from trxds.ground.connectivity import Connectivity
 from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom import PolicyType
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.endpoints import ConnectedEndpoints, EndpointState, Key
+from trxds.lb.endpoints import EndpointList, EndpointState, Key
 from trxds.lb.pick import (
-    QUEUEING,
-    Always,
+    QUEUE_PICKER,
     Complete,
     Drop,
     Explainable,
     Fail,
+    FixedPicker,
     Override,
     PickArgs,
     Picker,
@@ -23,10 +23,10 @@ from trxds.lb.pick import (
     Trace,
     TraceNote,
     Tracker,
-    failing,
+    transient_failure_picker,
 )
-from trxds.lb.policy import CONNECTING, Decision, Inputs, LbConfig, Policy, Report, Surroundings
-from trxds.lb.ports import Host
+from trxds.lb.policy import CONNECTING, ChannelControl, Decision, LbConfig, Policy, PolicyInputs, PolicyState
+from trxds.lb.ports import SubchannelInterface
 from trxds.lb.state import aggregate
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.lb_policy import CustomPolicy as CustomConfig
@@ -37,21 +37,20 @@ from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
 
 __all__ = [
     "CONNECTING",
-    "QUEUEING",
-    "Always",
+    "QUEUE_PICKER",
+    "ChannelControl",
     "Complete",
-    "ConnectedEndpoints",
     "Connectivity",
     "CustomConfig",
     "Decision",
     "Drop",
     "Endpoint",
+    "EndpointList",
     "EndpointState",
     "Endpoints",
     "Explainable",
     "Fail",
-    "Host",
-    "Inputs",
+    "FixedPicker",
     "Key",
     "LbConfig",
     "LeastRequestConfig",
@@ -61,17 +60,18 @@ __all__ = [
     "PickResult",
     "Picker",
     "Policy",
+    "PolicyInputs",
+    "PolicyState",
     "PolicyType",
     "Queue",
-    "Report",
     "RingHashConfig",
     "RoundRobinConfig",
-    "Surroundings",
+    "SubchannelInterface",
     "Target",
     "Trace",
     "TraceNote",
     "Tracker",
     "WeightedTargetConfig",
     "aggregate",
-    "failing",
+    "transient_failure_picker",
 ]

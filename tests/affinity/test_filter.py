@@ -30,7 +30,7 @@ def start(args, actual="1.1.1.1:1", **config):
     respond = StatefulSession(CookieConfig("s", **config)).start(args)
     if respond is None:
         return None
-    args.override.actual = actual
+    args.override.actual_address_list = actual
     return respond(Metadata([("x", "1")]))
 
 
@@ -96,7 +96,7 @@ def test_a_header_that_says_more_than_we_write_is_replaced_although_it_names_the
     said = encode("1.1.1.1:1,2.2.2.2:2", "a")
     args = PickArgs("/shop.Cart/Add", Metadata([("session", said)]), cluster="a")
     respond = StatefulSession(HeaderConfig("session")).start(args)
-    args.override.actual = "1.1.1.1:1,2.2.2.2:2"
+    args.override.actual_address_list = "1.1.1.1:1,2.2.2.2:2"
     assert respond(Metadata([("session", "the server's")])) == (("session", base64_of("1.1.1.1:1")),)
 
 
@@ -202,7 +202,7 @@ class TestTwoInOneChain:
         args = call()
         args.metadata = Metadata(metadata)
         responds = [StatefulSession(CookieConfig(name), name == "one").start(args) for name in ("one", "two")]
-        args.override.actual = actual
+        args.override.actual_address_list = actual
         headers = Metadata()
         for respond in responds:
             headers = respond(headers)

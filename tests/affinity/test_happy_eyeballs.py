@@ -136,7 +136,7 @@ def test_an_rpc_that_waits_wishes_once_however_often_it_picks():
     for now in (0.1, 0.25, 0.3, 5.0):
         at(story, now)
         story.pick("a", "b")
-        assert not story.wishes
+        assert not story.pick_events
 
 
 def test_when_nobody_connects_any_more_nothing_is_left_of_it():
@@ -171,7 +171,7 @@ def test_of_many_different_cookies_those_above_the_bound_wait_for_their_first_ho
     at(story, 0.25)
     assert len(connecting(story)) == 1 + MOST_RACES
     story.pick("slow", names[-1])
-    assert not story.wishes
+    assert not story.pick_events
 
 
 def test_an_explanation_says_who_comes_next():

@@ -7,7 +7,7 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
 from trxds.affinity.hosts import SHORTEST_SWEEP, HostTable
 from trxds.lb.host_trackers import HostTrackers
-from trxds.lb.limits import InFlight
+from trxds.lb.limits import CallCounter
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING
@@ -93,13 +93,13 @@ class TestTrackers:
     """What the policies below attach to a host is told of a session's RPCs as well."""
 
     def test_a_pick_has_those_of_its_host(self):
-        table, count = Table(endpoint("a"), endpoint("b")), InFlight()
+        table, count = Table(endpoint("a"), endpoint("b")), CallCounter()
         table.trackers.attach("leaf", {"a": count})
         assert table.pick(table.get("a"), 0.0).trackers == (count,)
         assert table.pick(table.get("b"), 0.0).trackers == ()
 
     def test_later_changes_count_from_the_next_pick_on(self):
-        table, one, other = Table(endpoint("a")), InFlight(), InFlight()
+        table, one, other = Table(endpoint("a")), CallCounter(), CallCounter()
         entry = table.get("a")
         assert table.pick(entry, 0.0).trackers == ()
         table.trackers.attach("leaf", {"a": one})
@@ -111,12 +111,12 @@ class TestTrackers:
 
     def test_without_changes_every_pick_is_the_same_answer(self):
         table = Table(endpoint("a"))
-        table.trackers.attach("leaf", {"a": InFlight()})
+        table.trackers.attach("leaf", {"a": CallCounter()})
         entry = table.get("a")
         assert table.pick(entry, 0.0) is table.pick(entry, 1.0)
 
     def test_of_several_leaves_that_have_the_host_each_is_told(self):
-        table, one, other = Table(endpoint("a")), InFlight(), InFlight()
+        table, one, other = Table(endpoint("a")), CallCounter(), CallCounter()
         table.trackers.attach("here", {"a": one})
         table.trackers.attach("there", {"a": other})
         assert table.pick(table.get("a"), 0.0).trackers == (one, other)

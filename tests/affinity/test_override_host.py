@@ -8,7 +8,7 @@ from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, en
 
 from trxds.ground.status import unavailable
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, failing
+from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, transient_failure_picker
 
 
 def test_without_a_cookie_the_child_picks_and_the_host_is_noted():
@@ -33,7 +33,10 @@ class TestStates:
         story = Story(endpoint("a"))
         story.becomes("a", FAILURE)
         assert story.decision.state is FAILURE
-        assert story.decision.picker.pick(PickArgs("/s/m", override=Override(("a",)))) == failing(None).result
+        assert (
+            story.decision.picker.pick(PickArgs("/s/m", override=Override(("a",))))
+            == transient_failure_picker(None).result
+        )
 
     def test_each_step_publishes_another_picker(self):
         story = Story(*three())
@@ -157,7 +160,7 @@ class TestLeases:
         story = Story(*three(), idle_timeout=60.0)
         assert story.decision.wake_at == math.inf
         story.pick("b")
-        assert story.wishes, "nobody would wake the policy to sweep"
+        assert story.pick_events, "nobody would wake the policy to sweep"
         story.step()
         assert story.decision.wake_at == 60.0
         story.now = 60.0
@@ -167,10 +170,10 @@ class TestLeases:
     def test_only_the_first_lease_of_a_session_asks_for_the_sweep(self):
         story = Story(*three())
         story.pick("a")
-        story.wishes.clear()
+        story.pick_events.clear()
         story.pick("a")
         story.pick("b")
-        assert not story.wishes
+        assert not story.pick_events
 
 
 def test_a_host_the_child_picks_that_is_in_no_table_leaves_no_cookie():
@@ -213,9 +216,9 @@ def test_of_a_further_attempt_nothing_is_left_of_the_attempt_before():
     story = Story(endpoint("a"))
     override = Override()
     story.result(override)
-    assert override.actual == "a"
+    assert override.actual_address_list == "a"
     story.update(endpoint("b"))
     story.endpoints = Endpoints()
     story.step()
     story.result(override)
-    assert override.actual == ""
+    assert override.actual_address_list == ""

@@ -11,15 +11,15 @@ from trio.testing import wait_all_tasks_blocked
 from trxds import RpcError, Status, StatusCode, open_xds_client
 from trxds.policies import (
     CONNECTING,
-    Always,
     Complete,
-    ConnectedEndpoints,
     Connectivity,
     Decision,
     Drop,
+    EndpointList,
     Endpoints,
     Explainable,
     Fail,
+    FixedPicker,
     PolicyType,
     RoundRobinConfig,
     aggregate,
@@ -41,8 +41,8 @@ class Lowest:
 
 
 class ToLowest:
-    def __init__(self, surroundings):
-        self.endpoints = ConnectedEndpoints(lambda ready: Lowest(tuple(each.host for each in ready.values())))
+    def __init__(self, channel_control):
+        self.endpoints = EndpointList(lambda ready: Lowest(tuple(each.host for each in ready.values())))
         self.seen = []
 
     def decide(self, inputs, now):
@@ -53,7 +53,7 @@ class ToLowest:
 class Halves:
     """With children: an endpoint each."""
 
-    def __init__(self, surroundings):
+    def __init__(self, channel_control):
         pass
 
     def decide(self, inputs, now):
@@ -88,8 +88,8 @@ async def test_it_may_have_children(autojump_clock):
 async def test_its_settings_come_as_a_plain_mapping_through_its_parser(autojump_clock):
     made = []
 
-    def make(surroundings):
-        made.append(ToLowest(surroundings))
+    def make(channel_control):
+        made.append(ToLowest(channel_control))
         return made[-1]
 
     async with Mesh.run(1) as mesh:
@@ -180,8 +180,8 @@ class NoDecision(ToLowest):
 
 
 class BrokenPicker(ToLowest):
-    def __init__(self, surroundings):
-        self.endpoints = ConnectedEndpoints(lambda ready: object())
+    def __init__(self, channel_control):
+        self.endpoints = EndpointList(lambda ready: object())
         self.seen = []
 
 
@@ -208,8 +208,8 @@ class BrokenTracker:
 
 
 class Tracked(ToLowest):
-    def __init__(self, surroundings):
-        self.endpoints = ConnectedEndpoints(self.picker)
+    def __init__(self, channel_control):
+        self.endpoints = EndpointList(self.picker)
         self.seen = []
 
     def picker(self, ready):
@@ -242,8 +242,8 @@ async def test_a_picker_that_answers_nothing_fails_its_rpcs_at_once(autojump_clo
             """Nothing is returned."""
 
     class Policy(ToLowest):
-        def __init__(self, surroundings):
-            self.endpoints = ConnectedEndpoints(lambda ready: Forgetful())
+        def __init__(self, channel_control):
+            self.endpoints = EndpointList(lambda ready: Forgetful())
             self.seen = []
 
     async with Mesh.run(1) as mesh:
@@ -276,11 +276,11 @@ async def test_a_task_or_tracker_that_raises_is_logged_and_the_rpcs_go_on(policy
         {"hosts": ["10.0.0.1:80"]},
         {"connect": None},
         {"connect": iter(["10.0.0.1:80"])},
-        {"keep": {"one"}},
+        {"deactivate": {"one"}},
         {"wake_at": math.nan},
         {"tasks": {"one": None}},
         {"ejected": [1]},
-        {"resolve_again": None},
+        {"re_resolve": None},
         {"security": "tls"},
     ],
     ids=lambda nonsense: next(iter(nonsense)),
@@ -311,8 +311,8 @@ class TellingPicker(Lowest, Explainable):
 
 
 class Telling:
-    def __init__(self, surroundings):
-        self.endpoints = ConnectedEndpoints(lambda ready: TellingPicker(tuple(each.host for each in ready.values())))
+    def __init__(self, channel_control):
+        self.endpoints = EndpointList(lambda ready: TellingPicker(tuple(each.host for each in ready.values())))
 
     def decide(self, inputs, now):
         return self.endpoints.decide(inputs, now)
@@ -324,8 +324,8 @@ class Telling:
 class Opaque(ToLowest):
     """Its picker takes RPCs, and nothing else."""
 
-    def __init__(self, surroundings):
-        self.endpoints = ConnectedEndpoints(lambda ready: OpaquePicker(tuple(each.host for each in ready.values())))
+    def __init__(self, channel_control):
+        self.endpoints = EndpointList(lambda ready: OpaquePicker(tuple(each.host for each in ready.values())))
         self.seen = []
 
 
@@ -336,8 +336,8 @@ class OpaquePicker(Lowest):
 
 
 class Raising(Telling):
-    def __init__(self, surroundings):
-        self.endpoints = ConnectedEndpoints(lambda ready: RaisingPicker(tuple(each.host for each in ready.values())))
+    def __init__(self, channel_control):
+        self.endpoints = EndpointList(lambda ready: RaisingPicker(tuple(each.host for each in ready.values())))
 
     def describe(self, inputs, now):
         raise ZeroDivisionError
@@ -376,11 +376,11 @@ async def test_it_may_not_say_what_only_a_server_may_say(answer, autojump_clock)
 
     class Refuses:
         def decide(self, inputs, now):
-            return Decision(Connectivity.READY, Always(answer(Status(StatusCode.NOT_FOUND, "no such tenant"))))
+            return Decision(Connectivity.READY, FixedPicker(answer(Status(StatusCode.NOT_FOUND, "no such tenant"))))
 
     async with Mesh.run(1) as mesh:
         asks_for(mesh)
-        async with mesh.channel(policies={NAME: PolicyType(lambda surroundings: Refuses())}) as channel:
+        async with mesh.channel(policies={NAME: PolicyType(lambda channel_control: Refuses())}) as channel:
             with pytest.raises(RpcError) as caught:
                 await ask(channel)
     assert caught.value.status.code is StatusCode.INTERNAL

@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from trxds import RpcError
 from trxds.config.steps import PickDropped, PickedSubchannel, PickFailed, PickQueued
 from trxds.lb.pick import Complete, PickArgs
-from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
+from trxds.policies import QUEUE_PICKER, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
 PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"
@@ -75,11 +75,11 @@ async def test_a_cluster_that_stands_in_the_route_twice_is_told_with_the_filters
 
 
 class NeverReady:
-    def __init__(self, surroundings):
+    def __init__(self, channel_control):
         pass
 
     def decide(self, inputs, now):
-        return Decision(Connectivity.CONNECTING, QUEUEING)
+        return Decision(Connectivity.CONNECTING, QUEUE_PICKER)
 
 
 async def test_while_policies_switch_the_one_that_still_picks_is_told(autojump_clock):

@@ -10,7 +10,7 @@ from support.tasks import task_names
 from trxds import RpcError, StatusCode
 from trxds.channel.hedging import HedgingState
 from trxds.ground.status import Status
-from trxds.lb.pick import QUEUEING, failing
+from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
 from trxds.wire.stream import ClientStream
 
 PATH = "/shop.Cart/Fail"
@@ -421,7 +421,7 @@ async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends
         nursery.start_soon(call, world)
         await trio.sleep(0.5)
         selector, picker = live.current.selector, live.current.picker
-        live.publish(selector, QUEUEING)
+        live.publish(selector, QUEUE_PICKER)
         await trio.sleep(1)  # the second attempt waits for a host
         (rpc,) = state.calls.open
         live.publish(selector, picker)
@@ -437,7 +437,9 @@ async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, auto
         live = world.channel._state.data_plane
 
         async def refuse(call):
-            live.publish(live.current.selector, failing(Status(StatusCode.UNAVAILABLE, "no host is left")))
+            live.publish(
+                live.current.selector, transient_failure_picker(Status(StatusCode.UNAVAILABLE, "no host is left"))
+            )
             call.reset(7)
 
         for server in world.mesh.servers.values():

@@ -62,7 +62,15 @@ def test_a_cluster_of_which_nothing_is_known_any_more_stays():
 
 def test_only_what_calls_may_be_told_of_is_looked_at():
     assert [is_troubled(each) for each in (GOOD, aggregate(GOOD))] == [False, False]
-    troubled = GONE, AWAITED, EMPTY, UNHEALTHY, DRAINING, aggregate(EMPTY), aggregate(GOOD, note="x", skipped_clusters=("x",))
+    troubled = (
+        GONE,
+        AWAITED,
+        EMPTY,
+        UNHEALTHY,
+        DRAINING,
+        aggregate(EMPTY),
+        aggregate(GOOD, note="x", skipped_clusters=("x",)),
+    )
     assert all(map(is_troubled, troubled))
 
 

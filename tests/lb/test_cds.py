@@ -1,14 +1,14 @@
 """cds for aggregates and names, by values; its other decisions are in test_parents.py."""
 
 from support.picture import assignment
-from support.policies import CONNECTING, FAILURE, IDLE, READY, report, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.ground.status import unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.configs import CdsConfig
-from trxds.lb.pick import Complete, PickArgs, failing
-from trxds.lb.policy import Inputs, Report
+from trxds.lb.pick import Complete, PickArgs, transient_failure_picker
+from trxds.lb.policy import PolicyInputs, PolicyState
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 
@@ -17,13 +17,13 @@ NAME = ClusterConfig(Cluster("n", LogicalDns("cart.example", 80)), assignment("c
 
 
 def decide(policy, cluster, its):
-    return policy.decide(Inputs(CdsConfig("x"), {"cluster": its}, endpoints=ClusterEntry(cluster)), 0.0)
+    return policy.decide(PolicyInputs(CdsConfig("x"), {"cluster": its}, endpoints=ClusterEntry(cluster)), 0.0)
 
 
 def asked(cluster, *states):
     """What is to be resolved again after each of these states of the endpoint."""
-    policy = Cds(surroundings())
-    return [decide(policy, cluster, report(state)).resolve_again for state in states]
+    policy = Cds(channel_control())
+    return [decide(policy, cluster, report(state)).re_resolve for state in states]
 
 
 def test_a_name_is_resolved_again_when_its_endpoint_is_lost_or_cannot_be_reached():
@@ -38,7 +38,9 @@ def test_what_eds_says_is_never_resolved():
 
 
 def fails(cluster):
-    decision = decide(Cds(surroundings()), cluster, Report(FAILURE, failing(unavailable("refused"))))
+    decision = decide(
+        Cds(channel_control()), cluster, PolicyState(FAILURE, transient_failure_picker(unavailable("refused")))
+    )
     return decision.picker.pick(PickArgs("/s/m")).status.message
 
 
@@ -48,11 +50,11 @@ def test_an_rpc_that_fails_is_told_what_an_aggregate_had_to_leave_out():
 
 
 def test_an_rpc_that_does_not_fail_is_told_nothing():
-    decision = decide(Cds(surroundings()), AggregateConfig("both", (X,), "y does not exist"), report(READY))
+    decision = decide(Cds(channel_control()), AggregateConfig("both", (X,), "y does not exist"), report(READY))
     assert isinstance(decision.picker.pick(PickArgs("/s/m")), Complete)
 
 
 def test_reports_do_not_plan_the_tree_anew():
-    policy, both = Cds(surroundings()), AggregateConfig("both", (X,))
+    policy, both = Cds(channel_control()), AggregateConfig("both", (X,))
     first, second = (decide(policy, both, report(READY)).children["cluster"] for _ in range(2))
     assert first is second

@@ -25,7 +25,7 @@ class Looking:
         for _ in range(2):  # as a node does: once more when there are new hosts
             for address in self.endpoint.wanted:
                 self.hosts.setdefault(address, FakeHost(address))
-            state = self.endpoint.look(self.hosts, self.now, frozenset(ejected))
+            state = self.endpoint.update(self.hosts, self.now, frozenset(ejected))
         for address in self.endpoint.connect:
             self.hosts[address].request_connection()
         return state
@@ -77,9 +77,9 @@ def test_a_failure_of_an_earlier_one_has_no_further_one_tried():
 
 def test_an_address_that_is_connected_already_is_leased_and_no_other_is_tried():
     endpoint, elsewhere = EndpointState(("a", "b")), {"b": FakeHost("b", READY)}
-    assert endpoint.look({}, 10.0, find=elsewhere.get) is CONNECTING
+    assert endpoint.update({}, 10.0, lookup=elsewhere.get) is CONNECTING
     assert (endpoint.wanted, endpoint.connect) == (("b",), ())
-    assert endpoint.look(elsewhere, 10.0, find=elsewhere.get) is READY
+    assert endpoint.update(elsewhere, 10.0, lookup=elsewhere.get) is READY
     assert endpoint.wanted == ("b",)
 
 
@@ -92,7 +92,7 @@ def test_a_host_that_turns_out_to_be_in_backoff_is_passed_over():
 
 def test_one_that_was_not_leased_yet_is_looked_at_without_delay():
     looking = Looking()
-    looking.endpoint.look({"a": FakeHost("a", FAILURE)}, looking.now)
+    looking.endpoint.update({"a": FakeHost("a", FAILURE)}, looking.now)
     assert looking.wake_at == looking.now
 
 
@@ -155,7 +155,7 @@ def test_a_lazy_endpoint_is_idle_until_it_is_woken_and_when_its_connection_is_lo
     looking = Looking("a", lazy=True)
     assert looking.look() is IDLE
     assert looking.endpoint.wanted == ()
-    looking.endpoint.wake()
+    looking.endpoint.exit_idle()
     assert looking.look() is CONNECTING
     assert looking.look(a=READY) is READY
     assert looking.look(a=IDLE) is IDLE
@@ -174,32 +174,32 @@ class TestAnotherList:
     def test_a_connection_to_an_address_that_stays_is_kept(self):
         looking = Looking("ab")
         looking.look(a=READY)
-        looking.endpoint = looking.endpoint.having(("c", "a"))
+        looking.endpoint = looking.endpoint.with_addresses(("c", "a"))
         assert looking.look() is READY
         assert looking.endpoint.wanted == ("a",)
 
     def test_without_such_an_address_it_connects_even_if_lazy(self):
         looking = Looking("a", lazy=True)
-        looking.endpoint.wake()
+        looking.endpoint.exit_idle()
         looking.look(a=READY)
-        looking.endpoint = looking.endpoint.having(("c",))
+        looking.endpoint = looking.endpoint.with_addresses(("c",))
         assert looking.look() is CONNECTING
 
     def test_an_idle_one_stays_idle(self):
-        assert EndpointState(("a",), lazy=True).having(("b",)).state is IDLE
+        assert EndpointState(("a",), lazy=True).with_addresses(("b",)).state is IDLE
 
     def test_a_failed_one_stays_failed_until_one_is_ready(self):
         looking = Looking("a")
         looking.look(a=FAILURE)
         looking.look(a=FAILURE)
-        looking.endpoint = looking.endpoint.having(("b", "c"))
+        looking.endpoint = looking.endpoint.with_addresses(("b", "c"))
         assert looking.look() is FAILURE
         assert looking.endpoint.connect == ("b",)
         assert looking.look(b=READY) is READY
 
     def test_an_equal_list_changes_nothing(self):
         endpoint = EndpointState(("a", "b", "c"))
-        assert endpoint.having(("a", "b", "c")) is endpoint
+        assert endpoint.with_addresses(("a", "b", "c")) is endpoint
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_whatever_the_hosts_do(steps, lazy):
     looking = Looking(lazy=lazy)
     failed = False
     for states, passed in steps:
-        looking.endpoint.wake()
+        looking.endpoint.exit_idle()
         looking.now += passed
         state = looking.look(**{name: its for name, its in states.items() if name in looking.endpoint.wanted})
         endpoint = looking.endpoint
@@ -233,7 +233,7 @@ def test_whatever_the_hosts_do(steps, lazy):
         assert (state is IDLE) <= lazy
         failed = state is FAILURE
     for _ in "abcd":  # and when they answer, one of them is used in the end
-        looking.endpoint.wake()
+        looking.endpoint.exit_idle()
         looking.now += 0.25
         state = looking.look(**dict.fromkeys(looking.endpoint.wanted, READY))
     assert state is READY

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, report, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, report
 
 from trxds.affinity.override_host import OverrideHost
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError
@@ -24,12 +24,12 @@ from trxds.lb.configs import (
 from trxds.lb.endpoint_set import NO_ENDPOINTS, Endpoints
 from trxds.lb.explain import Describes
 from trxds.lb.least_request import LeastRequest
-from trxds.lb.limits import InFlight
+from trxds.lb.limits import CallCounter
 from trxds.lb.load_report.load_reporting_picker import LoadReportingPicker
 from trxds.lb.outlier_detection.policy import OutlierDetection, OutlierDetectionPicker
 from trxds.lb.pick import QUEUE, Complete, Drop, Explainable, Fail, Override, PickArgs, Trace, TraceNote
 from trxds.lb.pick_first import PickFirst
-from trxds.lb.policy import Inputs, Surroundings
+from trxds.lb.policy import ChannelControl, PolicyInputs
 from trxds.lb.priority import Priority
 from trxds.lb.random_subsetting import RandomSubsetting
 from trxds.lb.registry import BUILT_IN
@@ -60,9 +60,9 @@ class Deciding:
     def __init__(self, make, config, children=(), hosts=(), now=0.0, ejected=(), endpoints=NO_ENDPOINTS, seed=1):
         self.done = []
         self.pool = {host.address: host for host in hosts}
-        its = Surroundings(self.wish, self.hold, self.let_go, self.pool.get, Random(seed))
+        its = ChannelControl(self.wish, self.hold, self.release, self.pool.get, Random(seed))
         self.policy = make(its)
-        self.inputs = Inputs(config, dict(children), self.pool, frozenset(), frozenset(ejected), endpoints)
+        self.inputs = PolicyInputs(config, dict(children), self.pool, frozenset(), frozenset(ejected), endpoints)
         self.now = now
         self.decision = self.policy.decide(self.inputs, now)
         self.saw = self.policy.describe(self.inputs, now)
@@ -74,7 +74,7 @@ class Deciding:
         self.done.append(("hold", address))
         return self.pool.setdefault(address, FakeHost(address))
 
-    def let_go(self, address):
+    def release(self, address):
         self.done.append(("let go", address))
 
     def pick(self, **args):
@@ -123,7 +123,7 @@ def ring(header="", **states):
         config, hosts = RingHashConfig(64, 64, header), [FakeHost(name, state) for name, state in states.items()]
         ringed = Deciding(RingHash, config, hosts=hosts, endpoints=ABC, seed=seed)
         for name in states:
-            ringed.policy.decide(Inputs(config, {}, ringed.pool, frozenset({name}), endpoints=ABC), 0.0)
+            ringed.policy.decide(PolicyInputs(config, {}, ringed.pool, frozenset({name}), endpoints=ABC), 0.0)
         ringed.decision = ringed.policy.decide(ringed.inputs, 0.0)
         return ringed
 
@@ -185,7 +185,7 @@ def test_explaining_changes_nothing_and_the_next_pick_goes_where_it_said(decided
 def test_an_explained_drop_is_not_counted():
     counted = []
     share = DropShare("lb", 1_000_000)
-    picker = ClusterImplPicker((share,), 1, InFlight(), None, Random(1), counted.append)
+    picker = ClusterImplPicker((share,), 1, CallCounter(), None, Random(1), counted.append)
     assert isinstance(picker.pick(PickArgs("/s/m", trace=Trace())), Drop)
     assert counted == []
 
@@ -208,7 +208,7 @@ class Opaque:
 
 ABOVE = {
     "cluster manager": lambda child: ClusterManagerPicker({"": child}, {"": READY}),
-    "cluster impl": lambda child: ClusterImplPicker((), 1, InFlight(), child, Random(1)),
+    "cluster impl": lambda child: ClusterImplPicker((), 1, CallCounter(), child, Random(1)),
     "load reporting": lambda child: LoadReportingPicker({}, child),
     "outlier detection": lambda child: OutlierDetectionPicker(child, {}),
     "weighted target": lambda child: WeightedTargetPicker(("a",), (child,), (1,), Random(1)),
@@ -229,7 +229,7 @@ def test_an_opaque_picker_is_not_called(above):
 def test_an_opaque_picker_below_sessions_is_not_called(override):
     its, trace = sessions()(), Trace()
     picker = its.policy.decide(
-        Inputs(its.inputs.config, {"everybody": report(READY)}, endpoints=its.inputs.endpoints), 0.0
+        PolicyInputs(its.inputs.config, {"everybody": report(READY)}, endpoints=its.inputs.endpoints), 0.0
     ).picker
     object.__setattr__(picker, "child", Opaque())
     picker.pick(PickArgs("/s/m", override=None if override is None else Override(override), trace=trace))
@@ -396,7 +396,7 @@ def test_random_subsetting_says_how_many_it_leaves_to_its_child():
 
 
 def test_a_copied_generator_leaves_the_original_where_it_is():
-    random = surroundings().random
+    random = channel_control().random
     trace, before = Trace(), random.getstate()
     drawn = [trace.random(random).random() for _ in range(3)]
     assert random.getstate() == before

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, READY, FakeHost, given, surroundings
+from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, given
 from xxhash import xxh64_intdigest
 
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs, Trace
-from trxds.lb.policy import Inputs
+from trxds.lb.policy import PolicyInputs
 from trxds.lb.ring_hash.policy import RingHash
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
@@ -20,14 +20,14 @@ class Ringed:
     """The policy over four hosts, each in the state that the test says; the others are IDLE."""
 
     def __init__(self, **states):
-        self.wishes = set()
-        self.policy = RingHash(replace(surroundings(), wish=self.wishes.add))
+        self.pick_events = set()
+        self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
         config = RingHashConfig(64, 4096, header="x-user")
-        self.inputs = Inputs(
+        self.inputs = PolicyInputs(
             config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=given(NAMES)
         )
         for name in states:
-            self.policy.decide(replace(self.inputs, wishes=frozenset({name})), 0.0)
+            self.policy.decide(replace(self.inputs, pick_events=frozenset({name})), 0.0)
         self.picker = self.policy.decide(self.inputs, 0.0).picker
 
     def pick(self, *metadata, **args):
@@ -66,7 +66,7 @@ def test_past_a_host_that_failed_the_next_one_is_asked():
     host = all_ready().pick(("x-user", "me")).host.address
     ringed = Ringed(**{host: FAILURE})
     assert ringed.pick(("x-user", "me")) is QUEUE
-    assert len(ringed.wishes) == 1 and host not in ringed.wishes
+    assert len(ringed.pick_events) == 1 and host not in ringed.pick_events
 
 
 @pytest.mark.parametrize("metadata", [(), (("x-user", ""),)])
@@ -80,17 +80,17 @@ class TestWithoutTheHeader:
         ringed = Ringed(b=READY)
         results = [ringed.pick(*metadata) for _ in range(40)]
         assert {result.host.address for result in results} == {"b"}
-        assert ringed.wishes and "b" not in ringed.wishes
+        assert ringed.pick_events and "b" not in ringed.pick_events
 
     def test_one_pick_has_one_host_connected(self, metadata):
         ringed = Ringed()
         assert ringed.pick(*metadata) is QUEUE
-        assert len(ringed.wishes) == 1
+        assert len(ringed.pick_events) == 1
 
     def test_nobody_is_connected_while_a_host_is_on_its_way(self, metadata):
         ringed = Ringed(b=CONNECTING)
         assert ringed.pick(*metadata) is QUEUE
-        assert ringed.wishes == set()
+        assert ringed.pick_events == set()
 
     def test_it_fails_when_all_have(self, metadata):
         ringed = Ringed(**dict.fromkeys(NAMES, FAILURE))
@@ -122,4 +122,4 @@ class TestExplaining:
         ringed = Ringed(b=CONNECTING)
         result, note = ringed.explain()
         assert (result, note.waits_for) == (QUEUE, "an endpoint to connect")
-        assert not ringed.wishes
+        assert not ringed.pick_events

@@ -1,16 +1,16 @@
 """Trackers that policies attach to hosts: who hears of a session's RPC, which no picker of theirs has chosen."""
 
 import pytest
-from support.policies import CONNECTING, READY, given, hosts, surroundings
+from support.policies import CONNECTING, READY, channel_control, given, hosts
 from support.tree import Tree, Wants
 
-from trxds.lb.custom import checked
+from trxds.lb.custom import checked_policy_type
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.least_request import LeastRequest
-from trxds.lb.limits import InFlight
-from trxds.lb.pick import QUEUEING, PickArgs
-from trxds.lb.policy import Decision, Inputs
+from trxds.lb.limits import CallCounter
+from trxds.lb.pick import QUEUE_PICKER, PickArgs
+from trxds.lb.policy import Decision, PolicyInputs
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.lb_policy import CustomPolicy
@@ -28,7 +28,7 @@ class TestNodes:
         return Wants(text, trackers=trackers)
 
     async def test_those_of_all_policies_below_come_to_the_one_that_collects(self, tree):
-        sessions, one, other = HostTrackers(), InFlight(), InFlight()
+        sessions, one, other = HostTrackers(), CallCounter(), CallCounter()
         leaves = Wants("localities", {"x": self.leaf("x", a=one), "y": self.leaf("y", a=other, b=other)})
         await tree.configure(Wants("root", {"below": leaves}, collects=sessions))
         assert set(sessions.of("a")) == {one, other}
@@ -37,20 +37,20 @@ class TestNodes:
 
     async def test_they_go_with_the_policy(self, tree):
         sessions = HostTrackers()
-        await tree.configure(Wants("root", {"x": self.leaf(a=InFlight())}, collects=sessions))
+        await tree.configure(Wants("root", {"x": self.leaf(a=CallCounter())}, collects=sessions))
         assert sessions.of("a")
         await tree.configure(Wants("root", collects=sessions))
         assert sessions.of("a") == ()
 
     async def test_a_policy_that_is_kept_warm_still_hears(self, tree):
         sessions = HostTrackers()
-        await tree.configure(Wants("root", {"x": self.leaf(a=InFlight())}, collects=sessions))
-        await tree.configure(Wants("root", keep=frozenset("x"), collects=sessions))
+        await tree.configure(Wants("root", {"x": self.leaf(a=CallCounter())}, collects=sessions))
+        await tree.configure(Wants("root", deactivate=frozenset("x"), collects=sessions))
         assert sessions.of("a")
 
     async def test_others_take_the_place_of_those_before(self, tree):
-        sessions, second = HostTrackers(), InFlight()
-        await tree.configure(Wants("root", {"x": self.leaf("one", a=InFlight())}, collects=sessions))
+        sessions, second = HostTrackers(), CallCounter()
+        await tree.configure(Wants("root", {"x": self.leaf("one", a=CallCounter())}, collects=sessions))
         await tree.configure(Wants("root", {"x": self.leaf("two", a=second)}, collects=sessions))
         assert sessions.of("a") == (second,)
         await tree.configure(Wants("root", {"x": self.leaf("three")}, collects=sessions))
@@ -58,20 +58,20 @@ class TestNodes:
 
     async def test_another_cluster_does_not_hear(self, tree):
         here, there = HostTrackers(), HostTrackers()
-        cluster = Wants("one", {"x": self.leaf(a=InFlight())}, collects=here)
+        cluster = Wants("one", {"x": self.leaf(a=CallCounter())}, collects=here)
         other = Wants("other", {"x": self.leaf("empty")}, collects=there)
         await tree.configure(Wants("root", {"one": cluster, "other": other}))
         assert here.of("a") and there.of("a") == ()
 
     async def test_where_nobody_collects_nothing_happens(self, tree):
-        await tree.configure(Wants("root", {"x": self.leaf(a=InFlight())}))
+        await tree.configure(Wants("root", {"x": self.leaf(a=CallCounter())}))
         assert tree.reports
 
 
 class TestPolicies:
     def decision(self, make, config, its=None, **states):
-        inputs = Inputs(config, hosts=hosts(**states), endpoints=its or given("ab"))
-        return make(surroundings()).decide(inputs, 0.0)
+        inputs = PolicyInputs(config, hosts=hosts(**states), endpoints=its or given("ab"))
+        return make(channel_control()).decide(inputs, 0.0)
 
     def test_least_request_attaches_its_counts_to_every_address(self):
         its = Endpoints((Endpoint(("a", "a2")), Endpoint(("b",))))
@@ -91,31 +91,31 @@ class TestPolicies:
         assert not self.decision(WeightedRoundRobin, config, a=READY, b=READY).trackers
 
     def test_while_the_endpoints_are_the_same_so_is_what_is_attached(self):
-        policy, its = LeastRequest(surroundings()), given("ab")
-        inputs = Inputs(LeastRequestConfig(2), hosts=hosts(a=READY), endpoints=its)
+        policy, its = LeastRequest(channel_control()), given("ab")
+        inputs = PolicyInputs(LeastRequestConfig(2), hosts=hosts(a=READY), endpoints=its)
         first, second = (policy.decide(inputs, now) for now in (0.0, 1.0))
         assert first.trackers is second.trackers
 
-    @pytest.mark.parametrize("trackers", [{"a": object()}, {1: InFlight()}, [InFlight()]])
+    @pytest.mark.parametrize("trackers", [{"a": object()}, {1: CallCounter()}, [CallCounter()]])
     def test_those_of_a_users_policy_are_looked_at(self, trackers):
         class Mine:
-            def __init__(self, surroundings):
+            def __init__(self, channel_control):
                 pass
 
             def decide(self, inputs, now):
-                return Decision(READY, QUEUEING, trackers=trackers)
+                return Decision(READY, QUEUE_PICKER, trackers=trackers)
 
-        policy = checked(Mine)(surroundings())
+        policy = checked_policy_type(Mine)(channel_control())
         with pytest.raises(TypeError, match=r"Decision\.trackers is .*; it must be trackers, with methods"):
-            policy.decide(Inputs(CustomPolicy("mine", {})), 0.0)
+            policy.decide(PolicyInputs(CustomPolicy("mine", {})), 0.0)
 
     def test_a_users_policy_cannot_collect(self):
         class Mine:
-            def __init__(self, surroundings):
+            def __init__(self, channel_control):
                 pass
 
             def decide(self, inputs, now):
-                return Decision(READY, QUEUEING, collects=HostTrackers())
+                return Decision(READY, QUEUE_PICKER, collects=HostTrackers())
 
         with pytest.raises(TypeError, match="collects"):
-            checked(Mine)(surroundings()).decide(Inputs(CustomPolicy("mine", {})), 0.0)
+            checked_policy_type(Mine)(channel_control()).decide(PolicyInputs(CustomPolicy("mine", {})), 0.0)

@@ -2,12 +2,12 @@
 
 from collections import Counter
 
-from support.policies import CONNECTING, FAILURE, READY, given, hosts, surroundings
+from support.policies import CONNECTING, FAILURE, READY, channel_control, given, hosts
 
 from trxds.ground.status import OK
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.pick import QUEUE, PickArgs
-from trxds.lb.policy import Inputs
+from trxds.lb.policy import PolicyInputs
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 
@@ -15,7 +15,7 @@ class Balanced:
     """A policy whose RPCs begin and end."""
 
     def __init__(self, names="abc", choice_count=2):
-        self.policy = LeastRequest(surroundings())
+        self.policy = LeastRequest(channel_control())
         self.choice_count = choice_count
         self.update(names)
 
@@ -26,7 +26,9 @@ class Balanced:
         self.decide(**(states or dict.fromkeys(names, READY)))
 
     def decide(self, **states):
-        self.decision = self.policy.decide(Inputs(self.config, hosts=hosts(**states), endpoints=self.endpoints), 0.0)
+        self.decision = self.policy.decide(
+            PolicyInputs(self.config, hosts=hosts(**states), endpoints=self.endpoints), 0.0
+        )
         return self.decision
 
     def begin(self, times=1):

@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from support.policies import READY, FakeHost, report, surroundings
+from support.policies import READY, FakeHost, channel_control, report
 
 from trxds.config.snapshot import ClusterConfig
 from trxds.ground.metadata import EMPTY, Metadata
@@ -14,9 +14,9 @@ from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.config_builder import PriorityNames, subtree
 from trxds.lb.configs import ClusterImplConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.load_report.load_store import LoadCounts
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.pick import Complete, PickArgs
-from trxds.lb.policy import Inputs, Report
+from trxds.lb.policy import PolicyInputs, PolicyState
 from trxds.resources import protos
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds
@@ -44,14 +44,16 @@ class Load:
     """One policy over hosts that a call chooses by name, and what was counted."""
 
     def __init__(self, loads=None, **config):
-        self.counts = LoadCounts() if loads is None else loads
-        self.policy = ClusterImpl(replace(surroundings(), loads=self.counts))
+        self.counts = LoadStore() if loads is None else loads
+        self.policy = ClusterImpl(replace(channel_control(), loads=self.counts))
         self.config = config
 
     def picker(self, metrics=(), localities=LOCALITIES):
         lrs = LoadReporting(SERVER, frozenset(metrics))
         config = ClusterImplConfig("cart", "cart-eds", RoundRobin(), lrs=lrs, **self.config)
-        inputs = Inputs(config, {"hosts": Report(READY, ByPath())}, endpoints=Endpoints(localities=localities))
+        inputs = PolicyInputs(
+            config, {"hosts": PolicyState(READY, ByPath())}, endpoints=Endpoints(localities=localities)
+        )
         return self.policy.decide(inputs, 0.0).picker
 
     def begin(self, host, picker=None):
@@ -182,9 +184,9 @@ def test_no_metric_is_passed_on_that_the_cluster_does_not_name():
 
 
 def test_a_cluster_that_asks_for_no_reports_gets_no_tracker_more():
-    policy = ClusterImpl(surroundings())
+    policy = ClusterImpl(channel_control())
     config = ClusterImplConfig("cart", "cart-eds", RoundRobin())
-    picker = policy.decide(Inputs(config, {"hosts": report(READY, "a1")}), 0.0).picker
+    picker = policy.decide(PolicyInputs(config, {"hosts": report(READY, "a1")}), 0.0).picker
     assert len(picker.pick(CALL).trackers) == 1  # of the circuit breaker
 
 
@@ -198,14 +200,14 @@ def test_an_update_of_the_localities_keeps_the_counts():
 
 
 def test_policies_of_one_cluster_and_service_count_together():
-    shared = LoadCounts()
+    shared = LoadStore()
     for load in (Load(shared), Load(shared)):
         load.rpc("a1")
     assert shared.take(SERVER) == of_cart(LocalityLoad(A, 2, 2))
 
 
 def test_each_server_hears_of_its_own_clusters():
-    counts = LoadCounts()
+    counts = LoadStore()
     counts.of("one", "cart", "").drop("lb")
     counts.of("other", "shop", "").drop("lb")
     assert counts.take("other") == (ClusterLoad("shop", "", drops={"lb": 1}),)
@@ -213,7 +215,7 @@ def test_each_server_hears_of_its_own_clusters():
 
 
 def test_what_happened_is_told_even_if_the_cluster_is_gone_by_then():
-    shared = LoadCounts()
+    shared = LoadStore()
     load = Load(shared)
     load.rpc("a1")
     del load
@@ -222,7 +224,7 @@ def test_what_happened_is_told_even_if_the_cluster_is_gone_by_then():
 
 
 def test_counts_go_with_their_last_user_once_they_are_told():
-    shared = LoadCounts()
+    shared = LoadStore()
     load = Load(shared)
     load.rpc("a1")
     shared.take(SERVER)

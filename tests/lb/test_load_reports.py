@@ -8,7 +8,7 @@ from support.policies import READY, FakeHost
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.ground.status import Status, StatusCode
-from trxds.lb.load_report.orca_oob import follow_load_reports
+from trxds.lb.load_report.orca_oob import watch_load_reports
 from trxds.resources.orca import LoadReport
 
 
@@ -40,7 +40,7 @@ GOOD = orca(cpu_utilization=0.5, rps_fractional=100)
 async def test_what_is_invalid_is_passed_over_and_following_goes_on(autojump_clock):
     taken = []
     host = Reporting([b"\xff", orca(cpu_utilization=math.nan, eps=-50), GOOD])
-    await follow_load_reports(host, 1.0, lambda report, now: taken.append(report), Random(1))
+    await watch_load_reports(host, 1.0, lambda report, now: taken.append(report), Random(1))
     assert taken == [LoadReport(), LoadReport(0.5, 100)]
 
 
@@ -52,7 +52,7 @@ async def test_a_report_that_cannot_be_taken_ends_nothing(autojump_clock, caplog
         if len(taken) == 1:
             raise ZeroDivisionError
 
-    await follow_load_reports(Reporting([GOOD, GOOD], [GOOD]), 1.0, take, Random(1))
+    await watch_load_reports(Reporting([GOOD, GOOD], [GOOD]), 1.0, take, Random(1))
     assert len(taken) == 3
     assert "a load report of a could not be taken" in caplog.text
 
@@ -60,6 +60,6 @@ async def test_a_report_that_cannot_be_taken_ends_nothing(autojump_clock, caplog
 async def test_a_call_that_raises_is_made_again(autojump_clock, caplog):
     taken = []
     host = Reporting([RuntimeError("of the connection")], [GOOD])
-    await follow_load_reports(host, 1.0, lambda report, now: taken.append(report), Random(1))
+    await watch_load_reports(host, 1.0, lambda report, now: taken.append(report), Random(1))
     assert len(taken) == 1
     assert "listening to the load reports of a failed" in caplog.text

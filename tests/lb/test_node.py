@@ -12,8 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import StatusCode
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.pick import QUEUEING, Fail, PickArgs
-from trxds.lb.policy import RETENTION, Decision
+from trxds.lb.pick import QUEUE_PICKER, Fail, PickArgs
+from trxds.lb.policy import CHILD_RETENTION, Decision
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def tree(nursery, mock_clock):
     return Tree(nursery)
 
 
-def parent(text="root", keep=(), **children):
-    return Wants(text, children, frozenset(keep))
+def parent(text="root", deactivate=(), **children):
+    return Wants(text, children, frozenset(deactivate))
 
 
 class TestGenerations:
@@ -61,7 +61,7 @@ class TestGenerations:
 
     async def test_a_report_of_the_configuration_before_is_no_answer(self, tree):
         await tree.configure(parent(a=Wants("a")))
-        tree.policy("a").surroundings.wish("something")
+        tree.policy("a").channel_control.notify_policy("something")
         await tree.configure(parent(a=Wants("a2")))
         first_answer = next(report for report in tree.reports if report.generation == 2)
         assert first_answer.picker == Texts("root", (Texts("a2"),))
@@ -75,13 +75,13 @@ class TestGenerations:
     async def test_a_child_kept_warm_is_not_waited_for(self, tree):
         await tree.configure(parent(a=Wants("a"), b=Wants("b")))
         told = len(tree.reports)
-        await tree.configure(parent(keep="b", a=Wants("a")))
+        await tree.configure(parent(deactivate="b", a=Wants("a")))
         assert tree.generations[told:] == [2]
         assert len(tree.policy("b").decisions) == 1
 
     async def test_a_revived_child_answers_what_it_was_sent_since(self, tree):
         await tree.configure(parent(a=Wants("a")))
-        await tree.configure(parent(keep="a"))
+        await tree.configure(parent(deactivate="a"))
         await tree.configure(parent(a=Wants("a2")))
         assert tree.reports[-1].generation == 3
         assert tree.reports[-1].picker == Texts("root", (Texts("a2"),))
@@ -128,7 +128,7 @@ class TestEndpoints:
         assert tree.generations[-1] == 2
 
     async def test_an_answer_that_changes_nothing_goes_up_without_a_decision(self, tree):
-        root = Wants("root", {"a": Wants("a", picker=QUEUEING)}, reads_endpoints=False)
+        root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
         await tree.configure(root, given("x"))
         decided, told = len(tree.policy("root").decisions), tree.reports[-1]
         await tree.configure(root, given("xy"))
@@ -136,7 +136,7 @@ class TestEndpoints:
         assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, told.picker)
 
     async def test_after_an_exception_a_policy_is_asked_again_whatever_comes(self, tree):
-        root = Wants("root", {"a": Wants("a", picker=QUEUEING)}, reads_endpoints=False)
+        root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
         await tree.configure(root, given("x"))
         await tree.configure(replace(root, raises=True), given("x"))
         before = len(tree.policy("root").decisions)
@@ -152,7 +152,7 @@ class TestChildren:
 
     async def test_a_dead_child_cannot_speak_for_its_namesake(self, tree):
         await tree.configure(parent(a=Wants("old")))
-        tree.policy("old").surroundings.wish("one more report")
+        tree.policy("old").channel_control.notify_policy("one more report")
         await tree.configure(parent(a=Wants("new", policy="other")))
         heard = [report.picker for report in tree.reports if report.generation == 2]
         assert heard == [Texts("root", (Texts("new"),))]
@@ -165,8 +165,8 @@ class TestChildren:
 
     async def test_a_child_stays_warm_for_a_quarter_of_an_hour(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
-        await tree.configure(parent(keep="a"))
-        mock_clock.jump(RETENTION - 1)
+        await tree.configure(parent(deactivate="a"))
+        mock_clock.jump(CHILD_RETENTION - 1)
         await wait_all_tasks_blocked()
         assert tree.hosts.leased == {"x"}
         mock_clock.jump(1)
@@ -175,35 +175,35 @@ class TestChildren:
 
     async def test_warmth_is_counted_from_when_the_child_was_left_out(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
-        await tree.configure(parent(keep="a"))
-        mock_clock.jump(RETENTION / 2)
-        await tree.configure(parent("again", keep="a"))
-        mock_clock.jump(RETENTION / 2)
+        await tree.configure(parent(deactivate="a"))
+        mock_clock.jump(CHILD_RETENTION / 2)
+        await tree.configure(parent("again", deactivate="a"))
+        mock_clock.jump(CHILD_RETENTION / 2)
         await wait_all_tasks_blocked()
         assert tree.hosts.leased == set()
 
     async def test_a_child_that_is_wanted_again_is_the_same_and_stays(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
-        await tree.configure(parent(keep="a"))
-        mock_clock.jump(RETENTION - 1)
+        await tree.configure(parent(deactivate="a"))
+        mock_clock.jump(CHILD_RETENTION - 1)
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
-        mock_clock.jump(2 * RETENTION)
+        mock_clock.jump(2 * CHILD_RETENTION)
         await wait_all_tasks_blocked()
         assert len(tree.made) == 2
         assert tree.hosts.history == ["+x"]
 
     async def test_a_child_whose_time_is_over_is_a_new_one(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a")))
-        await tree.configure(parent(keep="a"))
-        mock_clock.jump(RETENTION)
+        await tree.configure(parent(deactivate="a"))
+        mock_clock.jump(CHILD_RETENTION)
         await wait_all_tasks_blocked()
         await tree.configure(parent(a=Wants("a")))
         assert len(tree.made) == 3
 
     async def test_a_child_wanted_again_in_the_very_moment_its_time_is_over_is_a_new_one(self, tree, mock_clock):
         await tree.configure(parent(a=Wants("a")))
-        await tree.configure(parent(keep="a"))
-        mock_clock.jump(RETENTION)  # nobody has run since
+        await tree.configure(parent(deactivate="a"))
+        mock_clock.jump(CHILD_RETENTION)  # nobody has run since
         await tree.configure(parent(a=Wants("a")))
         assert len(tree.made) == 3
         assert tree.reports[-1].generation == 3
@@ -211,7 +211,7 @@ class TestChildren:
 
     async def test_a_kept_child_that_is_not_kept_any_more_ends_at_once(self, tree):
         await tree.configure(parent(a=Wants("a", hosts=("x",))))
-        await tree.configure(parent(keep="a"))
+        await tree.configure(parent(deactivate="a"))
         await tree.configure(parent())
         assert tree.hosts.leased == set()
 
@@ -247,32 +247,32 @@ class TestHosts:
 
     async def test_a_host_held_by_picks_is_leased_once_and_let_go_once(self, tree):
         await tree.configure(Wants("leaf", connect=("x",)))
-        surroundings = tree.made[0].surroundings
-        assert surroundings.hold("x") is surroundings.hold("x") is tree.hosts.known["x"]
+        channel_control = tree.made[0].channel_control
+        assert channel_control.acquire("x") is channel_control.acquire("x") is tree.hosts.known["x"]
         assert tree.hosts.leases["x"] == 1
-        surroundings.let_go("x")
-        surroundings.let_go("x")
+        channel_control.release("x")
+        channel_control.release("x")
         assert tree.hosts.leases["x"] == 0
 
     async def test_a_host_held_by_picks_can_be_connected(self, tree):
         await tree.configure(Wants("leaf", connect=("x",)))
-        tree.made[0].surroundings.hold("x")
-        tree.made[0].surroundings.wish("x")
+        tree.made[0].channel_control.acquire("x")
+        tree.made[0].channel_control.notify_policy("x")
         await wait_all_tasks_blocked()
         assert tree.hosts.known["x"].state is CONNECTING
 
     async def test_letting_go_of_a_host_publishes_a_new_picker(self, tree):
         # An RPC may wait for that host, and its last letter went with the lease.
         await tree.configure(Wants("leaf"))
-        tree.made[0].surroundings.hold("x")
+        tree.made[0].channel_control.acquire("x")
         tree.hosts.change("x", FAILURE)
-        tree.made[0].surroundings.let_go("x")
+        tree.made[0].channel_control.release("x")
         await wait_all_tasks_blocked()
         assert len(tree.reports) == 2
 
     async def test_holding_and_deciding_are_two_leases(self, tree):
         await tree.configure(Wants("leaf", hosts=("x",)))
-        tree.made[0].surroundings.hold("x")
+        tree.made[0].channel_control.acquire("x")
         await tree.configure(Wants("leaf"))
         assert tree.hosts.leases["x"] == 1
 
@@ -290,26 +290,26 @@ class TestWishes:
     async def test_wishes_are_merged(self, tree):
         await tree.configure(Wants("leaf"))
         for wish in ("one", "two", "one"):
-            tree.made[0].surroundings.wish(wish)
+            tree.made[0].channel_control.notify_policy(wish)
         await wait_all_tasks_blocked()
-        assert [inputs.wishes for inputs, _ in tree.made[0].decisions] == [frozenset(), {"one", "two"}]
+        assert [inputs.pick_events for inputs, _ in tree.made[0].decisions] == [frozenset(), {"one", "two"}]
 
     async def test_a_wish_is_told_once(self, tree):
         await tree.configure(Wants("leaf"))
-        tree.made[0].surroundings.wish("one")
+        tree.made[0].channel_control.notify_policy("one")
         await wait_all_tasks_blocked()
         await tree.configure(Wants("changed"))
-        assert tree.made[0].decisions[-1][0].wishes == frozenset()
+        assert tree.made[0].decisions[-1][0].pick_events == frozenset()
 
     async def test_a_wish_is_not_lost_when_the_policy_decides_twice(self, tree):
         await tree.configure(Wants("leaf"))
-        tree.made[0].surroundings.wish("one")
+        tree.made[0].channel_control.notify_policy("one")
         await tree.configure(Wants("leaf", hosts=("x",)))
-        assert [inputs.wishes for inputs, _ in tree.made[0].decisions[-2:]] == [{"one"}, {"one"}]
+        assert [inputs.pick_events for inputs, _ in tree.made[0].decisions[-2:]] == [{"one"}, {"one"}]
 
     async def test_a_wish_publishes_a_new_picker(self, tree):
         await tree.configure(Wants("leaf"))
-        tree.made[0].surroundings.wish("one")
+        tree.made[0].channel_control.notify_policy("one")
         await wait_all_tasks_blocked()
         first, second = tree.reports
         assert first.picker == second.picker and first.picker is not second.picker
@@ -375,7 +375,7 @@ class TestBugsOfPolicies:
         assert tree.reports[-1].picker.below[1] == Texts("b")
 
     async def test_a_policy_that_cannot_be_made_fails_its_rpcs_too(self, nursery, caplog):
-        def broken(surroundings):
+        def broken(channel_control):
             raise ZeroDivisionError
 
         tree = Tree(nursery, broken=broken)
@@ -403,10 +403,10 @@ async def test_a_policy_that_raises_when_it_is_woken_is_not_woken_again_at_once(
             self.times += 1
             if now >= 10:
                 raise ZeroDivisionError
-            return Decision(Connectivity.CONNECTING, QUEUEING, wake_at=10)
+            return Decision(Connectivity.CONNECTING, QUEUE_PICKER, wake_at=10)
 
     late = Late()
-    tree = Tree(nursery, late=lambda surroundings: late)
+    tree = Tree(nursery, late=lambda channel_control: late)
     tree.send(parent(a=Wants("a", policy="late")))
     with trio.fail_after(30):
         await trio.sleep(20)
@@ -420,10 +420,10 @@ async def test_news_of_many_hosts_are_not_gathered_past_the_time_to_wake(nursery
         def decide(self, inputs, now):
             self.decided_at += (now,)
             hosts = tuple(f"10.0.0.{n}:1" for n in range(100))
-            return Decision(Connectivity.READY, QUEUEING, hosts=hosts, wake_at=0.001 if now < 0.001 else inf)
+            return Decision(Connectivity.READY, QUEUE_PICKER, hosts=hosts, wake_at=0.001 if now < 0.001 else inf)
 
     soon = Soon()
-    tree = Tree(nursery, soon=lambda surroundings: soon)
+    tree = Tree(nursery, soon=lambda channel_control: soon)
     tree.send(parent(a=Wants("a", policy="soon")))
     await trio.sleep(1)
     assert soon.decided_at == (0, 0, 0.001)
@@ -436,20 +436,20 @@ async def test_nothing_is_left_after_the_end():
         task = TestTasks.Task("sweep", diary)
         leaf = Wants("leaf", hosts=("x",), tasks={"sweep": task})
         await tree.configure(parent(a=leaf, b=parent("b", c=leaf)))
-        tree.made[0].surroundings.hold("y")
+        tree.made[0].channel_control.acquire("y")
         assert tree.hosts.leased == {"x", "y"}
         nursery.cancel_scope.cancel()
     assert tree.hosts.leased == set()
     assert diary.count("sweep begins") == diary.count("sweep ends") == 2
     tree.send(Wants("leaf"))
-    tree.made[0].surroundings.wish("late")
+    tree.made[0].channel_control.notify_policy("late")
     assert tree.mailbox.put("late", None) is not None, "letters to a node that is gone are dropped, not refused"
 
 
 async def test_a_pick_from_the_picker_of_a_node_that_is_gone_keeps_no_host(tree):
     # RPCs go on picking from it until its parents have told that there is another.
     await tree.configure(parent(a=Wants("a")))
-    hold = tree.policy("a").surroundings.hold
+    hold = tree.policy("a").channel_control.acquire
     await tree.configure(parent())
     assert hold("x").address == "x"
     assert tree.hosts.leased == set()

@@ -3,14 +3,14 @@
 import math
 
 import pytest
-from support.policies import FAILURE, READY, endpoints, report, surroundings
+from support.policies import FAILURE, READY, channel_control, endpoints, report
 
 from trxds.ground.status import OK, unavailable
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.outlier_detection.policy import OutlierDetection
-from trxds.lb.pick import QUEUE, Always, Complete, PickArgs
-from trxds.lb.policy import CONNECTING, Inputs, Report
+from trxds.lb.pick import QUEUE, Complete, FixedPicker, PickArgs
+from trxds.lb.policy import CONNECTING, PolicyInputs, PolicyState
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RoundRobin
 from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
@@ -34,12 +34,14 @@ class Detector:
         self.rules = rules
         self.hosts = hosts
         self.now = 0.0
-        self.policy = OutlierDetection(surroundings(seed))
+        self.policy = OutlierDetection(channel_control(seed))
         self.decide()
 
     def decide(self, child=None):
         children = {"limits": child} if child else {}
-        inputs = Inputs(OutlierDetectionConfig(self.rules, RoundRobin()), children, endpoints=Endpoints(self.hosts))
+        inputs = PolicyInputs(
+            OutlierDetectionConfig(self.rules, RoundRobin()), children, endpoints=Endpoints(self.hosts)
+        )
         self.decision = self.policy.decide(inputs, self.now)
         return self.decision
 
@@ -66,7 +68,7 @@ def test_what_the_child_says_is_passed_on():
     detector = Detector(by_failures())
     assert detector.decision.state is CONNECTING.state
     assert detector.decide(report(FAILURE)).state is FAILURE
-    assert detector.decide(Report(READY, Always(QUEUE))).picker.pick(PickArgs("/s/m")) is QUEUE
+    assert detector.decide(PolicyState(READY, FixedPicker(QUEUE))).picker.pick(PickArgs("/s/m")) is QUEUE
     assert list(detector.decision.children) == ["limits"]
 
 
@@ -86,7 +88,7 @@ def test_the_picker_stays_the_same_while_its_child_does():
 
 def test_other_trackers_are_kept_and_the_count_comes_last():
     other = object()
-    child = Report(READY, Always(Complete(report(READY, "a").picker.result.host, (other,))))
+    child = PolicyState(READY, FixedPicker(Complete(report(READY, "a").picker.result.host, (other,))))
     assert Detector(by_failures()).decide(child).picker.pick(PickArgs("/s/m")).trackers[:-1] == (other,)
 
 

@@ -1,18 +1,18 @@
 """cluster_manager, cds, cluster_impl and weighted_target, by values."""
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoints, picked, report, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, endpoints, picked, report
 
 from trxds.config.snapshot import ClusterConfig, ClusterEntry, ClusterError
 from trxds.ground.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
-from trxds.lb.cluster_impl import ClusterImpl, too_many
+from trxds.lb.cluster_impl import ClusterImpl, max_requests_exceeded
 from trxds.lb.cluster_manager import ClusterManager
 from trxds.lb.configs import CdsConfig, ClusterImplConfig, ClusterManagerConfig, Target, WeightedTargetConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.pick import QUEUE, Complete, Drop, Fail, PickArgs, failing
+from trxds.lb.pick import QUEUE, Complete, Drop, Fail, PickArgs, transient_failure_picker
 from trxds.lb.policy import CONNECTING as UNDECIDED
-from trxds.lb.policy import Inputs, Report
+from trxds.lb.policy import PolicyInputs, PolicyState
 from trxds.lb.weighted_target import WeightedTarget
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -26,7 +26,7 @@ LEAF = RoundRobin()
 def of(cluster, its=None, *, given_up=False):
     """What a cds has before it, with its child's report."""
     children = {"cluster": its} if its is not None else {}
-    return Inputs(CdsConfig("a"), children, endpoints=ClusterEntry(cluster, given_up))
+    return PolicyInputs(CdsConfig("a"), children, endpoints=ClusterEntry(cluster, given_up))
 
 
 def gone(name):
@@ -36,7 +36,7 @@ def gone(name):
 class TestClusterManager:
     def decide(self, *names, **reports):
         config = ClusterManagerConfig(names)
-        return ClusterManager(surroundings()).decide(Inputs(config, reports), 0.0)
+        return ClusterManager(channel_control()).decide(PolicyInputs(config, reports), 0.0)
 
     def test_the_rpcs_cluster_chooses(self):
         picker = self.decide("a", "b", a=report(READY, "in a"), b=report(READY, "in b")).picker
@@ -54,7 +54,7 @@ class TestClusterManager:
     def test_a_removed_cluster_stays_warm(self):
         decision = self.decide("a", a=report(READY), b=report(READY))
         assert list(decision.children) == ["a"]
-        assert decision.keep == {"b"}
+        assert decision.deactivate == {"b"}
 
     @pytest.mark.parametrize(
         ("states", "whole"),
@@ -71,7 +71,7 @@ class TestClusterManager:
 
 class TestCds:
     def decide(self, cluster, *, given_up=False):
-        return Cds(surroundings()).decide(of(cluster, given_up=given_up), 0.0)
+        return Cds(channel_control()).decide(of(cluster, given_up=given_up), 0.0)
 
     def test_a_cluster_that_may_come_back_fails(self):
         assert isinstance(self.decide(gone("a")).picker.pick(PickArgs("/s/m")), Fail)
@@ -87,25 +87,25 @@ class TestCds:
 
         def answer(child):
             return (
-                Cds(surroundings())
+                Cds(channel_control())
                 .decide(of(cluster, child, given_up=True), 0.0)
                 .picker.pick(PickArgs("/s/m", cluster="a"))
             )
 
-        assert answer(Report(FAILURE, failing(unavailable("no endpoints")))) == Drop(
+        assert answer(PolicyState(FAILURE, transient_failure_picker(unavailable("no endpoints")))) == Drop(
             unavailable("no endpoints; no route names cluster a any more")
         )
         assert answer(UNDECIDED) is QUEUE
         assert isinstance(answer(report(READY)), Complete)
 
     def test_one_configuration_is_planned_once(self):
-        policy = Cds(surroundings())
+        policy = Cds(channel_control())
         cluster = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
         first, second = (policy.decide(of(cluster), 0.0).children["cluster"] for _ in range(2))
         assert first is second
 
     def test_children_keep_their_names_over_updates(self):
-        policy = Cds(surroundings())
+        policy = Cds(channel_control())
 
         def names(*zones):
             priorities = tuple((Locality(LocalityId(zone=zone), 1, endpoints("x")),) for zone in zones)
@@ -118,8 +118,8 @@ class TestCds:
 
 class TestClusterImpl:
     def decide(self, child=None, policy=None, **config):
-        policy = policy or ClusterImpl(surroundings())
-        inputs = Inputs(ClusterImplConfig("a", "service", LEAF, **config), {"hosts": child or report(READY)})
+        policy = policy or ClusterImpl(channel_control())
+        inputs = PolicyInputs(ClusterImplConfig("a", "service", LEAF, **config), {"hosts": child or report(READY)})
         return policy.decide(inputs, 0.0)
 
     def test_it_passes_its_childs_state_and_hosts_through(self):
@@ -129,7 +129,7 @@ class TestClusterImpl:
         assert self.decide(report(FAILURE)).state is FAILURE
 
     def test_a_failure_names_the_cluster(self):
-        child = Report(FAILURE, failing(unavailable("no host")))
+        child = PolicyState(FAILURE, transient_failure_picker(unavailable("no host")))
         result = self.decide(child).picker.pick(PickArgs("/s/m", cluster="cart"))
         assert result == Fail(unavailable("cluster cart: no host"))
 
@@ -154,18 +154,18 @@ class TestClusterImpl:
         running = [picker.pick(PickArgs("/s/m")) for _ in range(2)]
         for result in running:
             result.trackers[-1].began()
-        assert picker.pick(PickArgs("/s/m")) == Drop(too_many(None, 2))
+        assert picker.pick(PickArgs("/s/m")) == Drop(max_requests_exceeded(None, 2))
         running[0].trackers[-1].ended(OK)
         assert picked(picker) == ["host"]
 
     def test_policies_of_one_cluster_and_service_share_the_count(self):
-        shared = surroundings()
+        shared = channel_control()
         one, other = ClusterImpl(shared), ClusterImpl(shared)
         self.decide(policy=one, max_requests=1).picker.pick(PickArgs("/s/m")).trackers[-1].began()
         assert isinstance(self.decide(policy=other, max_requests=1).picker.pick(PickArgs("/s/m")), Drop)
 
     def test_the_count_is_gone_with_its_last_user(self):
-        shared = surroundings()
+        shared = channel_control()
         policy = ClusterImpl(shared)
         self.decide(policy=policy).picker.pick(PickArgs("/s/m")).trackers[-1].began()
         del policy
@@ -175,7 +175,7 @@ class TestClusterImpl:
 class TestWeightedTarget:
     def decide(self, weights, policy=None, **reports):
         config = WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()})
-        return (policy or WeightedTarget(surroundings())).decide(Inputs(config, reports), 0.0)
+        return (policy or WeightedTarget(channel_control())).decide(PolicyInputs(config, reports), 0.0)
 
     def test_it_draws_by_weight_among_the_ready(self):
         picker = self.decide({"a": 3, "b": 1, "c": 9}, a=report(READY, "a"), b=report(READY, "b")).picker
@@ -193,7 +193,7 @@ class TestWeightedTarget:
         assert picked(decision.picker) == ["b"]
 
     def test_a_failed_target_counts_as_failed_until_it_is_ready(self):
-        policy = WeightedTarget(surroundings())
+        policy = WeightedTarget(channel_control())
         self.decide({"a": 1}, policy, a=report(FAILURE))
         assert self.decide({"a": 1}, policy, a=report(CONNECTING)).state is FAILURE
         assert self.decide({"a": 1}, policy, a=report(READY)).state is READY
@@ -203,10 +203,10 @@ class TestWeightedTarget:
         assert set(picked(picker, 50)) == {"a"}
 
     def test_a_removed_target_stays_warm(self):
-        assert self.decide({"a": 1}, a=report(READY), b=report(READY)).keep == {"b"}
+        assert self.decide({"a": 1}, a=report(READY), b=report(READY)).deactivate == {"b"}
 
     def test_without_targets_it_fails_and_says_why(self):
-        decision = WeightedTarget(surroundings()).decide(
-            Inputs(WeightedTargetConfig({}), endpoints=Endpoints(note="no localities")), 0.0
+        decision = WeightedTarget(channel_control()).decide(
+            PolicyInputs(WeightedTargetConfig({}), endpoints=Endpoints(note="no localities")), 0.0
         )
         assert decision.picker.pick(PickArgs("/s/m")).status.message == "no localities"

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, given, hosts, picked, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, given, hosts, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Fail, PickArgs
 from trxds.lb.pick_first import PickFirst
-from trxds.lb.policy import Inputs
+from trxds.lb.policy import PolicyInputs
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
@@ -17,20 +17,22 @@ CONFIG = PickFirstConfig()
 
 
 class Tried:
-    """A policy with its configuration; `wishes` are what its picks have left."""
+    """A policy with its configuration; `pick_events` are what its picks have left."""
 
     def __init__(self, names="abc", seed=1, elsewhere=None, **more):
-        self.wishes = set()
+        self.pick_events = set()
         self.elsewhere = elsewhere or {}  # hosts that others in the channel have leased
-        around = replace(surroundings(seed), wish=self.wishes.add, find=self.elsewhere.get)
+        around = replace(channel_control(seed), notify_policy=self.pick_events.add, lookup=self.elsewhere.get)
         self.policy = PickFirst(around)
         self.config = PickFirstConfig(**more)
         self.endpoints = given(names)
 
     def decide(self, **states):
-        wishes = frozenset(self.wishes)
-        self.wishes.clear()
-        return self.policy.decide(Inputs(self.config, {}, hosts(**states), wishes, endpoints=self.endpoints), 0.0)
+        pick_events = frozenset(self.pick_events)
+        self.pick_events.clear()
+        return self.policy.decide(
+            PolicyInputs(self.config, {}, hosts(**states), pick_events, endpoints=self.endpoints), 0.0
+        )
 
 
 def test_it_connects_to_the_first_alone():
@@ -86,9 +88,9 @@ def test_a_pick_while_idle_waits_and_wakes_it():
 
 
 def test_all_addresses_of_all_endpoints_are_tried_in_order():
-    policy = PickFirst(surroundings())
+    policy = PickFirst(channel_control())
     both = Endpoints((Endpoint(("a", "b")), Endpoint(("c",))), "", (1, 1))
-    decision = policy.decide(Inputs(CONFIG, hosts=hosts(a=FAILURE, b=FAILURE, c=IDLE), endpoints=both), 0.0)
+    decision = policy.decide(PolicyInputs(CONFIG, hosts=hosts(a=FAILURE, b=FAILURE, c=IDLE), endpoints=both), 0.0)
     assert decision.hosts == ("a", "b", "c")
 
 
@@ -144,8 +146,8 @@ def test_a_new_list_keeps_the_connection_if_it_has_its_address():
 
 
 def test_an_ejected_host_is_used_all_the_same():
-    inputs = Inputs(CONFIG, hosts=hosts(a=READY), ejected=frozenset("a"), endpoints=given("a"))
-    decision = PickFirst(surroundings()).decide(inputs, 0.0)
+    inputs = PolicyInputs(CONFIG, hosts=hosts(a=READY), ejected=frozenset("a"), endpoints=given("a"))
+    decision = PickFirst(channel_control()).decide(inputs, 0.0)
     assert picked(decision.picker) == ["a"]
 
 
@@ -170,6 +172,6 @@ class TestShuffling:
         assert len({tried.decide().connect for _ in range(20)}) == 1
 
     def test_the_heavier_comes_first_more_often(self):
-        weighted = Inputs(PickFirstConfig(shuffle=True), endpoints=given("ab", weights=(3, 1)))
-        firsts = Counter(PickFirst(surroundings(seed)).decide(weighted, 0.0).connect[0] for seed in range(2000))
+        weighted = PolicyInputs(PickFirstConfig(shuffle=True), endpoints=given("ab", weights=(3, 1)))
+        firsts = Counter(PickFirst(channel_control(seed)).decide(weighted, 0.0).connect[0] for seed in range(2000))
         assert 1400 < firsts["a"] < 1600

@@ -1,10 +1,10 @@
 """priority (A56), by values: which child is used, which are running, and when to look again."""
 
-from support.policies import CONNECTING, FAILURE, IDLE, READY, report, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
 
 from trxds.lb.configs import PriorityConfig
 from trxds.lb.pick import PickArgs
-from trxds.lb.policy import RETENTION, Inputs
+from trxds.lb.policy import CHILD_RETENTION, PolicyInputs
 from trxds.lb.priority import Priority
 from trxds.resources.leaf_policy import RoundRobin
 
@@ -15,14 +15,16 @@ class Story:
     """One policy over time: states are set, decisions are read."""
 
     def __init__(self, *names):
-        self.policy = Priority(surroundings())
+        self.policy = Priority(channel_control())
         self.names = names
         self.reports = {}
 
     def at(self, now, *names, **states):
         self.names = names or self.names
         self.reports |= {name: report(state, name) for name, state in states.items()}
-        self.decision = self.policy.decide(Inputs(PriorityConfig(dict.fromkeys(self.names, LEAF)), self.reports), now)
+        self.decision = self.policy.decide(
+            PolicyInputs(PriorityConfig(dict.fromkeys(self.names, LEAF)), self.reports), now
+        )
         return self.decision
 
     def running(self):
@@ -72,7 +74,7 @@ def test_the_first_priority_takes_over_when_it_comes_back():
     story.at(2, p0=READY)
     assert story.used() == "p0"
     assert story.running() == ["p0"]
-    assert story.decision.keep == {"p1"}, "the lower one stays warm"
+    assert story.decision.deactivate == {"p1"}, "the lower one stays warm"
 
 
 def test_a_warm_priority_is_used_again_without_waiting():
@@ -82,7 +84,7 @@ def test_a_warm_priority_is_used_again_without_waiting():
     story.at(2, p0=READY)
     story.at(3, p0=FAILURE)
     assert story.used() == "p1"
-    assert story.decision.keep == frozenset()
+    assert story.decision.deactivate == frozenset()
 
 
 def test_a_priority_stays_warm_for_a_quarter_of_an_hour():
@@ -90,8 +92,8 @@ def test_a_priority_stays_warm_for_a_quarter_of_an_hour():
     story.at(0, p0=FAILURE)
     story.at(1, p1=READY)
     story.at(2, p0=READY)
-    assert story.at(2 + RETENTION - 1).keep == {"p1"}
-    assert story.at(2 + RETENTION).keep == frozenset()
+    assert story.at(2 + CHILD_RETENTION - 1).deactivate == {"p1"}
+    assert story.at(2 + CHILD_RETENTION).deactivate == frozenset()
 
 
 def test_a_priority_removed_from_the_configuration_goes_at_once():
@@ -100,7 +102,7 @@ def test_a_priority_removed_from_the_configuration_goes_at_once():
     story.at(1, p1=READY)
     story.at(2, "p0")
     assert story.running() == ["p0"]
-    assert story.decision.keep == frozenset()
+    assert story.decision.deactivate == frozenset()
 
 
 def test_a_reconnect_after_ready_is_given_ten_seconds_again():

@@ -3,11 +3,11 @@
 from collections import Counter
 
 import pytest
-from support.policies import READY, endpoints, given, picked, report, surroundings
+from support.policies import READY, channel_control, endpoints, given, picked, report
 
 from trxds.lb.configs import OutlierDetectionConfig, Target, WeightedTargetConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.policy import Inputs
+from trxds.lb.policy import PolicyInputs
 from trxds.lb.random_subsetting import RandomSubsetting
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.lb_policy import RandomSubsetting as RandomSubsettingConfig
@@ -20,8 +20,8 @@ NAMES = tuple(f"10.0.0.{n}:80" for n in range(20))
 def child(names=NAMES, size=5, seed=1, policy=None, its_child=LEAF, its_endpoints=None):
     """The configuration that the child gets, and its endpoints."""
     its = given(names) if its_endpoints is None else its_endpoints
-    inputs = Inputs(RandomSubsettingConfig(size, its_child), endpoints=its)
-    decision = (policy or RandomSubsetting(surroundings(seed))).decide(inputs, 0.0)
+    inputs = PolicyInputs(RandomSubsettingConfig(size, its_child), endpoints=its)
+    decision = (policy or RandomSubsetting(channel_control(seed))).decide(inputs, 0.0)
     return decision.children["subset"], decision.endpoints["subset"]
 
 
@@ -46,7 +46,7 @@ def test_clients_choose_differently_and_all_endpoints_are_chosen_about_as_often(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_that_comes_or_goes_changes_one_at_most(seed):
-    policy = RandomSubsetting(surroundings(seed))
+    policy = RandomSubsetting(channel_control(seed))
     before = subset(policy=policy)
     for names in (NAMES[1:], (*NAMES, "10.0.0.99:80"), NAMES[::-1]):
         assert len(before - subset(names, policy=policy)) <= 1
@@ -84,14 +84,14 @@ def test_nested_subsets_are_subsets_of_subsets():
 
 
 def test_state_and_picker_are_the_childs():
-    inputs = Inputs(RandomSubsettingConfig(1, LEAF), {"subset": report(READY)}, endpoints=given("ab"))
-    decision = RandomSubsetting(surroundings()).decide(inputs, 0.0)
+    inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), {"subset": report(READY)}, endpoints=given("ab"))
+    decision = RandomSubsetting(channel_control()).decide(inputs, 0.0)
     assert decision.state is READY
     assert picked(decision.picker) == ["host"]
 
 
 def test_one_configuration_is_narrowed_once():
-    policy = RandomSubsetting(surroundings())
-    inputs = Inputs(RandomSubsettingConfig(1, LEAF), endpoints=given("ab"))
+    policy = RandomSubsetting(channel_control())
+    inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), endpoints=given("ab"))
     first, second = (policy.decide(inputs, 0.0).endpoints["subset"] for _ in range(2))
     assert first is second

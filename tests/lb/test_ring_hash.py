@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, picked, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
-from trxds.lb.policy import Inputs
+from trxds.lb.policy import PolicyInputs
 from trxds.lb.ring_hash import policy as ring_hash
 from trxds.lb.ring_hash.policy import RingHash, aggregate
 from trxds.resources.endpoint import Endpoint
@@ -21,19 +21,19 @@ class Ringed:
     """A policy with its hosts, as its node has them: what it leases is there, what it asks for connects."""
 
     def __init__(self, names="abc", its_endpoints=None):
-        self.wishes = set()
+        self.pick_events = set()
         self.hosts = {}
-        self.policy = RingHash(replace(surroundings(), wish=self.wishes.add))
+        self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
         self.endpoints = given(names) if its_endpoints is None else its_endpoints
         self.decide()
 
     def decide(self, ejected="", **states):
         for name, state in states.items():
             self.hosts[name] = FakeHost(name, state)
-        wishes = frozenset(self.wishes)
-        self.wishes.clear()
+        pick_events = frozenset(self.pick_events)
+        self.pick_events.clear()
         for _ in range(2):
-            inputs = Inputs(CONFIG, {}, self.hosts, wishes, frozenset(ejected), self.endpoints)
+            inputs = PolicyInputs(CONFIG, {}, self.hosts, pick_events, frozenset(ejected), self.endpoints)
             self.decision = self.policy.decide(inputs, 0.0)
             self.hosts = {name: self.hosts.get(name) or FakeHost(name) for name in self.decision.hosts}
         for name in self.decision.connect:
@@ -51,7 +51,7 @@ class Ringed:
     def all(self, *states):
         """The hosts in the order of the ring are in these states; each was picked once."""
         for name in self.order():
-            self.wishes.add(name)
+            self.pick_events.add(name)
         self.decide()
         return self.decide(**dict(zip(self.order(), states, strict=True)))
 

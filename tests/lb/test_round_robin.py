@@ -1,11 +1,11 @@
 """round_robin, by values."""
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, given, hosts, picked, surroundings
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, hosts, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Fail, PickArgs
-from trxds.lb.policy import Inputs
+from trxds.lb.policy import PolicyInputs
 from trxds.lb.round_robin import RoundRobin
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
@@ -14,30 +14,30 @@ CONFIG = RoundRobinConfig()
 
 
 def decide(policy, names, its_hosts):
-    return policy.decide(Inputs(CONFIG, hosts=its_hosts, endpoints=given(names)), 0.0)
+    return policy.decide(PolicyInputs(CONFIG, hosts=its_hosts, endpoints=given(names)), 0.0)
 
 
 def test_it_leases_and_connects_every_endpoint():
-    decision = decide(RoundRobin(surroundings()), "abc", {})
+    decision = decide(RoundRobin(channel_control()), "abc", {})
     assert decision.hosts == ("a", "b", "c")
     assert decision.connect == ("a", "b", "c")
 
 
 def test_it_queues_while_nobody_is_ready():
-    decision = decide(RoundRobin(surroundings()), "ab", hosts(a=CONNECTING, b=IDLE))
+    decision = decide(RoundRobin(channel_control()), "ab", hosts(a=CONNECTING, b=IDLE))
     assert decision.state is CONNECTING
     assert decision.picker.pick(PickArgs("/s/m")) is QUEUE
 
 
 def test_ready_hosts_take_turns():
-    decision = decide(RoundRobin(surroundings()), "abc", hosts(a=READY, b=READY, c=CONNECTING))
+    decision = decide(RoundRobin(channel_control()), "abc", hosts(a=READY, b=READY, c=CONNECTING))
     assert decision.state is READY
     chosen = picked(decision.picker, 10)
     assert chosen.count("a") == chosen.count("b") == 5
 
 
 def test_a_new_picker_goes_on_where_the_old_one_was():
-    policy = RoundRobin(surroundings())
+    policy = RoundRobin(channel_control())
     its_hosts = hosts(a=READY, b=READY, c=READY)
     chosen = []
     for _ in range(6):
@@ -47,12 +47,12 @@ def test_a_new_picker_goes_on_where_the_old_one_was():
 
 def test_a_new_rotation_starts_at_random():
     its_hosts = hosts(a=READY, b=READY, c=READY)
-    firsts = {picked(decide(RoundRobin(surroundings(seed)), "abc", its_hosts).picker)[0] for seed in range(20)}
+    firsts = {picked(decide(RoundRobin(channel_control(seed)), "abc", its_hosts).picker)[0] for seed in range(20)}
     assert firsts == {"a", "b", "c"}
 
 
 def test_it_fails_with_the_hosts_error_once_all_have_failed():
-    decision = decide(RoundRobin(surroundings()), "ab", hosts(a=FAILURE, b=FAILURE))
+    decision = decide(RoundRobin(channel_control()), "ab", hosts(a=FAILURE, b=FAILURE))
     assert decision.state is FAILURE
     result = decision.picker.pick(PickArgs("/s/m"))
     assert isinstance(result, Fail)
@@ -60,7 +60,7 @@ def test_it_fails_with_the_hosts_error_once_all_have_failed():
 
 
 def test_a_host_that_failed_counts_as_failed_while_it_tries_again():
-    policy = RoundRobin(surroundings())
+    policy = RoundRobin(channel_control())
     decide(policy, "a", hosts(a=FAILURE))
     assert decide(policy, "a", hosts(a=CONNECTING)).state is FAILURE
     assert decide(policy, "a", hosts(a=READY)).state is READY
@@ -68,13 +68,13 @@ def test_a_host_that_failed_counts_as_failed_while_it_tries_again():
 
 
 def test_a_host_that_fell_back_to_idle_is_connected_again():
-    decision = decide(RoundRobin(surroundings()), "ab", hosts(a=READY, b=IDLE))
+    decision = decide(RoundRobin(channel_control()), "ab", hosts(a=READY, b=IDLE))
     assert decision.connect == ("b",)
 
 
 @pytest.mark.parametrize("note", ["", 'EDS resource "x": does not exist'])
 def test_without_endpoints_it_fails_and_says_why(note):
-    decision = RoundRobin(surroundings()).decide(Inputs(CONFIG, endpoints=given((), note)), 0.0)
+    decision = RoundRobin(channel_control()).decide(PolicyInputs(CONFIG, endpoints=given((), note)), 0.0)
     assert decision.state is FAILURE
     assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
 
@@ -85,33 +85,33 @@ class TestSeveralAddresses:
     ENDPOINTS = Endpoints((Endpoint(("a", "b")),))
 
     def decide(self, policy, **states):
-        return policy.decide(Inputs(CONFIG, hosts=hosts(**states), endpoints=self.ENDPOINTS), 0.0)
+        return policy.decide(PolicyInputs(CONFIG, hosts=hosts(**states), endpoints=self.ENDPOINTS), 0.0)
 
     def test_the_first_is_tried_alone(self):
-        assert self.decide(RoundRobin(surroundings()), a=IDLE, b=IDLE).connect == ("a",)
+        assert self.decide(RoundRobin(channel_control()), a=IDLE, b=IDLE).connect == ("a",)
 
     def test_the_next_is_tried_when_it_fails(self):
-        policy = RoundRobin(surroundings())
+        policy = RoundRobin(channel_control())
         decision = self.decide(policy, a=FAILURE, b=IDLE)
         assert decision.connect == ("b",)
         assert decision.state is CONNECTING
 
     def test_the_endpoint_has_failed_when_all_have(self):
-        policy = RoundRobin(surroundings())
+        policy = RoundRobin(channel_control())
         self.decide(policy, a=FAILURE, b=IDLE)
         assert self.decide(policy, a=FAILURE, b=FAILURE).state is FAILURE
 
     def test_the_endpoint_has_one_turn_however_many_addresses(self):
-        policy = RoundRobin(surroundings())
+        policy = RoundRobin(channel_control())
         both = Endpoints((Endpoint(("a", "b")), Endpoint(("c",))))
         its_hosts = {name: FakeHost(name, READY) for name in "abc"}
-        picker = policy.decide(Inputs(CONFIG, hosts=its_hosts, endpoints=both), 0.0).picker
+        picker = policy.decide(PolicyInputs(CONFIG, hosts=its_hosts, endpoints=both), 0.0).picker
         assert sorted(picked(picker, 4)) == ["a", "a", "c", "c"]
 
 
 def test_an_ejected_host_counts_as_failed_and_stays_connected():
-    decision = RoundRobin(surroundings()).decide(
-        Inputs(CONFIG, hosts=hosts(a=READY, b=READY), ejected=frozenset("a"), endpoints=given("ab")), 0.0
+    decision = RoundRobin(channel_control()).decide(
+        PolicyInputs(CONFIG, hosts=hosts(a=READY, b=READY), ejected=frozenset("a"), endpoints=given("ab")), 0.0
     )
     assert set(picked(decision.picker, 4)) == {"b"}
     assert "a" in decision.hosts
@@ -121,14 +121,14 @@ class TestTheSamePicker:
     """It is kept while none of its hosts has had news, so that nobody above has to decide."""
 
     def step(self, policy, its, *news):
-        return policy.decide(Inputs(CONFIG, {}, its, endpoints=given(its), news=frozenset(news)), 0.0).picker
+        return policy.decide(PolicyInputs(CONFIG, {}, its, endpoints=given(its), news=frozenset(news)), 0.0).picker
 
     def test_a_host_that_comes_and_is_not_ready_leaves_it(self):
-        policy, its = RoundRobin(surroundings()), hosts(a=READY)
+        policy, its = RoundRobin(channel_control()), hosts(a=READY)
         before = self.step(policy, its, "a")
         assert self.step(policy, {**its, **hosts(b=IDLE)}) is before
         assert self.step(policy, {**its, **hosts(b=CONNECTING)}, "b") is before
 
     def test_a_host_that_is_ready_again_makes_a_new_one_for_its_connection_may_be_another(self):
-        policy, its = RoundRobin(surroundings()), hosts(a=READY)
+        policy, its = RoundRobin(channel_control()), hosts(a=READY)
         assert self.step(policy, its, "a") is not self.step(policy, its, "a")

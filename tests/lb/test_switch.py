@@ -7,7 +7,7 @@ from support.tree import FakeHosts
 
 from trxds.ground.channels import ConflatingQueue
 from trxds.lb.children import Child
-from trxds.lb.subtree import Health
+from trxds.lb.subtree import Ejections
 
 
 def switching(old, new):
@@ -32,34 +32,34 @@ def switching(old, new):
     ],
 )
 def test_the_old_policy_speaks_while_it_is_ready_and_the_new_one_only_connects(old, new, speaks):
-    assert switching(old, new).speaks is speaks
+    assert switching(old, new).is_active is speaks
 
 
 def test_until_then_its_report_is_the_one_that_is_heard():
     child = switching(READY, CONNECTING)
-    assert child.heard is child.predecessor.report
+    assert child.active_state is child.predecessor.report
 
 
 async def test_who_leases_an_ejected_address_is_told(autojump_clock):
-    health, near, far = Health(), ConflatingQueue(), ConflatingQueue()
-    health.follow(near, {"a", "b"})
-    health.follow(far, {"c"})
+    health, near, far = Ejections(), ConflatingQueue(), ConflatingQueue()
+    health.subscribe(near, {"a", "b"})
+    health.subscribe(far, {"c"})
     health.eject(frozenset("a"))
     assert await near.next() == {"health": None}
     assert await far.next(trio.current_time() + 1) == {}
 
 
 async def test_an_ejection_above_counts_below():
-    above = Health()
-    below, mailbox = Health(above), ConflatingQueue()
-    below.follow(mailbox, {"a"})
+    above = Ejections()
+    below, mailbox = Ejections(above), ConflatingQueue()
+    below.subscribe(mailbox, {"a"})
     above.eject(frozenset("a"))
     assert below.ejected == {"a"}
     assert await mailbox.next() == {"health": None}
 
 
 async def test_an_ejection_below_does_not_count_beside_it():
-    above = Health()
-    one, other = Health(above), Health(above)
+    above = Ejections()
+    one, other = Ejections(above), Ejections(above)
     one.eject(frozenset("a"))
     assert (one.ejected, other.ejected, above.ejected) == ({"a"}, frozenset(), frozenset())

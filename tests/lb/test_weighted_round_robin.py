@@ -7,16 +7,16 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policies import CONNECTING, FAILURE, READY, hosts, surroundings
+from support.policies import CONNECTING, FAILURE, READY, channel_control, hosts
 from support.policies import given as given_endpoints
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
-from trxds.lb.policy import Inputs
-from trxds.lb.weighted_round_robin.edf_scheduler import Schedule, completed
-from trxds.lb.weighted_round_robin.endpoint_weight import ReportedWeight
+from trxds.lb.policy import PolicyInputs
+from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, completed
+from trxds.lb.weighted_round_robin.endpoint_weight import EndpointWeight
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
 from trxds.resources.orca import LoadReport, load_report
@@ -47,7 +47,7 @@ class TestReports:
 
     @pytest.mark.parametrize("trailing", [EMPTY, Metadata([("endpoint-load-metrics-bin", b"\xff")])])
     def test_trailers_without_one_change_nothing(self, trailing):
-        weight = ReportedWeight(Rules(blackout=0))
+        weight = EndpointWeight(Rules(blackout=0))
         weight.ended(OK, trailing, 1.0)
         assert weight.at(1.0) == 0
 
@@ -67,7 +67,7 @@ class TestWeights:
         ],
     )
     def test_it_is_what_the_host_serves_for_its_utilization(self, fields, penalty, expected):
-        weight = ReportedWeight(Rules(blackout=0, error_penalty=penalty))
+        weight = EndpointWeight(Rules(blackout=0, error_penalty=penalty))
         weight.ended(OK, trailers(**fields), 1.0)
         assert weight.at(1.0) == expected
 
@@ -95,7 +95,7 @@ class TestWeights:
         assert weight.at(310) == 200
 
     def reported(self, *times, **rules):
-        weight = ReportedWeight(Rules(**rules))
+        weight = EndpointWeight(Rules(**rules))
         for time in times:
             weight.take(LoadReport(0.5, 100), time)
         return weight
@@ -128,7 +128,7 @@ class TestWeights:
 
 class TestSchedule:
     def turns(self, *weights, times=1000):
-        schedule = Schedule(lambda now: list(weights), 1.0, Random(1))
+        schedule = EdfScheduler(lambda now: list(weights), 1.0, Random(1))
         return [schedule.next(0.0) for _ in range(times)]
 
     def test_turns_are_by_weight(self):
@@ -145,7 +145,7 @@ class TestSchedule:
 
     def test_weights_are_read_anew_once_in_a_period(self):
         asked = []
-        schedule = Schedule(lambda now: asked.append(now) or [1.0, 2.0], 1.0, Random(1))
+        schedule = EdfScheduler(lambda now: asked.append(now) or [1.0, 2.0], 1.0, Random(1))
         for now in (0.0, 0.5, 0.99, 1.0, 1.5, 7.0):
             schedule.next(now)
         assert asked == [0.0, 1.0, 7.0]
@@ -173,7 +173,7 @@ class TestSchedule:
     @given(weights=st.lists(st.floats(), min_size=1, max_size=8), seed=st.integers(0, 99))
     @settings(deadline=None)
     def test_whatever_the_weights_are_all_get_turns_in_their_ratio(self, weights, seed):
-        schedule = Schedule(lambda now: weights, 1.0, Random(seed))
+        schedule = EdfScheduler(lambda now: weights, 1.0, Random(seed))
         lightest = min(completed(weights))
         shares = [share / lightest for share in completed(weights)]
         turns = 3 * math.ceil(sum(shares))
@@ -194,11 +194,11 @@ class TestSchedule:
 
 class TestPolicy:
     def balanced(self, names="ab", **rules):
-        policy = WeightedRoundRobin(surroundings())
+        policy = WeightedRoundRobin(channel_control())
         config, its = Rules(**rules), given_endpoints(names)
 
         def decide(**states):
-            return policy.decide(Inputs(config, hosts=hosts(**states), endpoints=its), 0.0)
+            return policy.decide(PolicyInputs(config, hosts=hosts(**states), endpoints=its), 0.0)
 
         return decide
 
@@ -264,7 +264,7 @@ class TestPolicy:
             tracker.ended(OK, reports[result.host.address], 0.0)
         weights = []
         for trailing in reports.values():
-            weight = ReportedWeight(Rules(**rules))
+            weight = EndpointWeight(Rules(**rules))
             weight.ended(OK, trailing, 0.0)
             weights.append(weight.at(2.0))
         shares = completed(weights)
@@ -280,9 +280,9 @@ class TestOutOfBand:
     """The tasks that follow the hosts' reports."""
 
     def decided(self):
-        policy = WeightedRoundRobin(surroundings())
+        policy = WeightedRoundRobin(channel_control())
         config, given = Rules(reporting_period=10.0), given_endpoints("ab")
-        return lambda its: policy.decide(Inputs(config, hosts=its, endpoints=given), 0.0)
+        return lambda its: policy.decide(PolicyInputs(config, hosts=its, endpoints=given), 0.0)
 
     def test_one_follows_each_host_that_is_ready(self):
         decision = self.decided()(hosts(a=READY, b=CONNECTING))

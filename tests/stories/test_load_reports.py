@@ -137,7 +137,7 @@ async def test_metrics_of_the_hosts_go_along_if_the_cluster_names_them(autojump_
         assert (queue.num_requests_finished_with_metric, queue.total_metric_value) == (2, 6.0)
 
 
-# -- the server's wishes
+# -- the server's pick_events
 
 
 async def test_only_the_clusters_that_the_server_names_are_reported(autojump_clock):

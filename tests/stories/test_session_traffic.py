@@ -11,7 +11,7 @@ from support.mesh import METHOD, Mesh, ask, bidi, spread
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.affinity.cookie import encode
-from trxds.policies import Complete, ConnectedEndpoints, Host, PolicyType
+from trxds.policies import Complete, EndpointList, PolicyType, SubchannelInterface
 from trxds.testing import resources as xds
 
 WRR = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"
@@ -146,7 +146,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class First:
-    host: Host
+    host: SubchannelInterface
     heard: Heard
 
     def pick(self, call):
@@ -156,9 +156,9 @@ class First:
 class FirstHeard:
     """A user's policy: the first host that is READY, and it hears of each RPC to any of its hosts."""
 
-    def __init__(self, heard, surroundings):
+    def __init__(self, heard, channel_control):
         self._heard = heard
-        self._endpoints = ConnectedEndpoints(self._first)
+        self._endpoints = EndpointList(self._first)
 
     def _first(self, ready):
         return First(ready[min(ready)].host, self._heard[min(ready)])

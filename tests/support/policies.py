@@ -1,12 +1,12 @@
-"""What the tests of policies share: hosts and surroundings as plain values."""
+"""What the tests of policies share: hosts and channel_control as plain values."""
 
 from random import Random
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import unavailable
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.pick import Always, Complete, PickArgs
-from trxds.lb.policy import Report, Surroundings
+from trxds.lb.pick import Complete, FixedPicker, PickArgs
+from trxds.lb.policy import ChannelControl, PolicyState
 from trxds.resources.endpoint import Endpoint
 
 IDLE = Connectivity.IDLE
@@ -30,9 +30,11 @@ class FakeHost:
         return f"<FakeHost {self.address} {self.state.name}>"
 
 
-def surroundings(seed=1):
+def channel_control(seed=1):
     """For policies whose picks neither wish nor hold, in a channel where nobody else has connected anything."""
-    return Surroundings(wish=_unexpected, hold=_unexpected, let_go=_unexpected, find=_nobody, random=Random(seed))
+    return ChannelControl(
+        notify_policy=_unexpected, acquire=_unexpected, release=_unexpected, lookup=_nobody, random=Random(seed)
+    )
 
 
 def _nobody(address):
@@ -59,7 +61,7 @@ def given(names, note="", weights=None):
 
 def report(state, name="host"):
     """A child's report whose picker completes with a host of that name."""
-    return Report(state, Always(Complete(FakeHost(name, state))), 1)
+    return PolicyState(state, FixedPicker(Complete(FakeHost(name, state))), 1)
 
 
 def picked(picker, times=1, **args):

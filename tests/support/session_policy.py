@@ -8,8 +8,8 @@ from support.policies import FAILURE, IDLE, READY, FakeHost
 from trxds.affinity.override_host import OverrideHost
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, failing
-from trxds.lb.policy import Inputs, Report, Surroundings
+from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, transient_failure_picker
+from trxds.lb.policy import ChannelControl, PolicyInputs, PolicyState
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.resources.leaf_policy import RoundRobin
 
@@ -35,9 +35,11 @@ class Story:
     def __init__(self, *endpoints, **settings):
         self.pool = {}  # address -> host, while anybody leases it
         self.held = set()
-        self.wishes = set()
+        self.pick_events = set()
         self.now = 0.0
-        self.policy = OverrideHost(Surroundings(self.wishes.add, self._hold, self._let_go, self.pool.get, Random(1)))
+        self.policy = OverrideHost(
+            ChannelControl(self.pick_events.add, self._hold, self._release, self.pool.get, Random(1))
+        )
         self.update(*endpoints, **settings)
 
     # -- what happens
@@ -58,11 +60,11 @@ class Story:
         self.step()
 
     def step(self):
-        wishes = frozenset(self.wishes)
-        self.wishes.clear()
+        pick_events = frozenset(self.pick_events)
+        self.pick_events.clear()
         child = Turns([self.pool[address] for address in sorted(self.leased)])
-        report = Report(READY, child) if child.ready else Report(FAILURE, failing(None))
-        inputs = Inputs(self.config, {"everybody": report}, {}, wishes, endpoints=self.endpoints)
+        report = PolicyState(READY, child) if child.ready else PolicyState(FAILURE, transient_failure_picker(None))
+        inputs = PolicyInputs(self.config, {"everybody": report}, {}, pick_events, endpoints=self.endpoints)
         self.decision = self.policy.decide(inputs, self.now)
         for address in self.decision.connect:
             if self.pool[address].state is IDLE:
@@ -72,7 +74,7 @@ class Story:
         self.held.add(address)
         return self.pool.setdefault(address, FakeHost(address, IDLE))
 
-    def _let_go(self, address):
+    def _release(self, address):
         self.held.remove(address)
         self._drop_unleased()
 
@@ -83,7 +85,7 @@ class Story:
     @property
     def to_connect(self):
         """The hosts that picks wish for."""
-        return {wish for wish in self.wishes if isinstance(wish, str)}
+        return {wish for wish in self.pick_events if isinstance(wish, str)}
 
     # -- RPCs
 
@@ -94,7 +96,7 @@ class Story:
         """With a session filter and those addresses in the cookie: the host, and the list for the next cookie."""
         override = Override(cookie)
         result = self.result(override)
-        return QUEUED if result is QUEUE else (result.host.address, override.actual)
+        return QUEUED if result is QUEUE else (result.host.address, override.actual_address_list)
 
     def hosts(self, *cookie, times=6):
         return {self.pick(*cookie)[0] for _ in range(times)}

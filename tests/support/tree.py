@@ -28,7 +28,7 @@ class Wants:
 
     text: str
     children: Mapping[str, "Wants"] = field(default_factory=dict)
-    keep: frozenset = frozenset()
+    deactivate: frozenset = frozenset()
     hosts: tuple = ()
     connect: tuple = ()
     tasks: Mapping = field(default_factory=dict)
@@ -54,8 +54,8 @@ class Texts:
 
 
 class Scripted:
-    def __init__(self, surroundings):
-        self.surroundings = surroundings
+    def __init__(self, channel_control):
+        self.channel_control = channel_control
         self.decisions = []  # (inputs, now) of each
 
     @property
@@ -73,7 +73,7 @@ class Scripted:
             CONNECTING,
             wants.picker or Texts(wants.text, below),
             wants.children,
-            wants.keep,
+            wants.deactivate,
             wants.hosts,
             wants.connect,
             wants.wake_at if wants.wake_at > now else inf,
@@ -93,7 +93,7 @@ class FakeHosts:
         self.history = []
         self._mailboxes = {}
 
-    def find(self, address):
+    def lookup(self, address):
         return self.known.get(address)
 
     def lease(self, address, mailbox):
@@ -137,12 +137,12 @@ class Tree:
         self.generation = 0
         registry = Registry({"scripted": self._make, "other": self._make, **more})
         self.root = Node(
-            "root", "scripted", node.Tree(registry, self.hosts, Random(1)), self.mailbox, self.reports.append
+            "root", "scripted", node.PolicyContext(registry, self.hosts, Random(1)), self.mailbox, self.reports.append
         )
         nursery.start_soon(self.root.run, name="lb/root")
 
-    def _make(self, surroundings):
-        self.made.append(Scripted(surroundings))
+    def _make(self, channel_control):
+        self.made.append(Scripted(channel_control))
         return self.made[-1]
 
     def send(self, wants, endpoints=NO_ENDPOINTS):

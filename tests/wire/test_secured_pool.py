@@ -41,7 +41,7 @@ def pool(networks: Networks) -> Pool:
 
 
 async def test_an_equal_demand_is_an_equal_host(pool: Pool, networks: Networks) -> None:
-    one, other = (pool.over(lambda address: "tls") for _ in range(2))
+    one, other = (pool.with_security(lambda address: "tls") for _ in range(2))
     assert one.lease(ADDRESS, ConflatingQueue()).subchannel is other.lease(ADDRESS, ConflatingQueue()).subchannel
     assert networks.asked == ["tls"]
 
@@ -49,39 +49,39 @@ async def test_an_equal_demand_is_an_equal_host(pool: Pool, networks: Networks) 
 async def test_another_demand_is_another_host(pool: Pool) -> None:
     plain, tls = (
         pool.lease(ADDRESS, ConflatingQueue()),
-        pool.over(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
+        pool.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
     )
     assert plain.subchannel is not tls.subchannel
     assert pool.subchannels.keys() == {(ADDRESS, None), (ADDRESS, "tls")}
 
 
 async def test_a_demand_may_differ_from_address_to_address(pool: Pool) -> None:
-    hosts = pool.over(lambda address: address.partition(":")[2])
+    hosts = pool.with_security(lambda address: address.partition(":")[2])
     for port in (1, 2):
         hosts.lease(f"10.0.0.1:{port}", ConflatingQueue())
     assert pool.subchannels.keys() == {("10.0.0.1:1", "1"), ("10.0.0.1:2", "2")}
 
 
 async def test_only_hosts_of_the_same_demand_are_found(pool: Pool) -> None:
-    tls = pool.over(lambda address: "tls")
+    tls = pool.with_security(lambda address: "tls")
     lease = tls.lease(ADDRESS, ConflatingQueue())
-    assert (pool.find(ADDRESS), tls.find(ADDRESS)) == (None, lease.subchannel)
+    assert (pool.lookup(ADDRESS), tls.lookup(ADDRESS)) == (None, lease.subchannel)
 
 
 async def test_no_demand_in_particular_asks_for_no_network(pool: Pool, networks: Networks) -> None:
-    pool.over(lambda address: None).lease(ADDRESS, ConflatingQueue())
-    assert networks.asked == [] and pool.find(ADDRESS) is not None
+    pool.with_security(lambda address: None).lease(ADDRESS, ConflatingQueue())
+    assert networks.asked == [] and pool.lookup(ADDRESS) is not None
 
 
 def test_a_pool_whose_credentials_do_not_care_stays_as_it_is() -> None:
     pool = Pool(MemoryNetwork(), WireOptions(), Random(1))
-    assert pool.over(lambda address: "tls") is pool
+    assert pool.with_security(lambda address: "tls") is pool
 
 
 async def test_the_last_lease_retires_only_its_own_host(pool: Pool) -> None:
     plain, tls = (
         pool.lease(ADDRESS, ConflatingQueue()),
-        pool.over(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
+        pool.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
     )
     tls.release()
     assert pool.subchannels == {(ADDRESS, None): plain.subchannel}
@@ -100,7 +100,7 @@ async def test_each_host_tells_its_own_users_only(pool: Pool, networks: Networks
     nursery.start_soon(listen)
     async with serve(address=ADDRESS, network=networks.network):
         pool.lease(ADDRESS, others)
-        lease = pool.over(lambda address: "tls").lease(ADDRESS, mine)
+        lease = pool.with_security(lambda address: "tls").lease(ADDRESS, mine)
         lease.subchannel.request_connection()
         while lease.subchannel.state is not Connectivity.READY:
             assert await mine.next() == {("host", ADDRESS): lease.subchannel}

@@ -240,8 +240,8 @@ async def test_a_goaway_that_comes_with_the_settings_backs_off(network, states, 
 
 async def test_leases_of_one_address_share_a_host(pool, states, autojump_clock) -> None:
     other = States(pool)
-    assert other.host is states.host is pool.find(ADDRESS)
-    assert pool.find("nobody:1") is None
+    assert other.host is states.host is pool.lookup(ADDRESS)
+    assert pool.lookup("nobody:1") is None
 
 
 async def test_every_leasing_mailbox_is_told_once(network, pool, states, autojump_clock) -> None:
@@ -269,7 +269,7 @@ async def test_the_last_to_let_go_retires_the_host(network, pool, states, autoju
         await stream.send(b"1")
         states.lease.release()
         states.lease.release()
-        assert pool.find(ADDRESS) is None and states.host.open_stream(Request("/s/Hang", "s")) is None
+        assert pool.lookup(ADDRESS) is None and states.host.open_stream(Request("/s/Hang", "s")) is None
         assert await stream.receive() == b"1"
         stream.end()
         assert await stream.receive() is None and stream.status.ok
@@ -315,9 +315,9 @@ async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, p
         pool.begin_update()
         taken.lease.release()
         pool.end_update()
-        assert pool.find(ADDRESS) is states.host
+        assert pool.lookup(ADDRESS) is states.host
         pool.end_update()
-        assert pool.find(ADDRESS) is None
+        assert pool.lookup(ADDRESS) is None
 
 
 async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(network, pool, autojump_clock) -> None:

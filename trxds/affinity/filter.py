@@ -41,9 +41,9 @@ class StatefulSession:
 
         def respond(metadata: Metadata) -> Metadata:
             override = call.override
-            if override is None or not override.actual:
+            if override is None or not override.actual_address_list:
                 return metadata
-            addresses, cluster = self._carrier.tells(override.actual, call.cluster)
+            addresses, cluster = self._carrier.tells(override.actual_address_list, call.cluster)
             if addresses == held.addresses and cluster in held.clusters:
                 return metadata
             return self._carrier.write(metadata, addresses, cluster)

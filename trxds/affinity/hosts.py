@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trxds.ground.connectivity import Connectivity
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.pick import Complete
-from trxds.lb.ports import Host
+from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 SHORTEST_SWEEP = 5.0  # seconds between two sweeps at least
@@ -29,7 +29,7 @@ class Entry:
     addresses: str
     health: HealthStatus
     last_used: float = -math.inf
-    host: Host | None = None  # while leased for sessions
+    host: SubchannelInterface | None = None  # while leased for sessions
     spare: bool = False  # leased in case that it is needed, and no RPC has used it or waits for it
     awaited: bool = False  # leased for who waits, and not known to have been looked at since
     picked: Complete | None = None  # the answer that names the host
@@ -46,17 +46,17 @@ class HostTable:
 
     def __init__(
         self,
-        hold: Callable[[str], Host],
-        let_go: Callable[[str], None],
-        find: Callable[[str], Host | None],
+        acquire: Callable[[str], SubchannelInterface],
+        release: Callable[[str], None],
+        lookup: Callable[[str], SubchannelInterface | None],
         trackers: HostTrackers | None = None,
     ) -> None:
         self.sweep_at = math.inf  # seconds on Trio's clock; never, while no host is leased
         self._endpoints: Mapping[str, Endpoint] = {}
         self._entries: dict[str, Entry] = {}
-        self._hold = hold
-        self._let_go = let_go
-        self._find = find
+        self._acquire = acquire
+        self._release = release
+        self._lookup = lookup
         self._trackers = trackers or HostTrackers()
         self._idle_timeout = math.inf
 
@@ -69,7 +69,7 @@ class HostTable:
 
     def state(self, entry: Entry) -> Connectivity | None:
         """Where the host stands now, whoever leases it; None if nobody does."""
-        host = entry.host or self._find(entry.address)
+        host = entry.host or self._lookup(entry.address)
         return host.state if host is not None else None
 
     def update(self, endpoints: Sequence[Endpoint], idle_timeout: float, now: float) -> None:
@@ -87,21 +87,21 @@ class HostTable:
         # A75 times the sweep anew here, so that updates in quick succession would put it off for ever.
         self.sweep_at = min(self.sweep_at, self._next_sweep(now)) if self.leased else math.inf
 
-    def use(self, entry: Entry, now: float) -> Host:
+    def use(self, entry: Entry, now: float) -> SubchannelInterface:
         """A session's RPC uses this host: lease it, once."""
         entry.spare = entry.awaited = False
         return self._leased(entry, now)
 
-    def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> Host:
+    def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> SubchannelInterface:
         """A session's RPC waits for this host, or for another one and this is a `spare`: lease it, once."""
         entry.spare, entry.awaited, entry.picked = spare, True, None
         return self._leased(entry, now)
 
-    def _leased(self, entry: Entry, now: float) -> Host:
+    def _leased(self, entry: Entry, now: float) -> SubchannelInterface:
         entry.last_used = now
         if entry.host is None:
             self._entries[entry.address] = entry
-            entry.host = self._hold(entry.address)
+            entry.host = self._acquire(entry.address)
             self.sweep_at = min(self.sweep_at, now + max(self._idle_timeout, SHORTEST_SWEEP))
         return entry.host
 
@@ -134,7 +134,7 @@ class HostTable:
         """Let go of this one, if it is leased."""
         if entry.host is not None:
             entry.host = entry.picked = None
-            self._let_go(entry.address)
+            self._release(entry.address)
 
     def _next_sweep(self, now: float) -> float:
         """When the first host will have been idle for too long, but not all too soon."""

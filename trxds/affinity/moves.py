@@ -34,4 +34,4 @@ def reason_of(override: Override, same_cluster: bool) -> Reason:
         return Reason.NO_COOKIE
     if not same_cluster:
         return Reason.CLUSTER_MISMATCH
-    return Reason(override.missed) if override.missed else Reason.UNKNOWN_HOST
+    return Reason(override.fallback_reason) if override.fallback_reason else Reason.UNKNOWN_HOST

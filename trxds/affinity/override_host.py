@@ -19,8 +19,8 @@ from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Trace
-from trxds.lb.policy import CONNECTING, Decision, Inputs, Surroundings
-from trxds.lb.ports import Host
+from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import HealthStatus
 
 from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
@@ -34,25 +34,25 @@ _WAITED_FOR = {
     Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
     None: "nobody has connected it yet, so it is connected for the session",
 }
-_SWEEP = ("sweep",)  # what a pick wishes for whose session is the first to lease a host, so that we wake to sweep
+_SWEEP = ("sweep",)  # the event of a pick whose session is the first to lease a host, so that we wake to sweep
 
 
 class OverrideHost:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._channel_control = channel_control
         self._trackers = HostTrackers()
-        self._table = HostTable(self._hold, surroundings.let_go, surroundings.find, self._trackers)
+        self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, self._trackers)
         self._eyeballs = HappyEyeballs(self._table)
         self._config: OverrideHostConfig | None = None
         self._endpoints: Endpoints | None = None
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: OverrideHostConfig = inputs.config
         if config is not self._config or inputs.endpoints is not self._endpoints:
             self._take_over(config, inputs.endpoints, now)
         if now >= self._table.sweep_at:
             self._table.sweep(now)
-        waits = [wish for wish in inputs.wishes if isinstance(wish, WaitsForOneOf)]
+        waits = [wish for wish in inputs.pick_events if isinstance(wish, WaitsForOneOf)]
         next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         picker = OverridePicker(
@@ -60,8 +60,8 @@ class OverrideHost:
             self._eyeballs,
             config.statuses,
             report.picker,
-            self._surroundings.find,
-            self._surroundings.wish,
+            self._channel_control.lookup,
+            self._channel_control.notify_policy,
             self._in_words,
         )
         return Decision(
@@ -69,12 +69,12 @@ class OverrideHost:
             picker,
             children={_CHILD: config.child},
             # What picks wished for: cookies' hosts that nobody has connected yet.
-            connect=(*next_hosts, *(address for address in inputs.wishes if isinstance(address, str))),
+            connect=(*next_hosts, *(address for address in inputs.pick_events if isinstance(address, str))),
             wake_at=min(self._table.sweep_at, self._eyeballs.wake_at),
             collects=self._trackers,
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return f"{plural(len(self._table.leased), 'host')} held for sessions"
 
     def _in_words(self, address: str) -> str:
@@ -89,10 +89,10 @@ class OverrideHost:
         state = self._table.state(entry) if entry is not None else None
         return f"{address} is {endpoint.health.name}, {state.name if state is not None else 'not connected'}"
 
-    def _hold(self, address: str) -> Host:
+    def _acquire(self, address: str) -> SubchannelInterface:
         if not self._table.leased:
-            self._surroundings.wish(_SWEEP)
-        return self._surroundings.hold(address)
+            self._channel_control.notify_policy(_SWEEP)
+        return self._channel_control.acquire(address)
 
     def _take_over(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
         self._config, self._endpoints = config, endpoints
@@ -108,8 +108,8 @@ class OverridePicker(Explainable):
     eyeballs: HappyEyeballs
     statuses: frozenset[HealthStatus]
     child: Picker
-    find: Callable[[str], Host | None]
-    wish: Callable[[Hashable], None]
+    lookup: Callable[[str], SubchannelInterface | None]
+    notify_policy: Callable[[Hashable], None]
     in_words: Callable[[str], str]  # where an address stands, for explanations
 
     def pick(self, call: PickArgs) -> PickResult:
@@ -120,7 +120,7 @@ class OverridePicker(Explainable):
             result = self._session_host(override, call)
             if result is not None:
                 return result
-            override.missed = self._missed(override.addresses[0])
+            override.fallback_reason = self._missed(override.addresses[0])
             if override.strict:
                 if call.trace is not None:
                     why = "none of the session's hosts can be used, and the session is strict"
@@ -140,10 +140,10 @@ class OverridePicker(Explainable):
             entry = self.table.get(address)
             if entry is None or entry.health not in self.statuses:
                 continue
-            host = entry.host or self.find(address)
+            host = entry.host or self.lookup(address)
             state = host.state if host is not None else None
             if state is Connectivity.READY:
-                override.actual = entry.addresses
+                override.actual_address_list = entry.addresses
                 if call.trace is not None and host is not None:
                     call.trace.note("the session's first host that is READY", saw=self._seen(override))
                     return Complete(host)
@@ -169,10 +169,10 @@ class OverridePicker(Explainable):
             call.trace.note(_WAITED_FOR[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
             return QUEUE
         if self.eyeballs.wanted(override.addresses):
-            self.wish(WaitsForOneOf(override.addresses))
+            self.notify_policy(WaitsForOneOf(override.addresses))
         # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
         if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
-            self.wish(entry.address)
+            self.notify_policy(entry.address)
         return QUEUE
 
     def _explain_child(self, call: PickArgs, trace: Trace) -> PickResult:
@@ -188,10 +188,10 @@ class OverridePicker(Explainable):
     def _seen(self, override: Override) -> str:
         return "; ".join(map(self.in_words, override.addresses))
 
-    def _note(self, host: Host, override: Override, now: float) -> None:
+    def _note(self, host: SubchannelInterface, override: Override, now: float) -> None:
         entry = self.table.get(host.address)
         # A host in no table leaves no trace; nor does the one of an attempt before.
-        override.actual = entry.addresses if entry is not None else ""
+        override.actual_address_list = entry.addresses if entry is not None else ""
         if entry is not None:
             self.table.use(entry, now)
 

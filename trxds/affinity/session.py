@@ -83,9 +83,9 @@ class SessionCookies:
     def _place(self, call: PickArgs) -> None:
         """There may be another host in what came: a filter writes only what is new."""
         override = call.override
-        if override is None or not override.actual:
+        if override is None or not override.actual_address_list:
             return
-        host, same_cluster = override.actual.partition(",")[0], call.cluster == self.cluster
+        host, same_cluster = override.actual_address_list.partition(",")[0], call.cluster == self.cluster
         if host == self.host and same_cluster:
             return
         if self.host:

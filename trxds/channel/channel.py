@@ -100,7 +100,7 @@ class Channel(Caller):
             raise self._state.lifecycle.not_open_error()
         self._state.data_plane.exit_idle()
         if self._state.data_plane.tree is not None:
-            self._state.data_plane.tree.wake()
+            self._state.data_plane.tree.exit_idle()
 
     # -- its calls
 

@@ -21,8 +21,8 @@ from trxds.config.select import Selector
 from trxds.ground.channels import ConflatingQueue
 from trxds.lb.children import Configure
 from trxds.lb.configs import OverrideHostConfig
-from trxds.lb.custom import checked
-from trxds.lb.node import Node, Tree
+from trxds.lb.custom import checked_policy_type
+from trxds.lb.node import Node, PolicyContext
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
@@ -57,7 +57,7 @@ class Control:
         self._pool = pool
         self._idle_timeout = idle_timeout
         self._make_chain = partial(make_chain, Shared(state.random))
-        custom = {name: checked(kind.make) for name, kind in origin.policies.items()}
+        custom = {name: checked_policy_type(kind.make) for name, kind in origin.policies.items()}
         ring_hash = partial(RingHash, size_cap=size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
         self._registry = Registry({**custom, **own})
@@ -88,14 +88,14 @@ class Control:
 
     def _grown(self, resolver: Resolving) -> Node:
         origin = self._origin
-        tree = Tree(
+        tree = PolicyContext(
             self._registry,
             self._pool,
             self._state.random,
-            resolve_again=resolver.re_resolve,
+            re_resolve=resolver.re_resolve,
             limits=origin.limits,
             loads=origin.loads,
-            lost=resolver.request_re_resolution,
+            request_re_resolution=resolver.request_re_resolution,
             observers=self._state.observers,
         )
         mailbox = resolver.mailbox

@@ -12,8 +12,8 @@ from trxds.ground.channels import ConflatingQueue
 from trxds.lb.config_builder import Update
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom import PolicyType
-from trxds.lb.limits import Limits
-from trxds.lb.load_report.load_store import LoadCounts
+from trxds.lb.limits import CircuitBreakers
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.registry import BUILT_IN
 from trxds.wire.certificates import CertificateFiles
 
@@ -60,8 +60,8 @@ class Origin:
     root_policy: str
     to_update: Callable[[Any], Update]
     policies: Policies
-    limits: Limits = field(default_factory=Limits)
-    loads: LoadCounts = field(default_factory=LoadCounts)
+    limits: CircuitBreakers = field(default_factory=CircuitBreakers)
+    loads: LoadStore = field(default_factory=LoadStore)
     providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
     services: Services = field(default_factory=dict)
     client: XdsClient | None = None

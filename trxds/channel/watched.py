@@ -16,7 +16,7 @@ from trxds.ground.metadata import Headers, Metadata, encode
 from trxds.ground.observe import Pick, SessionHostChanged, SessionPick
 from trxds.ground.observers import AttemptObservers, CallObservers
 from trxds.ground.status import Status, StatusCode
-from trxds.lb.limits import InFlight
+from trxds.lb.limits import CallCounter
 from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
 from trxds.wire.stream import ClientStream
 
@@ -54,9 +54,9 @@ class WatchedCall:
     def answered(self, call: PickArgs) -> None:
         """The response has begun. A host that the cookie named, or that the session has by now, is no news."""
         override = call.override
-        if override is None or not override.actual:
+        if override is None or not override.actual_address_list:
             return
-        host, before = override.actual.partition(",")[0], self._host_before(override)
+        host, before = override.actual_address_list.partition(",")[0], self._host_before(override)
         if self.changes_cluster(call) or host not in (before, *override.addresses):
             self._observers.settled(SessionHostChanged(call.cluster, host, before, self.reason(call) if before else ""))
 
@@ -114,7 +114,9 @@ class WatchedAttempt:
         match result:
             case Complete(host, trackers):
                 # The cluster's; least_request counts in flight as well, and its counts have no name.
-                backend = next((each.cluster for each in trackers if isinstance(each, InFlight) and each.cluster), "")
+                backend = next(
+                    (each.cluster for each in trackers if isinstance(each, CallCounter) and each.cluster), ""
+                )
                 self.observers.picked(Pick(call.cluster, backend, host.address, self._delayed))
             case Queue():
                 self._delay(f"no host of cluster {call.cluster} is connected")
@@ -130,7 +132,7 @@ class WatchedAttempt:
         override = call.override
         assert override is not None
         hit = isinstance(result, Complete) and result.host.address in override.addresses
-        if not hit and (not override.addresses or override.missed):
+        if not hit and (not override.addresses or override.fallback_reason):
             pick = SessionPick("fallback", self._call.reason(call), override.addresses)
         else:
             pick = SessionPick("wait" if isinstance(result, Queue) else "hit", "", override.addresses)

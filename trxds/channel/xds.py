@@ -25,8 +25,8 @@ from trxds.lb.balancing_config import STRUCT_POLICIES
 from trxds.lb.config_builder import clusters
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom import PolicyType
-from trxds.lb.limits import Limits as CircuitBreakers
-from trxds.lb.load_report.load_store import LoadCounts
+from trxds.lb.limits import CircuitBreakers as CircuitBreakers
+from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 
@@ -46,7 +46,7 @@ class Xds:
         self._settings = settings
         self._policies = policies
         self._limits = CircuitBreakers()  # circuit breakers count for all channels of a client
-        self._loads = LoadCounts()
+        self._loads = LoadStore()
         self._client = make_client(settings, network, Random(), policies, self._loads, observers)
         self._closed = False
         self._crash: BaseException | None = None
@@ -173,7 +173,7 @@ def make_client(
     network: Network,
     random: Random,
     policies: Mapping[str, PolicyType],
-    loads: LoadCounts,
+    loads: LoadStore,
     observers: Observers,
 ) -> XdsClient:
     """One that does not run yet. The switches are gRPC's own environment variables."""

@@ -15,16 +15,16 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.policies import (
     CONNECTING,
+    ChannelControl,
     Complete,
     Decision,
-    Host,
-    Inputs,
     PickArgs,
     Picker,
     PickFirstConfig,
     PickResult,
+    PolicyInputs,
     PolicyType,
-    Surroundings,
+    SubchannelInterface,
 )
 from trxds.resources.extension import parse
 from trxds.resources.orca import report_request
@@ -79,12 +79,12 @@ class LatestReports:
 class BackendMetrics:
     """A policy like pick_first that receives load reports too."""
 
-    def __init__(self, heard: LatestReports, surroundings: Surroundings) -> None:
+    def __init__(self, heard: LatestReports, surroundings: ChannelControl) -> None:
         self._heard = heard
         self._listening: dict[str, partial[Any]] = {}
         self._trackers: dict[str, LatestReports] = {}  # for RPCs that sessions send to our hosts
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         child = inputs.children.get("pick_first", CONNECTING)
         ready = {address: host for address, host in inputs.hosts.items() if host.state is Connectivity.READY}
         self._listening = {
@@ -104,7 +104,7 @@ class BackendMetrics:
         )
 
 
-async def _listen(host: Host, heard: LatestReports) -> None:
+async def _listen(host: SubchannelInterface, heard: LatestReports) -> None:
     await host.listen(_OUT_OF_BAND, report_request(_PERIOD), heard.take)
 
 

@@ -33,12 +33,12 @@ from trxds.resources.leaf_policy import (
 )
 
 from .configs import OutlierDetectionConfig
-from .outlier_detection.config import ejection_rules
+from .outlier_detection.config import outlier_detection_settings
 
 Policies: TypeAlias = Mapping[str, ParseSettings]
 
 _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": PickFirst(), "round_robin": RoundRobin()})
-_MOST_NESTED = 16
+_MAX_DEPTH = 16
 
 
 def reader(policies: Policies) -> ReadLbPolicy:
@@ -59,8 +59,8 @@ def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
 
 
 def _first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
-    if depth >= _MOST_NESTED:
-        place.error(f"is nested more than {_MOST_NESTED} deep")
+    if depth >= _MAX_DEPTH:
+        place.error(f"is nested more than {_MAX_DEPTH} deep")
         return None
     found: list[str] = []
     for item in place.items('needs at least one policy; write for example [{"round_robin": {}}]'):
@@ -102,7 +102,7 @@ def _random_subsetting(place: JsonNode, policies: Policies, depth: int) -> Rando
 
 
 def _outlier_detection(place: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
-    rules = ejection_rules(place)
+    rules = outlier_detection_settings(place)
     child = _first_known(place.member("childPolicy"), policies, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
 

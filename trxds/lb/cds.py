@@ -17,8 +17,8 @@ from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 
 from .config_builder import PriorityNames, Update, failover, subtree
-from .pick import Always, Drop, Explainable, Fail, Override, PickArgs, Picker, PickResult, TraceNote
-from .policy import CONNECTING, Decision, Inputs, Surroundings
+from .pick import Drop, Explainable, Fail, FixedPicker, Override, PickArgs, Picker, PickResult, TraceNote
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 
 _CHILD = "cluster"
 _ROUTED = TraceNote("it is there")
@@ -29,12 +29,12 @@ _Usable: TypeAlias = ClusterConfig | AggregateConfig
 class Cds:
     """Remembers the priorities' names, so that children survive localities that move (docs/grfc-map.md, Balancing)."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, channel_control: ChannelControl) -> None:
         self._names = PriorityNames()
         self._planned: tuple[_Usable, Update] | None = None
         self._state = Connectivity.CONNECTING
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         entry: ClusterEntry = inputs.endpoints
         cluster = entry.cluster
         if isinstance(cluster, ClusterError):
@@ -58,11 +58,11 @@ class Cds:
             picker,
             children={_CHILD: below.config},
             endpoints={_CHILD: below.endpoints},
-            resolve_again=_name(cluster) if is_lost else "",
+            re_resolve=_name(cluster) if is_lost else "",
             handed_on=_UNROUTED if entry.deleted else _ROUTED,
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return _seen(inputs.endpoints.cluster)
 
     def _below(self, cluster: _Usable) -> Update:
@@ -79,8 +79,8 @@ class Cds:
 
 def _failing(cluster: ClusterError, given_up: bool) -> Picker:
     if given_up:
-        return Always(Drop(unrouted(cluster.status, cluster.name)), "it cannot serve and no route names it")
-    return Always(Fail(cluster.status), "it may still come")
+        return FixedPicker(Drop(unrouted(cluster.status, cluster.name)), "it cannot serve and no route names it")
+    return FixedPicker(Fail(cluster.status), "it may still come")
 
 
 def _seen(cluster: ClusterResult) -> str:

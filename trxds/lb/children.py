@@ -17,8 +17,8 @@ from trxds.ground.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
 from .explain import TreeNode
-from .policy import RETENTION, Decision, LbConfig, Report
-from .ports import Hosts
+from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
+from .ports import SubchannelPoolInterface
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,12 @@ class Child:
     )
 
     def __init__(
-        self, name: str, policy: str, hosts: Hosts, parent: ConflatingQueue[Any], predecessor: Child | None = None
+        self,
+        name: str,
+        policy: str,
+        hosts: SubchannelPoolInterface,
+        parent: ConflatingQueue[Any],
+        predecessor: Child | None = None,
     ) -> None:
         self.name = name
         self.policy = policy
@@ -67,7 +72,7 @@ class Child:
         self.config: LbConfig | None = None  # the last one sent
         self.endpoints: Any = None  # ... with it
         self.generation = 0  # ... and its stamp
-        self.report: Report | None = None
+        self.report: PolicyState | None = None
         self.node: TreeNode | None = None  # once its task has begun
         self.kept = False  # only warm: sent nothing, not waited for
 
@@ -81,12 +86,12 @@ class Child:
         self.config, self.endpoints, self.generation = config, endpoints, generation
         self.mailbox.put("config", Configure(config, generation, endpoints))
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: PolicyState) -> None:
         """The child has decided: its parent will read it, unless it wants the child no more."""
         if not self.scope.cancel_called:
             self.parent.put(self, report)
 
-    def take(self, report: Report) -> bool:
+    def take(self, report: PolicyState) -> bool:
         """Read what the child said; return whether its parent has anything new to decide about."""
         before, self.report = self.report, report
         if self.kept:
@@ -96,7 +101,7 @@ class Child:
         return before.picker is not report.picker or before.state is not report.state
 
     @property
-    def speaks(self) -> bool:
+    def is_active(self) -> bool:
         """Whether this one is heard, or its predecessor still is."""
         old = self.predecessor
         if old is None or old.report is None or old.report.state is not Connectivity.READY:
@@ -104,20 +109,20 @@ class Child:
         return self.report is not None and self.report.state is not Connectivity.CONNECTING
 
     @property
-    def heard(self) -> Report | None:
+    def active_state(self) -> PolicyState | None:
         """What the parent's policy is told under this name."""
-        return self.speaker.report
+        return self.active.report
 
     @property
-    def speaker(self) -> Child:
+    def active(self) -> Child:
         """Whose picker that is."""
         return self if self.predecessor is None else self.predecessor
 
-    def keep(self, now: float) -> None:
+    def deactivate(self, now: float) -> None:
         if not self.kept:
-            self.kept, self.scope.deadline = True, now + RETENTION
+            self.kept, self.scope.deadline = True, now + CHILD_RETENTION
 
-    def revive(self) -> None:
+    def reactivate(self) -> None:
         self.kept, self.scope.deadline = False, math.inf
 
 
@@ -126,7 +131,7 @@ class Children:
 
     __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
 
-    def __init__(self, hosts: Hosts, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
         self._mailbox = mailbox
         self.by_name: dict[str, Child] = {}
@@ -151,7 +156,7 @@ class Children:
             if child.node is not None and not child.kept:
                 yield child.node
 
-    def everybody(self) -> Iterator[tuple[str, TreeNode, bool]]:
+    def all_children(self) -> Iterator[tuple[str, TreeNode, bool]]:
         """With names, and whether they are only kept warm; a predecessor that still speaks is here as well."""
         for name, child in tuple(self.by_name.items()):
             if child.node is not None:
@@ -165,9 +170,9 @@ class Children:
         running = (child for child in self.by_name.values() if not child.kept)
         return all(child.node is not None and child.node.settled for child in running)
 
-    def reports(self) -> dict[str, Report]:
+    def reports(self) -> dict[str, PolicyState]:
         """What a decision may look at."""
-        reports: dict[str, Report] = {}
+        reports: dict[str, PolicyState] = {}
         for name, child in self.by_name.items():
             report = (child.predecessor or child).report
             if report is not None:
@@ -182,14 +187,14 @@ class Children:
                 return False
         return True
 
-    def match(
+    def reconcile(
         self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], object]
     ) -> None:
         """Start, configure, keep warm and end children until they are those of the decision.
 
         Each has its part of the policy's `endpoints`, unless the decision gives it others.
         """
-        wanted = self.hosts, dict(decision.children), decision.keep, decision.endpoints
+        wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
         if endpoints is self.endpoints and wanted == self._wanted:
             return  # a thousand children of which one has reported
         self._wanted, self.endpoints = wanted, endpoints
@@ -200,14 +205,14 @@ class Children:
             if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
                 child = self._begin(name, config.policy, start)
             elif child.kept:
-                child.revive()
+                child.reactivate()
             its = others[name] if others is not None and name in others else endpoints.part(name)
             child.send(config, its, generation)
         if len(self.by_name) == len(decision.children):
             return
         for name in self.by_name.keys() - decision.children.keys():
-            if name in decision.keep:
-                self.by_name[name].keep(now)
+            if name in decision.deactivate:
+                self.by_name[name].deactivate(now)
             else:
                 self._dismiss(name)
 
@@ -215,12 +220,12 @@ class Children:
         """A new child that has something to say takes over from its predecessor."""
         self.switching = False
         for child in self.by_name.values():
-            if child.predecessor is not None and child.speaks:
+            if child.predecessor is not None and child.is_active:
                 self._end(child.predecessor)
                 child.predecessor = None
             self.switching |= child.predecessor is not None
 
-    def over(self, child: Child) -> None:
+    def on_exit(self, child: Child) -> None:
         """Its task has ended; if nobody asked it to, its time to be warm is over."""
         if self.by_name.get(child.name) is child:
             self._dismiss(child.name)
@@ -239,7 +244,7 @@ class Children:
         if child is None:
             return None
         dead = child.kept or child.scope.cancel_called
-        speaker = None if dead else child.speaker if not child.speaks else child
+        speaker = None if dead else child.active if not child.is_active else child
         for one in (child, child.predecessor):
             if one is not None and one is not speaker:
                 self._end(one)

@@ -17,10 +17,10 @@ from trxds.resources.endpoint import DropOverload as DropShare
 
 from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
-from .limits import InFlight
-from .load_report.load_reporting_picker import LoadReportingPicker, Reported
+from .limits import CallCounter
+from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Explainable, Fail, PickArgs, Picker, PickResult
-from .policy import CONNECTING, Decision, Inputs, Surroundings
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .security import Security
 
 _CHILD = "hosts"
@@ -31,22 +31,22 @@ def dropped(by: ResourceStatus | None, category: str) -> Status:
     return error_with_note(by, f"EDS-configured drop: {category}")
 
 
-def too_many(by: ResourceStatus | None, limit: int) -> Status:
+def max_requests_exceeded(by: ResourceStatus | None, limit: int) -> Status:
     return error_with_note(by, "circuit breaker drop", f"max_requests is {limit}, and so many RPCs are in flight")
 
 
 class ClusterImpl:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
-        self._limits = surroundings.limits
-        self._in_flight: tuple[tuple[str, str], InFlight] | None = None
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
+        self._limits = channel_control.limits
+        self._in_flight: tuple[tuple[str, str], CallCounter] | None = None
         self._security: Security | None = None
-        self._loads = surroundings.loads
-        self._reported: Reported | None = None
+        self._loads = channel_control.loads
+        self._reported: ClusterLoadTrackers | None = None
         self._named = NO_ENDPOINTS  # those whose names `_security` has
         self.reads_endpoints = True
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: ClusterImplConfig = inputs.config
         self.reads_endpoints = config.lrs is not None or _asks_for_names(config)
         report = inputs.children.get(_CHILD, CONNECTING)
@@ -66,7 +66,7 @@ class ClusterImpl:
             security=self._secure(config, inputs.endpoints),
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         config: ClusterImplConfig = inputs.config
         shares = [f"{share.category} {share.per_million / 10_000:g}%" for share in config.drops]
         in_flight = self._count(config).rpcs
@@ -82,19 +82,19 @@ class ClusterImpl:
             self._security.hostnames, self._named = _hostnames(config, endpoints), endpoints
         return self._security
 
-    def _count(self, config: ClusterImplConfig) -> InFlight:
+    def _count(self, config: ClusterImplConfig) -> CallCounter:
         key = (config.cluster, config.service)
         if self._in_flight is None or self._in_flight[0] != key:
             self._in_flight = key, self._limits.in_flight(key)
         return self._in_flight[1]
 
-    def _report(self, config: ClusterImplConfig, endpoints: Endpoints) -> Reported | None:
+    def _report(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
         """The same as long as localities and rules are."""
         if config.lrs is None:
             self._reported = None
         elif self._reported is None or not self._reported.goes_by(config.lrs, endpoints.localities):
             counts = self._loads.of(config.lrs.server, config.cluster, config.service)
-            self._reported = Reported(config.lrs, endpoints.localities, counts)
+            self._reported = ClusterLoadTrackers(config.lrs, endpoints.localities, counts)
         return self._reported
 
 
@@ -115,7 +115,7 @@ def _ignore(category: str) -> None:
 class ClusterImplPicker(Explainable):
     drops: tuple[DropShare, ...]
     max_requests: int
-    in_flight: InFlight
+    in_flight: CallCounter
     child: Picker
     random: Random
     note_drop: Callable[[str], None] = _ignore  # by category; "" is circuit breaking
@@ -126,7 +126,9 @@ class ClusterImplPicker(Explainable):
         if self.drops and (drawn := self._drawn_drop(call)) is not None:
             return drawn
         if self.in_flight.rpcs >= self.max_requests:
-            return self._drop(call, "", too_many(self.limited_by, self.max_requests), "there may be no more")
+            return self._drop(
+                call, "", max_requests_exceeded(self.limited_by, self.max_requests), "there may be no more"
+            )
         if call.trace is None:
             result = self.child.pick(call)
         else:

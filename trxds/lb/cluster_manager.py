@@ -10,7 +10,7 @@ from trxds.ground.status import Status, StatusCode
 
 from .configs import CdsConfig, ClusterManagerConfig
 from .pick import Drop, Explainable, PickArgs, Picker, PickResult
-from .policy import CONNECTING, Decision, Inputs, Surroundings
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .state import StickyFailures, aggregate
 
 
@@ -19,12 +19,12 @@ class ClusterManager:
 
     reads_endpoints = False
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, channel_control: ChannelControl) -> None:
         self._failures = StickyFailures()
         self._config: ClusterManagerConfig | None = None
         self._clusters: dict[str, CdsConfig] = {}
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: ClusterManagerConfig = inputs.config
         if config is not self._config:
             self._config = config
@@ -36,10 +36,10 @@ class ClusterManager:
             ClusterManagerPicker(pickers, states),
             children=self._clusters,
             # A cluster that returns within a quarter of an hour finds its connections warm (A28).
-            keep=frozenset(inputs.children.keys() - self._clusters.keys()),
+            deactivate=frozenset(inputs.children.keys() - self._clusters.keys()),
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return f"{len(inputs.config.clusters)} clusters"
 
 

@@ -12,7 +12,7 @@ from trxds.ground.connectivity import Connectivity
 from .endpoint_set import Endpoints
 from .explain import Describes
 from .pick import TraceNote
-from .policy import Decision, Inputs, Policy, PolicyFactory, Surroundings
+from .policy import ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
 
 _TOLD = ("began", "ended")
 
@@ -30,11 +30,11 @@ class PolicyType:
     parse: Callable[[Mapping[str, Any]], Any] = dict
 
 
-def checked(make: PolicyFactory) -> PolicyFactory:
+def checked_policy_type(make: PolicyFactory) -> PolicyFactory:
     """What it makes is the user's, so what that decides is looked at before the node goes by it."""
 
-    def made(surroundings: Surroundings) -> Policy:
-        return _Checked(make(surroundings))
+    def made(channel_control: ChannelControl) -> Policy:
+        return _Checked(make(channel_control))
 
     return made
 
@@ -43,12 +43,12 @@ class _Checked:
     def __init__(self, policy: Any) -> None:
         self._policy = policy
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         decision = self._policy.decide(inputs, now)
         check(decision)
         return decision  # type: ignore[no-any-return]
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return str(self._policy.describe(inputs, now)) if isinstance(self._policy, Describes) else ""
 
 
@@ -60,14 +60,14 @@ def check(decision: object) -> None:
         ("state", "a Connectivity", isinstance(decision.state, Connectivity)),
         ("picker", "an object with a method `pick`", callable(getattr(decision.picker, "pick", None))),
         ("children", "configurations, by the children's names", _are_configs(decision.children)),
-        ("keep", "a frozenset of children's names", _are_texts(decision.keep, frozenset)),
+        ("deactivate", "a frozenset of children's names", _are_texts(decision.deactivate, frozenset)),
         ("hosts", "a tuple of addresses", _are_texts(decision.hosts, tuple)),
         ("connect", "a tuple of addresses", _are_texts(decision.connect, tuple)),
         ("wake_at", "a time on Trio's clock", _is_time(decision.wake_at)),
         ("tasks", "async functions, by the tasks' names", _are_functions(decision.tasks)),
         ("ejected", "a frozenset of addresses, or None", _are_texts_or_none(decision.ejected)),
         ("endpoints", "None, or Endpoints by the children's names", _are_endpoints(decision.endpoints)),
-        ("resolve_again", "a name", isinstance(decision.resolve_again, str)),
+        ("re_resolve", "a name", isinstance(decision.re_resolve, str)),
         ("security", "None; it is the cluster's", decision.security is None),
         ("trackers", "trackers, with methods `began` and `ended`, by address", _are_trackers(decision.trackers)),
         ("collects", "None; it is the sessions'", decision.collects is None),

@@ -19,16 +19,16 @@ from trxds.resources.endpoint import Endpoint
 
 from .endpoint_set import Endpoints
 from .explain import counted
-from .pick import QUEUE, Always, Complete, Picker, failing
-from .policy import Decision, Inputs
-from .ports import Host
+from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
+from .policy import Decision, PolicyInputs
+from .ports import SubchannelInterface
 from .state import aggregate
 
 T = TypeVar("T")
 Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
 
 READY = Connectivity.READY
-_CONNECTING = Always(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
+_CONNECTING = FixedPicker(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
 _WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
 
@@ -62,12 +62,12 @@ class EndpointState:
 
     def __init__(self, addresses: tuple[str, ...], *, lazy: bool = False) -> None:
         self.addresses = interleaved(addresses)
-        self.ready: Host | None = None
+        self.ready: SubchannelInterface | None = None
         self.error: Status | None = None
         self.connect: tuple[str, ...] = ()
         self.wanted: tuple[str, ...] = ()
         self._lazy = lazy
-        self._host: Host | None = None  # the connected one, also while it is ejected
+        self._host: SubchannelInterface | None = None  # the connected one, also while it is ejected
         self._begin_again()
 
     def _begin_again(self) -> None:
@@ -76,18 +76,18 @@ class EndpointState:
         self._next_at = -math.inf  # when the next one has its
         self._failed: frozenset[str] = frozenset()  # shared while it is empty: there may be ten thousand of us
 
-    def wake(self) -> None:
+    def exit_idle(self) -> None:
         """Connect, if it is IDLE."""
         if self.state is Connectivity.IDLE:
             self.state = Connectivity.CONNECTING
 
-    def having(self, addresses: tuple[str, ...]) -> EndpointState:
+    def with_addresses(self, addresses: tuple[str, ...]) -> EndpointState:
         """The same endpoint with that list: a connection to an address that stays is kept, and so is a failure."""
         if interleaved(addresses) == self.addresses:
             return self
         other = EndpointState(addresses, lazy=self._lazy)
         if self._host is not None and self._host.address not in addresses:
-            other.wake()
+            other.exit_idle()
         else:
             other._host, other.ready, other.error, other.state = self._host, self.ready, self.error, self.state
             other.wanted = other._now_wanted()
@@ -97,14 +97,14 @@ class EndpointState:
 
     # -- looking
 
-    def look(
+    def update(
         self,
-        hosts: Mapping[str, Host],
+        hosts: Mapping[str, SubchannelInterface],
         now: float,
         ejected: frozenset[str] = frozenset(),
-        find: Callable[[str], Host | None] | None = None,
+        lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> Connectivity:
-        """Take in where the hosts stand now; `find` knows also those that are not leased here.
+        """Take in where the hosts stand now; `lookup` knows also those that are not leased here.
 
         An endpoint whose host is ejected keeps its connection and counts as failed (A50).
         """
@@ -117,12 +117,12 @@ class EndpointState:
         if self._host is None and self.state is not Connectivity.IDLE:
             for address in self.addresses[: self._reached]:
                 self._note(hosts.get(address))
-            already = self._ready_already(now, find)
+            already = self._ready_already(now, lookup)
             if already is not None and already not in hosts:
                 # It is leased by the decision that is made of this, and that is made once more with it.
                 self.wanted, self.connect = (*self.addresses[: self._reached], already), ()
                 return self.state
-            self._race(hosts, now, already)
+            self._happy_eyeballs(hosts, now, already)
         if self._host is not None:
             self._judge(self._host, ejected)
         self.wanted = self._now_wanted()
@@ -131,22 +131,22 @@ class EndpointState:
     def _now_wanted(self) -> tuple[str, ...]:
         return self.addresses[: self._reached] if self._host is None else (self._host.address,)
 
-    def _judge(self, host: Host, ejected: frozenset[str]) -> None:
+    def _judge(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
         if host.address in ejected:
             self.ready, self.state = None, Connectivity.TRANSIENT_FAILURE
             self.error = unavailable(f"{host.address}: ejected by outlier detection")
         else:
             self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 
-    def _ready_already(self, now: float, find: Callable[[str], Host | None] | None) -> str | None:
+    def _ready_already(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
         """When another address is to be connected: the first that somebody has connected (A61)."""
         if len(self.addresses) == 1:
             return None  # it is leased anyway, and then it is seen
-        if find is None or self._host is not None or not self._is_next_due(now):
+        if lookup is None or self._host is not None or not self._is_next_due(now):
             return None
-        return next((address for address in self.addresses if is_ready(find(address))), None)
+        return next((address for address in self.addresses if is_ready(lookup(address))), None)
 
-    def _race(self, hosts: Mapping[str, Host], now: float, already: str | None) -> None:
+    def _happy_eyeballs(self, hosts: Mapping[str, SubchannelInterface], now: float, already: str | None) -> None:
         if already is not None:
             self._note(hosts[already])
         while self._host is None and self._is_next_due(now):
@@ -157,7 +157,7 @@ class EndpointState:
             self.state = Connectivity.TRANSIENT_FAILURE
         self.connect = tuple([a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a), all_failed)])
 
-    def _note(self, host: Host | None) -> None:
+    def _note(self, host: SubchannelInterface | None) -> None:
         if host is None or self._host is not None:
             return
         if host.state is Connectivity.READY:
@@ -172,7 +172,7 @@ class EndpointState:
             return False
         return now >= self._next_at or self.addresses[self._reached - 1] in self._failed
 
-    def _is_to_connect(self, address: str, host: Host | None, all_failed: bool) -> bool:
+    def _is_to_connect(self, address: str, host: SubchannelInterface | None, all_failed: bool) -> bool:
         if host is not None and host.state is not Connectivity.IDLE:
             return False
         # A second attempt waits until all have had their first one.
@@ -181,26 +181,26 @@ class EndpointState:
     # -- what follows from it
 
     @property
-    def host(self) -> Host:
+    def host(self) -> SubchannelInterface:
         """The host to use, of an endpoint that is READY."""
         assert self.ready is not None
         return self.ready
 
-    def wake_at(self, hosts: Mapping[str, Host], now: float) -> float:
+    def wake_at(self, hosts: Mapping[str, SubchannelInterface], now: float) -> float:
         if self._host is not None or not 0 < self._reached < len(self.addresses):
             return math.inf
         # A host that was not leased before may turn out to be in backoff: then the next one's turn is now.
         return self._next_at if self.addresses[self._reached - 1] in hosts else now
 
 
-def is_ready(host: Host | None) -> bool:
+def is_ready(host: SubchannelInterface | None) -> bool:
     """Return whether it is there and READY."""
     return host is not None and host.state is Connectivity.READY
 
 
 def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
     """What says so when all of them have failed."""
-    return failing(last_error(endpoints), "all have failed")
+    return transient_failure_picker(last_error(endpoints), "all have failed")
 
 
 def last_error(endpoints: Iterable[EndpointState]) -> Status:
@@ -208,7 +208,7 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
     return unavailable(f"no host can be reached; the last error: {errors[-1] if errors else 'none'}")
 
 
-def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: float) -> float:
+def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, SubchannelInterface], now: float) -> float:
     """When the first of them wants to be looked at again."""
     at = math.inf
     for endpoint in endpoints:
@@ -216,37 +216,37 @@ def soonest(endpoints: Iterable[EndpointState], hosts: Mapping[str, Host], now: 
     return at
 
 
-class ConnectedEndpoints:
+class EndpointList:
     """All endpoints of a policy that A61 calls a petiole: connected, and connected again when they fall.
 
     `choose` makes a picker of those that are READY, one at least.
 
-    With `find`, the surroundings', an endpoint uses the address of its own that is connected already (A61).
+    With `lookup`, the channel_control's, an endpoint uses the address of its own that is connected already (A61).
     """
 
     def __init__(
         self,
         choose: Callable[[Mapping[Key, EndpointState]], Picker],
-        find: Callable[[str], Host | None] | None = None,
+        lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> None:
         self._choose = choose
-        self._find = find
+        self._lookup = lookup
         self._configured: tuple[Endpoint, ...] = ()
         self._states: dict[Key, EndpointState] = {}
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.endpoints.all is not self._configured:
             self._take_over(inputs.endpoints.all)
         states = self._states.values()
         if not states:
             return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
-        state = aggregate([endpoint.look(inputs.hosts, now, inputs.ejected, self._find) for endpoint in states])
+        state = aggregate([endpoint.update(inputs.hosts, now, inputs.ejected, self._lookup) for endpoint in states])
         return Decision(
             state,
             self._picker(state),
             hosts=tuple(chain.from_iterable(map(_WANTED, states))),
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
-            wake_at=soonest([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
+            wake_at=earliest_wake_up([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
     def describe(self) -> str:
@@ -257,7 +257,7 @@ class ConnectedEndpoints:
         for endpoint in endpoints:
             key = key_of(endpoint)
             known = old.get(key)
-            self._states[key] = known.having(endpoint.addresses) if known else EndpointState(endpoint.addresses)
+            self._states[key] = known.with_addresses(endpoint.addresses) if known else EndpointState(endpoint.addresses)
 
     def _picker(self, state: Connectivity) -> Picker:
         if state is Connectivity.READY:
@@ -269,7 +269,7 @@ class ConnectedEndpoints:
 
 def without_endpoints(endpoints: Endpoints) -> Picker:
     """What a leaf that has none tells its RPCs."""
-    return failing(unavailable(endpoints.note or "empty address list"), "there is none to choose")
+    return transient_failure_picker(unavailable(endpoints.note or "empty address list"), "there is none to choose")
 
 
 def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:

@@ -16,7 +16,7 @@ from trxds.ground.connectivity import Connectivity
 
 from .node_snapshot import NodeSnapshot
 from .pick import QUEUE, Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Trace, TraceNote
-from .policy import Inputs
+from .policy import PolicyInputs
 
 _log = logging.getLogger("trxds.lb")
 
@@ -27,7 +27,7 @@ _UNEXPLAINED = TraceNote("it does not explain itself")
 class Describes(Protocol):
     """What a policy may have besides `decide`."""
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         """Say in a few words what it sees, whatever the RPC: `2 of 3 endpoints READY`. Changes nothing."""
 
 
@@ -54,7 +54,7 @@ class TreeNode(Protocol):
     def child(self, name: str) -> TreeNode | None:
         """The one whose picker counts under that name, or its only child; None before the first decision."""
 
-    def wake(self) -> None: ...
+    def exit_idle(self) -> None: ...
 
     def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 

@@ -11,8 +11,8 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 
 from .explain import Describes
-from .pick import QUEUEING, TraceNote, failing
-from .policy import Decision, Inputs, Policy, Rests
+from .pick import QUEUE_PICKER, TraceNote, transient_failure_picker
+from .policy import Decision, ExitIdle, Policy, PolicyInputs
 
 _log = logging.getLogger("trxds.lb")
 
@@ -23,7 +23,7 @@ class GuardedPolicy:
     __slots__ = ("_make", "_path", "_policy", "decision", "is_to_be_asked", "reads_endpoints", "wake_at")
 
     def __init__(self, path: str, make: Callable[[], Policy]) -> None:
-        self.decision = Decision(Connectivity.CONNECTING, QUEUEING)  # its last one
+        self.decision = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # its last one
         self.is_to_be_asked = True  # whatever has changed: it has not decided yet, or has raised when it was to
         self.reads_endpoints = True
         self.wake_at = math.inf  # when it is to be asked if nothing happens
@@ -31,7 +31,7 @@ class GuardedPolicy:
         self._make: Callable[[], Policy] | None = make  # until it is made
         self._policy: Policy | None = None
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         """Return what it decides. All RPCs fail instead while it raises."""
         try:
             if self._make is not None:
@@ -50,9 +50,9 @@ class GuardedPolicy:
             # All else stays as it was, so that the next decision finds its children and hosts. A time that
             # has come is over: it would wake the policy again at once, and for ever.
             self.wake_at = self.decision.wake_at if self.decision.wake_at > now else math.inf
-            return replace(self.decision, state=Connectivity.TRANSIENT_FAILURE, picker=failing(status))
+            return replace(self.decision, state=Connectivity.TRANSIENT_FAILURE, picker=transient_failure_picker(status))
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         """Say what it sees; nothing if it does not say so."""
         try:
             policy: object = self._policy
@@ -67,10 +67,10 @@ class GuardedPolicy:
         """Why its picker is a child's, if it says so."""
         return None if self.is_to_be_asked else self.decision.handed_on
 
-    def wake(self) -> bool:
+    def exit_idle(self) -> bool:
         """Have it connect without an RPC, if it rests; return whether it is to decide anew."""
         policy: object = self._policy
-        if isinstance(policy, Rests):
-            policy.wake()
+        if isinstance(policy, ExitIdle):
+            policy.exit_idle()
             return True
         return False

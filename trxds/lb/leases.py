@@ -8,7 +8,7 @@ from typing import Any
 from trxds.ground.channels import ConflatingQueue
 from trxds.resources.slices import Slices
 
-from .ports import Host, Hosts, Lease
+from .ports import Lease, SubchannelInterface, SubchannelPoolInterface
 
 _A_SLICE = 256  # hosts, at 10 µs each
 
@@ -18,16 +18,16 @@ class Leases:
 
     __slots__ = ("_hosts", "_mailbox", "_over", "_picked", "decided", "hosts", "wanted")
 
-    def __init__(self, hosts: Hosts, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
         self.decided: dict[str, Lease] = {}
         self._picked: dict[str, Lease] = {}
         self._hosts = hosts
         self._mailbox = mailbox
         self.wanted: tuple[str, ...] = ()  # at the last `lease_exactly`; seldom anything else, for any news of a host
-        self.hosts: Mapping[str, Host] = {}  # by that: what a decision may look at
+        self.hosts: Mapping[str, SubchannelInterface] = {}  # by that: what a decision may look at
         self._over = False
 
-    def all(self) -> Mapping[str, Host]:
+    def all(self) -> Mapping[str, SubchannelInterface]:
         """Those that picks have taken as well."""
         if not self._picked:
             return self.hosts
@@ -57,7 +57,7 @@ class Leases:
             if not number % _A_SLICE:
                 yield
 
-    def hold(self, address: str) -> Host:
+    def acquire(self, address: str) -> SubchannelInterface:
         """For a pick: lease the address, once."""
         if address not in self._picked:
             lease = self._hosts.lease(address, self._mailbox)
@@ -68,15 +68,15 @@ class Leases:
             self._picked[address] = lease
         return self._picked[address].subchannel
 
-    def let_go(self, address: str) -> None:
+    def release(self, address: str) -> None:
         """Of what a pick has taken."""
         lease = self._picked.pop(address, None)
         if lease is not None:
             lease.release()
             # The host's last letter went with the lease; whoever waits for it has to look again.
-            self._mailbox.put("let go", None)
+            self._mailbox.put("released", None)
 
-    def release(self) -> None:
+    def release_all(self) -> None:
         """All of them: the node has ended."""
         self._over = True
         for lease in (*self.decided.values(), *self._picked.values()):

@@ -13,33 +13,33 @@ from random import Random
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 from .endpoint_set import Endpoints
-from .endpoints import ConnectedEndpoints, EndpointState, Key, by_address, key_of
-from .limits import InFlight
+from .endpoints import EndpointList, EndpointState, Key, by_address, key_of
+from .limits import CallCounter
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
-from .policy import Decision, Inputs, Surroundings
+from .policy import ChannelControl, Decision, PolicyInputs
 
 
 class LeastRequest:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
-        self._endpoints = ConnectedEndpoints(self._sample, surroundings.find)
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
+        self._endpoints = EndpointList(self._sample, channel_control.lookup)
         self._config: LeastRequestConfig | None = None
         self._configured: Endpoints | None = None
-        self._counts: dict[Key, InFlight] = {}
-        self._trackers: dict[str, InFlight] = {}  # the same by address
+        self._counts: dict[Key, CallCounter] = {}
+        self._trackers: dict[str, CallCounter] = {}  # the same by address
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._configured:
             self._take_over(inputs.config, inputs.endpoints)
         return replace(self._endpoints.decide(inputs, now), trackers=self._trackers)
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe()
 
     def _take_over(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
         self._config, self._configured = config, endpoints
         old = self._counts
-        self._counts = {key: old.get(key) or InFlight() for key in map(key_of, endpoints)}
+        self._counts = {key: old.get(key) or CallCounter() for key in map(key_of, endpoints)}
         self._trackers = by_address(self._counts, endpoints)
 
     def _sample(self, ready: Mapping[Key, EndpointState]) -> Picker:
@@ -52,7 +52,7 @@ class LeastRequest:
 @dataclass(frozen=True, slots=True)
 class LeastRequestPicker(Explainable):
     hosts: tuple[Complete, ...]
-    counts: tuple[InFlight, ...]  # of the same hosts; read at the pick
+    counts: tuple[CallCounter, ...]  # of the same hosts; read at the pick
     choice_count: int
     random: Random
 

@@ -15,7 +15,7 @@ from trxds.ground.status import Status
 Key: TypeAlias = tuple[str, str]  # cluster, EDS service name
 
 
-class InFlight:
+class CallCounter:
     """A tracker that counts the RPCs to `cluster` whose streams are open."""
 
     __slots__ = ("__weakref__", "cluster", "rpcs")
@@ -31,12 +31,12 @@ class InFlight:
         self.rpcs -= 1
 
 
-class Limits:
+class CircuitBreakers:
     """The counts of one xDS client."""
 
     def __init__(self) -> None:
-        self._counts: WeakValueDictionary[Key, InFlight] = WeakValueDictionary()
+        self._counts: WeakValueDictionary[Key, CallCounter] = WeakValueDictionary()
 
-    def in_flight(self, key: Key) -> InFlight:
+    def in_flight(self, key: Key) -> CallCounter:
         """The count for that cluster; it lives as long as somebody has it."""
-        return self._counts.setdefault(key, InFlight(key[0]))
+        return self._counts.setdefault(key, CallCounter(key[0]))

@@ -28,15 +28,15 @@ from .explain import TreeNode
 from .guarded_policy import GuardedPolicy
 from .host_trackers import HostTrackers
 from .leases import Leases
-from .limits import Limits
-from .load_report.load_store import LoadCounts
+from .limits import CircuitBreakers
+from .load_report.load_store import LoadStore
 from .node_snapshot import NodeSnapshot
 from .node_tasks import NodeTasks
-from .pick import Always, Drop, Fail, Picker, TraceNote
-from .policy import Decision, Inputs, Policy, Report, Surroundings
-from .ports import Hosts
+from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
+from .policy import ChannelControl, Decision, Policy, PolicyInputs, PolicyState
+from .ports import SubchannelPoolInterface
 from .registry import Registry
-from .subtree import Health, Subtree
+from .subtree import Ejections, Subtree
 
 _log = logging.getLogger("trxds.lb")
 
@@ -55,19 +55,19 @@ def _ignore(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PolicyContext:
     """What all nodes of one channel share. `resolve_again` is told the DNS name that may be out of date.
 
     `lost`, where the addresses of all hosts come from one place, is told when one of them fails or its connection ends.
     """
 
     registry: Registry
-    hosts: Hosts
+    hosts: SubchannelPoolInterface
     random: Random
-    limits: Limits = field(default_factory=Limits)
-    loads: LoadCounts = field(default_factory=LoadCounts)
-    resolve_again: Callable[[str], object] = _ignore
-    lost: Callable[[], object] | None = None
+    limits: CircuitBreakers = field(default_factory=CircuitBreakers)
+    loads: LoadStore = field(default_factory=LoadStore)
+    re_resolve: Callable[[str], object] = _ignore
+    request_re_resolution: Callable[[], object] | None = None
     observers: Observers = field(default_factory=Observers)
 
 
@@ -81,13 +81,13 @@ class Node:
         "_last",
         "_leases",
         "_mailbox",
+        "_pick_events",
         "_policy",
         "_stepped",
         "_subtree",
         "_tasks",
         "_tell",
         "_tree",
-        "_wishes",
         "path",
         "policy_name",
     )
@@ -96,10 +96,10 @@ class Node:
         self,
         path: str,
         policy: str,
-        tree: Tree,
+        tree: PolicyContext,
         mailbox: ConflatingQueue[Any],
-        report: Callable[[Report], object],
-        health: Health | None = None,
+        report: Callable[[PolicyState], object],
+        health: Ejections | None = None,
         trackers: HostTrackers | None = None,
     ) -> None:
         self.path = path
@@ -114,9 +114,9 @@ class Node:
         self._leases = Leases(tree.hosts, mailbox)
         self._subtree.follow(mailbox, self._leases.decided)
         self._tasks = NodeTasks(path)
-        self._wishes: set[Hashable] | None = None
+        self._pick_events: set[Hashable] | None = None
         self._hosts_with_news: frozenset[str] = frozenset()  # in the last letters
-        self._last: Report | None = None
+        self._last: PolicyState | None = None
         self._stepped = -math.inf
 
     @property
@@ -148,7 +148,7 @@ class Node:
             finally:
                 self._mailbox.close()
                 self._subtree.end(self._mailbox)
-                self._leases.release()
+                self._leases.release_all()
         if over is not None:
             over()
 
@@ -181,7 +181,7 @@ class Node:
         # eight nodes between a cluster and its endpoints three have to decide when an endpoint comes.
         decision = self._policy.decision
         if self._children.endpoints is not given.endpoints:
-            self._children.match(decision, given.endpoints, given.generation, trio.current_time(), self._start)
+            self._children.reconcile(decision, given.endpoints, given.generation, trio.current_time(), self._start)
         self._publish(decision)
         return ()
 
@@ -190,22 +190,22 @@ class Node:
         now = self._stepped = trio.current_time()
         if self._children.switching:
             self._children.finish_switches()
-        wishes, self._wishes = frozenset(self._wishes or ()), None
-        decision = self._policy.decide(self._inputs(wishes), now)
+        pick_events, self._pick_events = frozenset(self._pick_events or ()), None
+        decision = self._policy.decide(self._inputs(pick_events), now)
         if decision.hosts != self._leases.wanted and (yield from self._leases.lease_exactly(decision.hosts)):
             if len(self._leases.decided) >= _MANY_HOSTS:
                 yield
                 now = trio.current_time()
-            decision = self._policy.decide(self._inputs(wishes), now)  # now that it can see them
+            decision = self._policy.decide(self._inputs(pick_events), now)  # now that it can see them
         self._subtree.match(decision)
         given, children = self._given, self._children
         if decision.children or children.by_name:
             children.hosts = self._subtree.hosts
-            children.match(decision, given.endpoints, given.generation, now, self._start)
+            children.reconcile(decision, given.endpoints, given.generation, now, self._start)
         if decision.tasks or self._tasks.named:
             self._tasks.match(decision.tasks)
-        if decision.resolve_again:
-            self._tree.resolve_again(decision.resolve_again)
+        if decision.re_resolve:
+            self._tree.re_resolve(decision.re_resolve)
         self._publish(decision)
         if decision.connect:
             yield from self._leases.connect(decision.connect)
@@ -225,35 +225,37 @@ class Node:
                 if isinstance(sender, tuple):  # ("host", address)
                     hosts.append(sender[1])
         self._hosts_with_news = frozenset(hosts)
-        if self._tree.lost is not None and any(map(_is_loss, letters.items())):
-            self._tree.lost()
+        if self._tree.request_re_resolution is not None and any(map(_is_loss, letters.items())):
+            self._tree.request_re_resolution()
         return news
 
     def _make_policy(self) -> Policy:
         tree, leases = self._tree, self._leases
-        surroundings = Surroundings(
-            self._wish,
-            leases.hold,
-            leases.let_go,
-            tree.hosts.find,
+        channel_control = ChannelControl(
+            self._notify_policy,
+            leases.acquire,
+            leases.release,
+            tree.hosts.lookup,
             tree.random,
             tree.limits,
             tree.loads,
             tree.observers,
             self.path,
         )
-        return tree.registry.make(self.policy_name, surroundings)
+        return tree.registry.make(self.policy_name, channel_control)
 
-    def _wish(self, wish: Hashable) -> None:
-        if self._wishes is None:
-            self._wishes = set()
-        self._wishes.add(wish)
-        self._mailbox.put("wish", None)
+    def _notify_policy(self, event: Hashable) -> None:
+        if self._pick_events is None:
+            self._pick_events = set()
+        self._pick_events.add(event)
+        self._mailbox.put("pick event", None)
 
-    def _inputs(self, wishes: frozenset[Hashable]) -> Inputs:
+    def _inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
         reports, hosts = self._children.reports() if self._children.by_name else {}, self._leases.hosts
         given, news = self._given, self._hosts_with_news
-        return Inputs(given.config, reports, hosts, wishes, self._subtree.health.ejected, given.endpoints, news)
+        return PolicyInputs(
+            given.config, reports, hosts, pick_events, self._subtree.health.ejected, given.endpoints, news
+        )
 
     def _publish(self, decision: Decision) -> None:
         """Tell the parent, once every child has answered what it was sent.
@@ -266,7 +268,7 @@ class Node:
         if last is not None and last.picker is picker and last.state is state and last.generation == generation:
             return
         if not self._children.by_name or self._children.answered:
-            self._last = Report(state, picker, generation)
+            self._last = PolicyState(state, picker, generation)
             self._tell(self._last)
 
     # -- making the world match
@@ -278,14 +280,14 @@ class Node:
         tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
         path, below = f"{self.path}/{child.name}", (self._subtree.health_below, self._subtree.trackers_below)
         node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
-        return node.run(child.scope, partial(self._children.over, child))
+        return node.run(child.scope, partial(self._children.on_exit, child))
 
-    def wake(self) -> None:
+    def exit_idle(self) -> None:
         """Have whoever rests down here connect without waiting for an RPC. Plain."""
-        if self._policy.wake():
+        if self._policy.exit_idle():
             self._mailbox.put("wake", None)
         for child in self._children.nodes():
-            child.wake()
+            child.exit_idle()
 
     # -- explaining
 
@@ -315,7 +317,7 @@ class Node:
     def child(self, name: str) -> TreeNode | None:
         """The one whose picker counts under that name, or its only child; None before the first decision."""
         child = self._children.get(name) if name else self._children.only
-        return child.speaker.node if child is not None and child.heard is not None else None
+        return child.active.node if child is not None and child.active_state is not None else None
 
     def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
         """Itself under that name, then all below it."""
@@ -327,7 +329,7 @@ class Node:
         yield NodeSnapshot(
             path, parent, self.policy_name, self.state, says, given.config, hosts, ejected, warm, given.endpoints
         )
-        for name, child, kept in self._children.everybody():
+        for name, child, kept in self._children.all_children():
             yield from child.survey(f"{path}/{name}", path, warm or kept)
 
     def __repr__(self) -> str:
@@ -335,9 +337,9 @@ class Node:
         return f"<Node {self.path} {state}, {len(self._children)} children>"
 
 
-def _fails_all(last: Report | None) -> Status | None:
+def _fails_all(last: PolicyState | None) -> Status | None:
     match last:
-        case Report(picker=Always(Fail(status) | Drop(status))):
+        case PolicyState(picker=FixedPicker(Fail(status) | Drop(status))):
             return status
     return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trxds.ground.connectivity import Connectivity
 
-from .ports import Host
+from .ports import SubchannelInterface
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class NodeSnapshot:
     state: Connectivity
     says: str
     config: Any
-    hosts: Mapping[str, Host]
+    hosts: Mapping[str, SubchannelInterface]
     ejected: frozenset[str]
     warm: bool
     endpoints: Any

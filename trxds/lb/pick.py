@@ -14,7 +14,7 @@ from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 
-from .ports import Host
+from .ports import SubchannelInterface
 
 
 @dataclass(slots=True)
@@ -27,9 +27,9 @@ class Override:
     """
 
     addresses: tuple[str, ...] = ()
-    actual: str = ""
+    actual_address_list: str = ""
     strict: bool = False
-    missed: str = ""
+    fallback_reason: str = ""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Tracker(Protocol):
 class Complete:
     """Use this host. Nobody changes it."""
 
-    host: Host
+    host: SubchannelInterface
     trackers: tuple[Tracker, ...] = ()
     _tracker: Tracker | None = field(default=None, init=False, repr=False, compare=False)  # the last one added, ...
     _more: Complete | None = field(default=None, init=False, repr=False, compare=False)  # ... and what came of it
@@ -117,7 +117,7 @@ class Picker(Protocol):
 class Explainable(Picker):
     """A picker that heeds `call.trace`. Any other picker is not called for an explanation.
 
-    With a trace, `pick` answers as it would for an RPC and notes why, but counts, leases, wishes and connects nothing.
+    With a trace, `pick` answers as it would for an RPC and notes why, but counts, leases, reports and connects nothing.
     It draws from `call.trace.random(...)`, and reaches its children by `call.trace.pick(...)`.
     """
 
@@ -158,7 +158,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Always(Explainable):
+class FixedPicker(Explainable):
     """The same answer for every RPC; `why`, and what a queued RPC waits for, are for explanations."""
 
     result: PickResult
@@ -172,9 +172,9 @@ class Always(Explainable):
         return self.result
 
 
-QUEUEING = Always(QUEUE)
+QUEUE_PICKER = FixedPicker(QUEUE)
 
 
-def failing(status: Status, why: str = "it is so for every RPC") -> Always:
+def transient_failure_picker(status: Status, why: str = "it is so for every RPC") -> FixedPicker:
     """A picker that fails every RPC with this status, unless it waits for ready."""
-    return Always(Fail(status), why)
+    return FixedPicker(Fail(status), why)

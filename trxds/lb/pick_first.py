@@ -15,31 +15,31 @@ from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
 from .endpoint_set import Endpoints
 from .endpoints import EndpointState, unreachable, without_endpoints
-from .pick import QUEUE, Always, Complete, Explainable, PickArgs, Picker, PickResult
-from .policy import Decision, Inputs, Surroundings
+from .pick import QUEUE, Complete, Explainable, FixedPicker, PickArgs, Picker, PickResult
+from .policy import ChannelControl, Decision, PolicyInputs
 
 _CONNECT = "connect"  # the one wish that its picks may have
-_CONNECTING = Always(QUEUE, "none has yet", "the first address that connects")
+_CONNECTING = FixedPicker(QUEUE, "none has yet", "the first address that connects")
 
 
 class PickFirst:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
-        self._wish = surroundings.wish
-        self._find = surroundings.find
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
+        self._notify_policy = channel_control.notify_policy
+        self._lookup = channel_control.lookup
         self._config: PickFirstConfig | None = None
         self._endpoints: Endpoints | None = None
         self._state: EndpointState | None = None  # all addresses of all endpoints are one to it
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._endpoints:
             self._take_over(inputs.config, inputs.endpoints)
         if self._state is None:
             return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
-        if inputs.wishes:
-            self._state.wake()
+        if inputs.pick_events:
+            self._state.exit_idle()
         # Ejections are for policies with more than one host to choose from (A61).
-        self._state.look(inputs.hosts, now, find=self._find)
+        self._state.update(inputs.hosts, now, lookup=self._lookup)
         return Decision(
             self._state.state,
             self._picker(self._state),
@@ -48,11 +48,11 @@ class PickFirst:
             wake_at=self._state.wake_at(inputs.hosts, now),
         )
 
-    def wake(self) -> None:
+    def exit_idle(self) -> None:
         if self._state is not None:
-            self._state.wake()
+            self._state.exit_idle()
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         if self._state is None:
             return "no addresses"
         return f"{len(self._state.addresses)} addresses, {self._state.state.name}"
@@ -64,17 +64,17 @@ class PickFirst:
         if not addresses:
             self._state = None
         elif self._state is not None:
-            self._state = self._state.having(addresses)
+            self._state = self._state.with_addresses(addresses)
         else:
             self._state = EndpointState(addresses, lazy=True)
-            self._state.wake()
+            self._state.exit_idle()
 
     def _picker(self, state: EndpointState) -> Picker:
         if state.ready is not None:
-            return Always(Complete(state.ready), "it is the one that is connected")
+            return FixedPicker(Complete(state.ready), "it is the one that is connected")
         match state.state:
             case Connectivity.IDLE:
-                return ExitIdlePicker(self._wish, state.addresses[0])
+                return ExitIdlePicker(self._notify_policy, state.addresses[0])
             case Connectivity.TRANSIENT_FAILURE:
                 return unreachable((state,))
         return _CONNECTING
@@ -84,12 +84,12 @@ class PickFirst:
 class ExitIdlePicker(Explainable):
     """The RPC waits, and has the policy connect."""
 
-    wish: Callable[[Hashable], None]
+    notify_policy: Callable[[Hashable], None]
     first: str  # address
 
     def pick(self, call: PickArgs) -> PickResult:
         if call.trace is None:
-            self.wish(_CONNECT)
+            self.notify_policy(_CONNECT)
         else:
             call.trace.note("an RPC has it connect, the first one first", waits_for=f"{self.first} to connect")
         return QUEUE

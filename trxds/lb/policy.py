@@ -17,13 +17,13 @@ from trxds.ground.observers import Observers
 
 from .endpoint_set import NO_ENDPOINTS
 from .host_trackers import HostTrackers
-from .limits import Limits
-from .load_report.load_store import LoadCounts
-from .pick import QUEUEING, Picker, TraceNote, Tracker
-from .ports import Host
+from .limits import CircuitBreakers
+from .load_report.load_store import LoadStore
+from .pick import QUEUE_PICKER, Picker, TraceNote, Tracker
+from .ports import SubchannelInterface
 from .security import Security
 
-RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
+CHILD_RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)
 
 
 class LbConfig(Protocol):
@@ -36,7 +36,7 @@ class LbConfig(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PolicyState:
     """What a node tells its parent. `generation` is the newest configuration it has answered."""
 
     state: Connectivity
@@ -45,20 +45,20 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class PolicyInputs:
     """All that a decision may depend on, apart from the time and the policy's own memory.
 
     `endpoints` are those that the policy may send to, beside its configuration; a policy above the clusters has what
     their resources say instead. `children` has the latest report of each child, also of those kept warm; a child
     without one has not decided yet. `hosts` has an entry for every address the last decision leased, and `news` the
-    addresses of those that have news since then. `wishes` is what picks left since the last step. `ejected` are the
+    addresses of those that have news since then. `pick_events` is what picks left since the last step. `ejected` are the
     addresses that outlier detection above has taken out; a leaf counts them as failed.
     """
 
     config: Any
-    children: Mapping[str, Report] = field(default_factory=dict)
-    hosts: Mapping[str, Host] = field(default_factory=dict)
-    wishes: frozenset[Hashable] = frozenset()
+    children: Mapping[str, PolicyState] = field(default_factory=dict)
+    hosts: Mapping[str, SubchannelInterface] = field(default_factory=dict)
+    pick_events: frozenset[Hashable] = frozenset()
     ejected: frozenset[str] = frozenset()
     endpoints: Any = NO_ENDPOINTS
     news: frozenset[str] = frozenset()
@@ -69,11 +69,11 @@ class Decision:
     """What a policy wants to be so.
 
     `children` by name, with their configuration; a child left out ends, or stays warm for
-    `RETENTION` when named in `keep`. Each has all the policy's endpoints, or the part of them that has the child's
+    `CHILD_RETENTION` when named in `deactivate`. Each has all the policy's endpoints, or the part of them that has the child's
     name; `endpoints`, by the child's name, are others. `hosts` are leased; those in `connect`, leased or held by
     picks, are asked to connect if IDLE. `tasks` run in the node's nursery while they are named;
     another callable under the same name replaces the task. `ejected`, if the policy says
-    anything at all, are the addresses taken out for the subtree below. `resolve_again` names a
+    anything at all, are the addresses taken out for the subtree below. `re_resolve` names a
     DNS name whose addresses seem out of date. `security` is how the subtree's hosts are reached; with another
     one the children begin anew, and those before them go on picking until the new ones can.
 
@@ -85,13 +85,13 @@ class Decision:
     state: Connectivity
     picker: Picker
     children: Mapping[str, LbConfig] = field(default_factory=dict)
-    keep: frozenset[str] = frozenset()
+    deactivate: frozenset[str] = frozenset()
     hosts: tuple[str, ...] = ()
     connect: tuple[str, ...] = ()
     wake_at: float = math.inf
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     ejected: frozenset[str] | None = None
-    resolve_again: str = ""
+    re_resolve: str = ""
     security: Security | None = None
     trackers: Mapping[str, Tracker] | None = None
     collects: HostTrackers | None = None
@@ -100,21 +100,21 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ChannelControl:
     """What a policy may use between its decisions, from picks: all of it plain functions.
 
     `wish` leaves a wish for the next decision. `hold` leases an address, once however often it
-    is called, until `let_go`; what is held when the node ends is let go then. `find` looks
+    is called, until `release`; what is held when the node ends is let go then. `find` looks
     without leasing. `observers` are told what the policy, at `path` in the tree, sees of its hosts.
     """
 
-    wish: Callable[[Hashable], None]
-    hold: Callable[[str], Host]
-    let_go: Callable[[str], None]
-    find: Callable[[str], Host | None]
+    notify_policy: Callable[[Hashable], None]
+    acquire: Callable[[str], SubchannelInterface]
+    release: Callable[[str], None]
+    lookup: Callable[[str], SubchannelInterface | None]
     random: Random
-    limits: Limits = field(default_factory=Limits)
-    loads: LoadCounts = field(default_factory=LoadCounts)
+    limits: CircuitBreakers = field(default_factory=CircuitBreakers)
+    loads: LoadStore = field(default_factory=LoadStore)
     observers: Observers = field(default_factory=Observers)
     path: str = ""
 
@@ -126,7 +126,7 @@ class Policy(Protocol):
     get them without it.
     """
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         """What is to be, from what is; `now` is in seconds on Trio's clock. No I/O and no waiting.
 
         It may be asked twice in a row: a decision that leases new hosts is taken again with them.
@@ -135,12 +135,12 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Rests(Protocol):
+class ExitIdle(Protocol):
     """A policy that may be IDLE until an RPC comes."""
 
-    def wake(self) -> None:
+    def exit_idle(self) -> None:
         """Connect at the next decision all the same, as if one had come."""
 
 
-PolicyFactory = Callable[[Surroundings], Policy]
-CONNECTING = Report(Connectivity.CONNECTING, QUEUEING)
+PolicyFactory = Callable[[ChannelControl], Policy]
+CONNECTING = PolicyState(Connectivity.CONNECTING, QUEUE_PICKER)

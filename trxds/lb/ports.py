@@ -10,7 +10,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status
 
 
-class Host(Protocol):
+class SubchannelInterface(Protocol):
     """A subchannel, as a policy sees it: where it stands, and a way to ask for a connection."""
 
     @property
@@ -38,21 +38,21 @@ class Lease(Protocol):
     """A share in a host; while anyone has one the host is not retired."""
 
     @property
-    def subchannel(self) -> Host: ...
+    def subchannel(self) -> SubchannelInterface: ...
     def release(self) -> None:
         """Plain and idempotent."""
 
 
-class Hosts(Protocol):
+class SubchannelPoolInterface(Protocol):
     """The pool: address to host, by lease."""
 
-    def find(self, address: str) -> Host | None:
+    def lookup(self, address: str) -> SubchannelInterface | None:
         """The host that anyone in the channel has a lease on. Plain; takes none."""
 
     def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
         """Each later change of the host's state is a letter `("host", address)` in `mailbox`."""
 
-    def over(self, security: Callable[[str], Hashable]) -> Hosts:
+    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPoolInterface:
         """The same pool, its hosts reached as `security` says of each address.
 
         Hosts are shared by address and what this returns. The pool itself, if its credentials do not care.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import unavailable
 
-from .pick import TraceNote, failing
-from .policy import CONNECTING, RETENTION, Decision, Inputs, Report, Surroundings
+from .pick import TraceNote, transient_failure_picker
+from .policy import CHILD_RETENTION, CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
 
-FAILOVER = 10.0  # seconds
+FAILOVER_TIMEOUT = 10.0  # seconds
 
 EMPTY = unavailable("the cluster has no priorities")
 
@@ -25,7 +25,7 @@ _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
 
 @dataclass(slots=True)
-class _Patience:
+class _FailoverTimer:
     """How long we still wait for one child that is connecting."""
 
     until: float
@@ -40,39 +40,39 @@ class _Patience:
                 self.until, self.worked = -math.inf, False
             case Connectivity.CONNECTING if self.worked:
                 # It had worked: a reconnect is as good a reason to wait as a start.
-                self.until, self.worked = now + FAILOVER, False
+                self.until, self.worked = now + FAILOVER_TIMEOUT, False
 
 
 class Priority:
     reads_endpoints = False
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._known: dict[str, _Patience] = {}
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._known: dict[str, _FailoverTimer] = {}
         self._active: frozenset[str] = frozenset()
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
         if not names:
-            return Decision(Connectivity.TRANSIENT_FAILURE, failing(EMPTY, "there is none to choose"))
-        self._forget(inputs.config.children, now)
+            return Decision(Connectivity.TRANSIENT_FAILURE, transient_failure_picker(EMPTY, "there is none to choose"))
+        self._remove_unconfigured(inputs.config.children, now)
         chosen, begun, why = self._choose(names, inputs.children, now)
-        report = self._judged(chosen, inputs.children.get(chosen, CONNECTING), now)
+        report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
         active = self._activate(names, chosen, begun, report.state)
-        self._mark_warm(now)
+        self._start_deactivation(now)
         return Decision(
             report.state,
             report.picker,
             children={name: inputs.config.children[name] for name in names if name in active},
-            keep=frozenset(name for name in self._known if name not in active),
+            deactivate=frozenset(name for name in self._known if name not in active),
             wake_at=min((p.until for n, p in self._known.items() if n in active and p.until > now), default=math.inf),
             handed_on=TraceNote(why, chosen),
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         names = inputs.config.children
         return ", ".join(f"{name} {self._seen(name, inputs.children, now)}" for name in names) or "no priorities"
 
-    def _seen(self, name: str, reports: Mapping[str, Report], now: float) -> str:
+    def _seen(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
         patience = self._known.get(name)
         if patience is None or name not in reports:
             return "not begun"
@@ -81,15 +81,17 @@ class Priority:
         warm = ", kept warm" if patience.gone_at < math.inf else ""
         return f"{reports[name].state.name}{time}{warm}"
 
-    def _forget(self, configured: Iterable[str], now: float) -> None:
+    def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:
         wanted = set(configured)
         self._known = {n: p for n, p in self._known.items() if n in wanted and p.gone_at > now}
 
-    def _choose(self, names: tuple[str, ...], reports: Mapping[str, Report], now: float) -> tuple[str, list[str], str]:
+    def _choose(
+        self, names: tuple[str, ...], reports: Mapping[str, PolicyState], now: float
+    ) -> tuple[str, list[str], str]:
         """The priority to use, those looked at on the way, which all have to be running, and the reason."""
         begun: list[str] = []
         for name in names:
-            patience = self._known.setdefault(name, _Patience(now + FAILOVER))
+            patience = self._known.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
             state = reports.get(name, CONNECTING).state
             patience.note(state, now)
             begun.append(name)
@@ -103,10 +105,10 @@ class Priority:
                 return name, begun, "none can serve, and it still tries"
         return names[-1], begun, "none can serve, and it is the last"
 
-    def _judged(self, name: str, report: Report, now: float) -> Report:
+    def _effective_state(self, name: str, report: PolicyState, now: float) -> PolicyState:
         """As reported, except that a child whose time is up counts as failed; its picker stays."""
         if report.state is Connectivity.CONNECTING and self._known[name].until <= now:
-            return Report(Connectivity.TRANSIENT_FAILURE, report.picker)
+            return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
         return report
 
     def _activate(self, names: tuple[str, ...], chosen: str, begun: list[str], state: Connectivity) -> frozenset[str]:
@@ -117,9 +119,9 @@ class Priority:
         self._active = frozenset(active)
         return self._active
 
-    def _mark_warm(self, now: float) -> None:
+    def _start_deactivation(self, now: float) -> None:
         for name, patience in self._known.items():
             if name in self._active:
                 patience.gone_at = math.inf
             elif patience.gone_at == math.inf:
-                patience.gone_at = now + RETENTION
+                patience.gone_at = now + CHILD_RETENTION

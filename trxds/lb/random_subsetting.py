@@ -17,25 +17,25 @@ from trxds.resources.leaf_policy import LbPolicyConfig
 from .configs import OutlierDetectionConfig, Target, WeightedTargetConfig
 from .endpoint_set import Endpoints
 from .pick import TraceNote
-from .policy import CONNECTING, Decision, Inputs, Surroundings
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 
 _CHILD = "subset"
 _HANDED_ON = TraceNote("those with the lowest of this client's own hashes")
 
 
 class RandomSubsetting:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._seed = surroundings.random.getrandbits(64)  # what makes this client's part its own
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._seed = channel_control.random.getrandbits(64)  # what makes this client's part its own
         self._given: tuple[RandomSubsettingConfig, Endpoints] | None = None
         self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of what was given
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
         config, endpoints = self._chosen(inputs.config, inputs.endpoints)
         below = {_CHILD: config}, {_CHILD: endpoints}
         return Decision(report.state, report.picker, children=below[0], endpoints=below[1], handed_on=_HANDED_ON)
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"
 
     def _chosen(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:

@@ -10,7 +10,7 @@ from .cluster_manager import ClusterManager
 from .least_request import LeastRequest
 from .outlier_detection.policy import OutlierDetection
 from .pick_first import PickFirst
-from .policy import Policy, PolicyFactory, Surroundings
+from .policy import ChannelControl, Policy, PolicyFactory
 from .priority import Priority
 from .random_subsetting import RandomSubsetting
 from .ring_hash.policy import RingHash
@@ -41,5 +41,5 @@ class Registry:
     def __init__(self, more: Mapping[str, PolicyFactory] | None = None) -> None:
         self._factories = {**BUILT_IN, **(more or {})}
 
-    def make(self, name: str, surroundings: Surroundings) -> Policy:
-        return self._factories[name](surroundings)
+    def make(self, name: str, channel_control: ChannelControl) -> Policy:
+        return self._factories[name](channel_control)

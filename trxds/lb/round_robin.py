@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 
-from .endpoints import ConnectedEndpoints, EndpointState, Key, is_ready
+from .endpoints import EndpointList, EndpointState, Key, is_ready
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
-from .policy import Decision, Inputs, Surroundings
+from .policy import ChannelControl, Decision, PolicyInputs
 
 _COMPLETE = attrgetter("complete")
 
 
 class RoundRobin:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
-        self._endpoints = ConnectedEndpoints(self._rotation, surroundings.find)
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
+        self._endpoints = EndpointList(self._rotation, channel_control.lookup)
         self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
         self._picker: RoundRobinPicker | None = None
         self._restless = True
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         self._restless = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
         return self._endpoints.decide(inputs, now)
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe()
 
     def _rotation(self, ready: Mapping[Key, EndpointState]) -> Picker:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from trxds.ground.connectivity import Connectivity
 
-from .policy import CONNECTING, Report
+from .policy import CONNECTING, PolicyState
 
 _ORDER = (Connectivity.READY, Connectivity.CONNECTING, Connectivity.IDLE)
 
@@ -32,7 +32,7 @@ class StickyFailures:
     def __init__(self) -> None:
         self._failed: set[str] = set()
 
-    def states(self, names: Iterable[str], reports: Mapping[str, Report]) -> dict[str, Connectivity]:
+    def states(self, names: Iterable[str], reports: Mapping[str, PolicyState]) -> dict[str, Connectivity]:
         """The state each name counts with; names not given are forgotten."""
         states = {name: self._state(name, reports.get(name, CONNECTING).state) for name in names}
         self._failed &= states.keys()

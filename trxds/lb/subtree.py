@@ -14,30 +14,30 @@ from trxds.ground.channels import ConflatingQueue
 from .host_trackers import HostTrackers
 from .pick import Tracker
 from .policy import Decision
-from .ports import Hosts
+from .ports import SubchannelPoolInterface
 from .security import Security
 
 
-class Health:
+class Ejections:
     """`ejected` is what counts here: this level's own, and what the levels above have ejected."""
 
     __slots__ = ("_above", "_below", "_followers", "_own", "ejected")
 
-    def __init__(self, above: Health | None = None) -> None:
+    def __init__(self, above: Ejections | None = None) -> None:
         self.ejected: frozenset[str] = frozenset()
         self._above = above
         self._own: frozenset[str] = frozenset()
         self._followers: dict[ConflatingQueue[Any], Collection[str]] = {}
-        self._below: list[Health] = []
+        self._below: list[Ejections] = []
         if above is not None:
             above._below.append(self)
         self._renew()
 
-    def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
+    def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
         """Tell `mailbox` when an address that is in `leased` by then is ejected or comes back."""
         self._followers[mailbox] = leased
 
-    def leave(self, mailbox: ConflatingQueue[Any]) -> None:
+    def unsubscribe(self, mailbox: ConflatingQueue[Any]) -> None:
         self._followers.pop(mailbox, None)
 
     def eject(self, addresses: frozenset[str]) -> None:
@@ -46,7 +46,7 @@ class Health:
         self._own = addresses
         if changed:
             self._renew()
-            self._tell(changed)
+            self._notify(changed)
 
     def end(self) -> None:
         """Whoever ejected is gone, and the subtree with it."""
@@ -58,12 +58,12 @@ class Health:
         for level in self._below:
             level._renew()
 
-    def _tell(self, changed: frozenset[str]) -> None:
+    def _notify(self, changed: frozenset[str]) -> None:
         for mailbox, leased in self._followers.items():
             if any(address in leased for address in changed):
                 mailbox.put("health", None)
         for level in self._below:
-            level._tell(changed)
+            level._notify(changed)
 
 
 class Subtree:
@@ -80,10 +80,12 @@ class Subtree:
         "trackers_below",
     )
 
-    def __init__(self, hosts: Hosts, health: Health | None = None, trackers: HostTrackers | None = None) -> None:
+    def __init__(
+        self, hosts: SubchannelPoolInterface, health: Ejections | None = None, trackers: HostTrackers | None = None
+    ) -> None:
         self.hosts = hosts  # to be leased below
         self._all_hosts = hosts
-        self.health = health or Health()  # with the ejections of the levels above
+        self.health = health or Ejections()  # with the ejections of the levels above
         self._trackers = trackers  # where we attach ours, if anybody above wants to know
         self._attached: Mapping[str, Tracker] | None = None
         self._security: Security | None = None  # how our policy wants the hosts below to be reached
@@ -92,17 +94,17 @@ class Subtree:
 
     def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
         """Tell `mailbox` of ejections of what is leased."""
-        self.health.follow(mailbox, leased)
+        self.health.subscribe(mailbox, leased)
 
     def match(self, decision: Decision) -> None:
         """Have it be as the policy has decided."""
         if decision.ejected is not None:
             if self.health_below is self.health:
-                self.health_below = Health(self.health)
+                self.health_below = Ejections(self.health)
             self.health_below.eject(decision.ejected)
         if decision.security is not self._security:
             security = self._security = decision.security
-            self.hosts = self._all_hosts.over(security.of) if security is not None else self._all_hosts
+            self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
         if decision.collects is not None:
             self.trackers_below = decision.collects
         if decision.trackers is not self._attached:
@@ -111,7 +113,7 @@ class Subtree:
                 self._trackers.attach(self, decision.trackers or {})
 
     def end(self, mailbox: ConflatingQueue[Any]) -> None:
-        self.health.leave(mailbox)
+        self.health.unsubscribe(mailbox)
         if self.health_below is not self.health:
             self.health_below.end()
         if self._trackers is not None:

@@ -12,21 +12,21 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import unavailable
 
 from .endpoint_set import Endpoints
-from .pick import QUEUE, Always, Explainable, PickArgs, Picker, PickResult, TraceNote, failing
-from .policy import CONNECTING, Decision, Inputs, Report, Surroundings
+from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult, TraceNote, transient_failure_picker
+from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
 from .state import StickyFailures, aggregate
 
-_WAITING = Always(QUEUE, "none is yet", "a target to be READY")
+_WAITING = FixedPicker(QUEUE, "none is yet", "a target to be READY")
 
 
 class WeightedTarget:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
         self._failures = StickyFailures()
         self._states: Mapping[str, Connectivity] = {}  # of those that may be drawn, as they count
         self.reads_endpoints = True
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         targets = inputs.config.targets
         reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
         # A target of weight 0 is never drawn, so it cannot make the whole READY.
@@ -42,10 +42,10 @@ class WeightedTarget:
             picker,
             handed_on=handed_on,
             children={name: target.config for name, target in targets.items()},
-            keep=frozenset(inputs.children.keys() - targets.keys()),
+            deactivate=frozenset(inputs.children.keys() - targets.keys()),
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         targets = inputs.config.targets
         seen = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
         return ", ".join(seen) or "no targets"
@@ -54,7 +54,7 @@ class WeightedTarget:
         self,
         state: Connectivity,
         states: Mapping[str, Connectivity],
-        reports: Mapping[str, Report],
+        reports: Mapping[str, PolicyState],
         weights: Mapping[str, int],
     ) -> tuple[Picker, TraceNote | None]:
         """With the reason, if it is a child's own picker."""
@@ -70,7 +70,9 @@ class WeightedTarget:
 
 
 def _empty(endpoints: Endpoints) -> Picker:
-    return failing(unavailable(endpoints.note or "no localities with endpoints"), "there is none to draw")
+    return transient_failure_picker(
+        unavailable(endpoints.note or "no localities with endpoints"), "there is none to draw"
+    )
 
 
 @dataclass(frozen=True, slots=True)

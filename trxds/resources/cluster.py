@@ -12,7 +12,7 @@ from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
-from .outlier import OutlierDetectionSettings, ejection_rules
+from .outlier import OutlierDetectionSettings, outlier_detection_settings
 from .problems import ValidationErrors
 from .units import optional_duration
 from .upstream_tls import UpstreamTls, upstream_tls
@@ -68,7 +68,7 @@ def cluster(message: Any, context: ParseContext, problems: ValidationErrors) -> 
     tls = _transport_socket(message, context, problems)
     idle_timeout = _idle_timeout(message, problems)
     lrs = _load_reporting(message, context, problems)
-    ejection = ejection_rules(message, problems)
+    ejection = outlier_detection_settings(message, problems)
     # Only now, when all has been read: a NACK names every mistake, and not the first one.
     if found is None or lb_policy is None:
         return None

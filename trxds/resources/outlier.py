@@ -56,7 +56,7 @@ _PERCENTAGES = (
 )
 
 
-def ejection_rules(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
+def outlier_detection_settings(cluster: Any, problems: ValidationErrors) -> OutlierDetectionSettings | None:
     """None when the cluster wants neither of the algorithms: then nothing has to be counted."""
     if not cluster.HasField("outlier_detection"):
         return None

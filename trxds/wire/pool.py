@@ -106,11 +106,11 @@ class Pool:
 
     # -- leases
 
-    def over(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
+    def with_security(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
         """The same pool for a user who asks something of the connection to each address."""
         return SecuredPool(self, security) if self._secured is not None else self
 
-    def find(self, address: str, security: Hashable = None) -> Subchannel | None:
+    def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
         """The host of that address if anybody leases it; takes no lease."""
         return self.subchannels.get((address, security))
 
@@ -181,11 +181,11 @@ class SecuredPool:
         self._pool = pool
         self._security = security
 
-    def over(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
-        return self._pool.over(security)
+    def with_security(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
+        return self._pool.with_security(security)
 
-    def find(self, address: str) -> Subchannel | None:
-        return self._pool.find(address, self._security(address))
+    def lookup(self, address: str) -> Subchannel | None:
+        return self._pool.lookup(address, self._security(address))
 
     def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
         return self._pool.lease(address, mailbox, self._security(address))

@@ -109,7 +109,7 @@ async def test_what_can_be_read_has_contrast_in_light_and_in_dark(browser):
         await shop.drain(shop.hosts[0])
         grounds = set()
         for dark in (False, True):
-            await tab.look(dark=dark)
+            await tab.update(dark=dark)
             grounds.add(await tab.run("getComputedStyle(document.body).backgroundColor"))
             for view in VIEWS:
                 await show(tab, view)

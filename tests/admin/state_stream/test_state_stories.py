@@ -13,7 +13,7 @@ from trxds import RpcError
 from trxds.admin import state_stream
 from trxds.admin.state_stream.changes import apply
 from trxds.admin.state_stream.subscription import MAX_UNREAD
-from trxds.policies import QUEUEING, Connectivity, Decision, PolicyType
+from trxds.policies import QUEUE_PICKER, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow
@@ -246,7 +246,7 @@ class Mute:
         pass
 
     def decide(self, inputs, now):
-        return Decision(Connectivity.CONNECTING, QUEUEING)
+        return Decision(Connectivity.CONNECTING, QUEUE_PICKER)
 
     def explain(self, inputs, call):
         raise ZeroDivisionError

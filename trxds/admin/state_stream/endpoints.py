@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.node_snapshot import NodeSnapshot
-from trxds.lb.ports import Host
+from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import Endpoint, LocalityId
 
 from .messages import EndpointRow
@@ -21,7 +21,7 @@ class _Cluster:
 
     names: set[str]
     places: Sequence[tuple[int, str, Sequence[Endpoint]]]  # priority, locality
-    hosts: dict[str, Host] = field(default_factory=dict)
+    hosts: dict[str, SubchannelInterface] = field(default_factory=dict)
     ejected: set[str] = field(default_factory=set)
 
 

@@ -12,7 +12,7 @@ from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .load_store import ClusterCounts, RpcCount
 
 
-class Reported:
+class ClusterLoadTrackers:
     """The counts of a cluster, and a tracker for each of its addresses.
 
     An address is what a picker knows of a host, whichever way it came to it: by the child's choice

@@ -26,7 +26,7 @@ Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, c
 
 
 @dataclass(slots=True)
-class _Rpcs:
+class EndpointStats:
     """Those to one locality; all but `in_progress` since the last report."""
 
     in_progress: int = 0
@@ -42,7 +42,7 @@ class _Rpcs:
             self.metrics[name] = MetricLoad(metric.rpcs + 1, total)
 
     @property
-    def quiet(self) -> bool:
+    def idle(self) -> bool:
         return not (self.in_progress or self.issued or self.succeeded or self.failed)
 
     def take(self, locality: LocalityId) -> LocalityLoad:
@@ -59,7 +59,7 @@ class ClusterCounts:
         _, self._cluster, self._service = key
         self._unreported = unreported
         self._enlisted = False  # for the next report
-        self._rpcs: dict[LocalityId, _Rpcs] = defaultdict(_Rpcs)
+        self._rpcs: dict[LocalityId, EndpointStats] = defaultdict(EndpointStats)
         self._drops: Counter[str] = Counter()
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class ClusterCounts:
 
     def take(self) -> ClusterLoad:
         """All since the last time; what is in progress will be told again."""
-        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.quiet)
+        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.idle)
         drops, self._drops = dict(self._drops), Counter()
         self._enlisted = False
         if any(load.in_progress for load in localities):
@@ -95,7 +95,7 @@ class RpcCount:
     """A tracker of any number of RPCs to one locality."""
 
     cluster: ClusterCounts
-    rpcs: _Rpcs
+    rpcs: EndpointStats
     metrics: frozenset[str]
 
     def began(self) -> None:
@@ -116,7 +116,7 @@ class RpcCount:
                 self.rpcs.add(name, number)
 
 
-class LoadCounts:
+class LoadStore:
     """The counts of one xDS client."""
 
     def __init__(self) -> None:

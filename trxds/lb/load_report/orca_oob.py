@@ -12,15 +12,15 @@ from trxds.ground.backoff import Backoff
 from trxds.ground.status import Status, StatusCode
 from trxds.resources.orca import LoadReport, load_report, report_request
 
-from ..ports import Host
+from ..ports import SubchannelInterface
 
 _log = logging.getLogger("trxds.lb")
 
 _PATH = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 
 
-async def follow_load_reports(
-    host: Host, period: float, take: Callable[[LoadReport, float], None], random: Random
+async def watch_load_reports(
+    host: SubchannelInterface, period: float, take: Callable[[LoadReport, float], None], random: Random
 ) -> None:
     """Until cancelled, or until the host says that it has none; `period` is in seconds.
 
@@ -46,7 +46,7 @@ async def follow_load_reports(
         await trio.sleep(backoff.next())
 
 
-async def _listened(host: Host, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
+async def _listened(host: SubchannelInterface, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
     """How the call ended, as `Host.listen` says; None as well if it raised, so that there will be another one."""
     try:
         return await host.listen(_PATH, request, heard)

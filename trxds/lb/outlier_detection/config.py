@@ -11,7 +11,7 @@ from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings,
 _DEFAULT = OutlierDetectionSettings()
 
 
-def ejection_rules(place: JsonNode) -> OutlierDetectionSettings | None:
+def outlier_detection_settings(place: JsonNode) -> OutlierDetectionSettings | None:
     """None if none of the algorithms is asked for."""
     base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
     rules = OutlierDetectionSettings(

@@ -14,7 +14,7 @@ from trxds.ground.status import Status
 from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 
-class Record:
+class EndpointStats:
     """One endpoint's calls and ejections; a tracker of its RPCs.
 
     `successes` and `failures` are those of the last full interval; what ends now is counted
@@ -65,7 +65,7 @@ class Record:
         return f"<Record {self.addresses[0]}: {self.successes} good, {self.failures} bad{ejected}>"
 
 
-def by_success_rate(rules: SuccessRate, records: Collection[Record]) -> list[Record]:
+def by_success_rate(rules: SuccessRate, records: Collection[EndpointStats]) -> list[EndpointStats]:
     """Those that succeed much less often than the others."""
     judged = _with_volume(records, rules.request_volume)
     if not judged or len(judged) < rules.minimum_hosts:
@@ -77,7 +77,7 @@ def by_success_rate(rules: SuccessRate, records: Collection[Record]) -> list[Rec
     return [record for record, rate in zip(judged, rates, strict=True) if rate < least]
 
 
-def by_failure_percentage(rules: FailurePercentage, records: Collection[Record]) -> list[Record]:
+def by_failure_percentage(rules: FailurePercentage, records: Collection[EndpointStats]) -> list[EndpointStats]:
     """Those that fail more often than they may."""
     judged = _with_volume(records, rules.request_volume)
     if len(judged) < rules.minimum_hosts:
@@ -85,6 +85,6 @@ def by_failure_percentage(rules: FailurePercentage, records: Collection[Record])
     return [record for record in judged if 100 * record.failures > rules.threshold * record.calls]
 
 
-def _with_volume(records: Collection[Record], volume: int) -> list[Record]:
+def _with_volume(records: Collection[EndpointStats], volume: int) -> list[EndpointStats]:
     least = max(volume, 1)  # of no calls there is no rate
     return [record for record in records if record.calls >= least]

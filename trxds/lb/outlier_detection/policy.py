@@ -19,32 +19,32 @@ from trxds.resources.outlier import OutlierDetectionSettings
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoints import Key, key_of
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
-from ..policy import CONNECTING, Decision, Inputs, Surroundings
-from .outlier_algorithms import Record, by_failure_percentage, by_success_rate
+from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from .outlier_algorithms import EndpointStats, by_failure_percentage, by_success_rate
 
 _CHILD = "limits"
 _HANDED_ON = TraceNote("it only counts; the leaves leave out who is ejected")
 _NO_RULES = TraceNote("it ejects nobody")
-_SHORTEST_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
+_MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
 
 
 class OutlierDetection:
     """Sweeps at the end of each interval; in between it only counts."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
-        self._observers = surroundings.observers
-        self._path = surroundings.path
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
+        self._observers = channel_control.observers
+        self._path = channel_control.path
         self._backend = ""
         self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
-        self._records: dict[Key, Record] = {}
-        self._by_address: dict[str, Record] = {}  # the same, as picks look for them
+        self._records: dict[Key, EndpointStats] = {}
+        self._by_address: dict[str, EndpointStats] = {}  # the same, as picks look for them
         self._since: float | None = None  # when the interval began
         self._ejected: frozenset[str] = frozenset()
         self._picker: OutlierDetectionPicker | None = None
         self.reads_endpoints = True
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: OutlierDetectionConfig = inputs.config
         self._backend = config.child.cluster if isinstance(config.child, ClusterImplConfig) else ""
         self.reads_endpoints = config.rules is not None
@@ -59,7 +59,7 @@ class OutlierDetection:
             handed_on=_HANDED_ON if config.rules is not None else _NO_RULES,
         )
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         if inputs.config.rules is None:
             return "no rules"
         return f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
@@ -69,10 +69,10 @@ class OutlierDetection:
         if rules is None:
             endpoints, self._since = (), None
         if endpoints is not self._endpoints:
-            self._enrol(endpoints)
+            self._add_endpoints(endpoints)
         if rules is None:
             return math.inf
-        interval = max(rules.interval, _SHORTEST_INTERVAL)
+        interval = max(rules.interval, _MIN_INTERVAL)
         if self._since is None:
             self._since = now
         elif now >= self._since + interval:
@@ -80,12 +80,12 @@ class OutlierDetection:
             self._sweep(rules, now)
         return self._since + interval
 
-    def _enrol(self, endpoints: tuple[Endpoint, ...]) -> None:
+    def _add_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Whoever stays keeps its record; a new one begins with a clean one."""
         self._endpoints = endpoints
         old = self._records
         keyed = zip(map(key_of, endpoints), endpoints, strict=True)
-        self._records = {key: old.get(key) or Record(endpoint.addresses) for key, endpoint in keyed}
+        self._records = {key: old.get(key) or EndpointStats(endpoint.addresses) for key, endpoint in keyed}
         self._by_address.clear()
         for record in self._records.values():
             self._by_address.update(dict.fromkeys(record.addresses, record))
@@ -106,7 +106,12 @@ class OutlierDetection:
         self._note_ejected()
 
     def _eject(
-        self, outliers: Iterable[Record], method: str, enforcement: int, rules: OutlierDetectionSettings, now: float
+        self,
+        outliers: Iterable[EndpointStats],
+        method: str,
+        enforcement: int,
+        rules: OutlierDetectionSettings,
+        now: float,
     ) -> None:
         ejected = sum(record.ejected_at is not None for record in self._records.values())
         for record in outliers:
@@ -139,7 +144,7 @@ class OutlierDetectionPicker(Explainable):
     """`records` is the policy's and goes with the endpoints; a host that it does not have is not counted."""
 
     child: Picker
-    records: Mapping[str, Record]
+    records: Mapping[str, EndpointStats]
 
     def pick(self, call: PickArgs) -> PickResult:
         result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)

@@ -57,7 +57,7 @@ class HeaderHashPicker(Explainable):
             if endpoint is None and not is_asked:
                 is_asked, asked = True, key
                 if trace is None:
-                    ring.wish(key)
+                    ring.notify_policy(key)
         if trace is not None:
             why = "none is READY, and one is on its way" if is_asked else "all have failed"
             ring.note(trace, why, drawn, self._reason, asked)

@@ -26,7 +26,7 @@ class RingPicker(Explainable):
     keys: Sequence[Key]  # by position on the ring
     endpoints: Mapping[Key, Endpoint]
     awake: Mapping[Key, EndpointState]
-    wish: Callable[[Hashable], None]
+    notify_policy: Callable[[Hashable], None]
     random: Random
     header: str = ""
 
@@ -41,7 +41,7 @@ class RingPicker(Explainable):
             endpoint = self.awake.get(key)
             if endpoint is None:
                 if call.trace is None:
-                    self.wish(key)
+                    self.notify_policy(key)
             elif endpoint.ready is not None:
                 result = endpoint.complete
             elif endpoint.state is Connectivity.TRANSIENT_FAILURE:

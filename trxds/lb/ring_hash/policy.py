@@ -14,9 +14,9 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
 from ..endpoint_set import Endpoints
-from ..endpoints import EndpointState, Key, key_of, soonest, without_endpoints
+from ..endpoints import EndpointState, Key, earliest_wake_up, key_of, without_endpoints
 from ..pick import Picker
-from ..policy import Decision, Inputs, Surroundings
+from ..policy import ChannelControl, Decision, PolicyInputs
 from .hash_header import HeaderHashPicker
 from .picker import RingPicker, seen
 from .ring import SIZE_CAP, Ring, build_ring
@@ -32,8 +32,8 @@ _RingArgs: TypeAlias = tuple[tuple[str, ...], tuple[int, ...], int, int]
 class RingHash:
     """`size_cap` is the client's own limit of a ring's size, whatever is configured (A42)."""
 
-    def __init__(self, surroundings: Surroundings, size_cap: int = SIZE_CAP) -> None:
-        self._surroundings = surroundings
+    def __init__(self, channel_control: ChannelControl, size_cap: int = SIZE_CAP) -> None:
+        self._channel_control = channel_control
         self._size_cap = size_cap
         self._config: RingHashConfig | None = None
         self._configured: Endpoints | None = None
@@ -43,12 +43,12 @@ class RingHash:
         self._ring_args: _RingArgs | None = None
         self._ring = Ring((), ())
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._configured:
             self._take_over(inputs.config, inputs.endpoints)
         if not self._endpoints:
             return Decision(FAILURE, without_endpoints(inputs.endpoints))
-        for key in self._endpoints.keys() & inputs.wishes:
+        for key in self._endpoints.keys() & inputs.pick_events:
             self._wake(key)
         self._look(inputs, now)
         state = aggregate(Counter(each.state for each in self._awake.values()), len(self._endpoints))
@@ -59,15 +59,15 @@ class RingHash:
             self._picker(inputs.config.header),
             hosts=tuple(address for each in self._awake.values() for address in each.wanted),
             connect=tuple(address for each in self._awake.values() for address in each.connect),
-            wake_at=soonest(self._awake.values(), inputs.hosts, now),
+            wake_at=earliest_wake_up(self._awake.values(), inputs.hosts, now),
         )
 
-    def wake(self) -> None:
+    def exit_idle(self) -> None:
         """One endpoint is enough to serve; which one the next RPCs want nobody knows."""
         if self._keys and not self._awake:
             self._wake(self._keys[0])
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return seen(self._keys, self._awake)
 
     def _take_over(self, config: RingHashConfig, endpoints: Endpoints) -> None:
@@ -76,7 +76,7 @@ class RingHash:
         self._endpoints = dict(zip(self._keys, endpoints, strict=True))
         for key, awake in tuple(self._awake.items()):
             if key in self._endpoints:
-                self._awake[key] = awake.having(self._endpoints[key].addresses)
+                self._awake[key] = awake.with_addresses(self._endpoints[key].addresses)
             else:
                 del self._awake[key]
         names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in endpoints])  # A76
@@ -85,8 +85,8 @@ class RingHash:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
-        its = self._surroundings
-        ring = RingPicker(self._ring, self._keys, self._endpoints, self._awake, its.wish, its.random, header)
+        its = self._channel_control
+        ring = RingPicker(self._ring, self._keys, self._endpoints, self._awake, its.notify_policy, its.random, header)
         if not header:
             return ring
         return HeaderHashPicker(ring, header, any(each.state is CONNECTING for each in self._awake.values()))
@@ -94,21 +94,21 @@ class RingHash:
     def _wake(self, key: Key) -> None:
         if key not in self._awake:
             self._awake[key] = EndpointState(self._endpoints[key].addresses, lazy=True)
-            self._awake[key].wake()
+            self._awake[key].exit_idle()
 
-    def _look(self, inputs: Inputs, now: float) -> None:
+    def _look(self, inputs: PolicyInputs, now: float) -> None:
         for key, awake in tuple(self._awake.items()):
-            if awake.look(inputs.hosts, now, inputs.ejected, self._surroundings.find) is IDLE:
+            if awake.update(inputs.hosts, now, inputs.ejected, self._channel_control.lookup) is IDLE:
                 del self._awake[key]
 
-    def _keep_trying(self, inputs: Inputs, now: float) -> None:
+    def _keep_trying(self, inputs: PolicyInputs, now: float) -> None:
         """A priority that seems down gets no RPCs that would wake further endpoints, so we do it (A61)."""
         if any(each.state is CONNECTING for each in self._awake.values()):
             return
         asleep = next((key for key in self._endpoints if key not in self._awake), None)
         if asleep is not None:
             self._wake(asleep)
-            self._awake[asleep].look(inputs.hosts, now, inputs.ejected, self._surroundings.find)
+            self._awake[asleep].update(inputs.hosts, now, inputs.ejected, self._channel_control.lookup)
 
 
 def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:

@@ -19,7 +19,7 @@ from random import Random
 LEAST, MOST = 0.01, 10.0  # times the mean
 
 
-class Schedule:
+class EdfScheduler:
     """`weights` tells those of the moment, 0 for one that is not known; `renewed` is told when they are read."""
 
     def __init__(
@@ -46,9 +46,9 @@ class Schedule:
         heapreplace(self._deadlines, (deadline + self._periods[position], position))
         return position
 
-    def copy(self, random_copy: Callable[[Random], Random]) -> Schedule:
+    def copy(self, random_copy: Callable[[Random], Random]) -> EdfScheduler:
         """Return one that goes on from here apart from this one; nobody is told when it reads the weights."""
-        other = Schedule(self._weights, self._period, random_copy(self._random))
+        other = EdfScheduler(self._weights, self._period, random_copy(self._random))
         other._due, other._in_force = self._due, self._in_force
         other._periods, other._deadlines = self._periods, self._deadlines.copy()
         return other

@@ -15,7 +15,7 @@ from trxds.resources.orca import LoadReport, load_report
 REPORT_KEY = "endpoint-load-metrics-bin"
 
 
-class ReportedWeight:
+class EndpointWeight:
     __slots__ = ("_reported_at", "_since", "_weight", "rules")
 
     def __init__(self, rules: ClientSideWeightedRoundRobin) -> None:

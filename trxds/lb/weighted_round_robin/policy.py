@@ -12,32 +12,32 @@ from trxds.ground.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
 from ..endpoint_set import Endpoints
-from ..endpoints import ConnectedEndpoints, EndpointState, Key, by_address, key_of
-from ..load_report.orca_oob import follow_load_reports
+from ..endpoints import EndpointList, EndpointState, Key, by_address, key_of
+from ..load_report.orca_oob import watch_load_reports
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
-from ..policy import Decision, Inputs, Surroundings
-from ..ports import Host
-from .edf_scheduler import Schedule
-from .endpoint_weight import ReportedWeight
+from ..policy import ChannelControl, Decision, PolicyInputs
+from ..ports import SubchannelInterface
+from .edf_scheduler import EdfScheduler
+from .endpoint_weight import EndpointWeight
 
 _Follower: TypeAlias = partial[Coroutine[Any, Any, None]]
 
 
 class WeightedRoundRobin:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._random = surroundings.random
-        self._observers = surroundings.observers
-        self._path = surroundings.path
-        self._endpoints = ConnectedEndpoints(self._turns, surroundings.find)
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._random = channel_control.random
+        self._observers = channel_control.observers
+        self._path = channel_control.path
+        self._endpoints = EndpointList(self._turns, channel_control.lookup)
         self._rules: ClientSideWeightedRoundRobin | None = None
         self._configured: Endpoints | None = None
-        self._weights: dict[Key, ReportedWeight] = {}
-        self._trackers: Mapping[str, ReportedWeight] = {}  # the same by address, if reports come with RPCs
+        self._weights: dict[Key, EndpointWeight] = {}
+        self._trackers: Mapping[str, EndpointWeight] = {}  # the same by address, if reports come with RPCs
         self._ready: tuple[Key, ...] = ()
-        self._schedule: Schedule | None = None  # of those that are ready; outlives pickers like they do
+        self._schedule: EdfScheduler | None = None  # of those that are ready; outlives pickers like they do
         self._followers: dict[str, _Follower] = {}  # of those that are ready, by the name of the task
 
-    def decide(self, inputs: Inputs, now: float) -> Decision:
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._rules or inputs.endpoints is not self._configured:
             self._take_over(inputs.config, inputs.endpoints)
         decision = self._endpoints.decide(inputs, now)
@@ -45,14 +45,14 @@ class WeightedRoundRobin:
             self._ready, self._followers = (), {}
         return replace(decision, tasks=self._followers, trackers=self._trackers)
 
-    def describe(self, inputs: Inputs, now: float) -> str:
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe()
 
     def _take_over(self, rules: ClientSideWeightedRoundRobin, endpoints: Endpoints) -> None:
         self._rules, self._configured = rules, endpoints
         old = self._weights
         self._schedule, self._followers = None, {}
-        self._weights = {k: old.get(k) or ReportedWeight(rules) for k in map(key_of, endpoints)}
+        self._weights = {k: old.get(k) or EndpointWeight(rules) for k in map(key_of, endpoints)}
         for weight in self._weights.values():
             weight.rules = rules
         # Reports out of band are not looked for in trailers (A58).
@@ -66,7 +66,7 @@ class WeightedRoundRobin:
         for key in ready.keys() - set(self._ready):
             self._weights[key].connected()
         if self._schedule is None or tuple(ready) != self._ready:
-            self._schedule = Schedule(
+            self._schedule = EdfScheduler(
                 lambda now: [each.at(now) for each in weights],
                 rules.update_period,
                 self._random,
@@ -79,26 +79,26 @@ class WeightedRoundRobin:
         self._followers = dict(self._follower(host, weight, rules.reporting_period) for host, weight in pairs)
         return WrrPicker(tuple(Complete(host) for host, _ in pairs), self._schedule)
 
-    def _tell(self, weights: Sequence[ReportedWeight], known: Sequence[float], now: float) -> None:
+    def _tell(self, weights: Sequence[EndpointWeight], known: Sequence[float], now: float) -> None:
         if self._observers.present:
             unknown = sum(not each for each in known)
             stale = sum(weight.stale(now) for weight, each in zip(weights, known, strict=True) if not each)
             few = len(known) - unknown < 2
             self._observers.weights(WrrUpdate(self._path, tuple(known), unknown - stale, stale, few))
 
-    def _follower(self, host: Host, weight: ReportedWeight, period: float) -> tuple[str, _Follower]:
+    def _follower(self, host: SubchannelInterface, weight: EndpointWeight, period: float) -> tuple[str, _Follower]:
         """The task of that host, the same one for as long as it is READY."""
         name = f"load reports of {host.address}"
         task = self._followers.get(name)
         if task is None or task.args[0] is not host:
-            task = partial(follow_load_reports, host, period, weight.take, self._random)
+            task = partial(watch_load_reports, host, period, weight.take, self._random)
         return name, task
 
 
 @dataclass(frozen=True, slots=True)
 class WrrPicker(Explainable):
     hosts: tuple[Complete, ...]
-    schedule: Schedule
+    schedule: EdfScheduler
 
     def pick(self, call: PickArgs) -> PickResult:
         if call.trace is None:
