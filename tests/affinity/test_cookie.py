@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.affinity.carriers import InCookie
+from trxds.affinity.carriers import CookieSessionState
 from trxds.affinity.cookie import (
     MAX_HOSTS,
     MAX_SIZE,
@@ -129,7 +129,7 @@ def test_no_text_breaks_the_reading(text):
     ],
 )
 def test_the_first_cookie_of_the_name_is_found_in_any_header(headers, value):
-    assert InCookie(CookieConfig("s")).read(Metadata([("cookie", header) for header in headers])) == value
+    assert CookieSessionState(CookieConfig("s")).read(Metadata([("cookie", header) for header in headers])) == value
 
 
 @pytest.mark.parametrize(

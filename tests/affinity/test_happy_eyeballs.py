@@ -6,7 +6,7 @@ import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY
 from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint
 
-from trxds.affinity.happy_eyeballs import MOST_RACES
+from trxds.affinity.happy_eyeballs import MAX_RACES
 from trxds.lb.pick import QUEUE, Override, PickArgs, Trace
 
 
@@ -163,13 +163,13 @@ def test_a_host_that_leaves_the_cluster_in_between_is_forgotten():
 
 @pytest.mark.parametrize("more", [0, 5])
 def test_of_many_different_cookies_those_above_the_bound_wait_for_their_first_host(more):
-    names = [f"h{number}" for number in range(MOST_RACES + more)]
+    names = [f"h{number}" for number in range(MAX_RACES + more)]
     story = Story(*(endpoint(name, health=DRAINING) for name in ("slow", *names)), endpoint("other"))
     for name in names:
         story.pick("slow", name)
         story.step()
     at(story, 0.25)
-    assert len(connecting(story)) == 1 + MOST_RACES
+    assert len(connecting(story)) == 1 + MAX_RACES
     story.pick("slow", names[-1])
     assert not story.pick_events
 

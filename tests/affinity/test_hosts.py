@@ -5,7 +5,7 @@ import math
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
-from trxds.affinity.hosts import SHORTEST_SWEEP, HostTable
+from trxds.affinity.hosts import MIN_SWEEP_INTERVAL, HostTable
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.limits import CallCounter
 from trxds.resources.endpoint import Endpoint, HealthStatus
@@ -72,7 +72,7 @@ class TestUpdates:
         entry = table.get("a")
         first = table.pick(entry, 0.0)
         assert table.pick(entry, 1.0) is first and entry.last_used == 1.0
-        table.sweep(1000.0)
+        table.sweep_idle(1000.0)
         assert table.pick(entry, 1000.0).host is table.held["a"] is not first.host
 
     def test_what_returns_starts_anew(self):
@@ -131,7 +131,7 @@ class TestUse:
     def test_a_host_that_was_let_go_is_leased_again(self):
         table = Table(endpoint("a"))
         table.used("a", 0.0)
-        table.sweep(100.0)
+        table.sweep_idle(100.0)
         table.used("a", 101.0)
         assert set(table.held) == {"a"}
 
@@ -140,13 +140,13 @@ class TestSweep:
     def test_a_host_used_within_the_idle_timeout_is_kept(self):
         table = Table(endpoint("a"))
         table.used("a", 0.1)
-        table.sweep(60.0)
+        table.sweep_idle(60.0)
         assert set(table.held) == {"a"}
 
     def test_a_host_idle_for_exactly_the_timeout_is_let_go(self):
         table = Table(endpoint("a"))
         table.used("a", 0.0)
-        table.sweep(60.0)
+        table.sweep_idle(60.0)
         assert table.held == {}
         assert table.get("a") is not None, "a cookie may still name it"
 
@@ -154,20 +154,20 @@ class TestSweep:
         # An RPC may be waiting for it, and would have it begin anew.
         table = Table(endpoint("a"), idle_timeout=1.0, state=CONNECTING)
         host = table.awaited("a", 0.0)
-        table.sweep(10.0)
+        table.sweep_idle(10.0)
         assert set(table.held) == {"a"}
         host.state = IDLE
-        table.sweep(20.0)
-        table.sweep(25.0)
+        table.sweep_idle(20.0)
+        table.sweep_idle(25.0)
         assert table.held == {}
 
     def test_one_that_has_been_waited_for_is_left_to_the_next_sweep(self):
         # It may have failed just now: let go of, it would be forgotten, and connected for the same RPC again.
         table = Table(endpoint("a"), idle_timeout=1.0, state=FAILURE)
         table.awaited("a", 0.0)
-        table.sweep(20.0)
+        table.sweep_idle(20.0)
         assert set(table.held) == {"a"} and table.sweep_at == 25.0
-        table.sweep(25.0)
+        table.sweep_idle(25.0)
         assert table.held == {}
 
     def test_unless_it_has_been_used_since(self):
@@ -175,15 +175,15 @@ class TestSweep:
         for _ in range(2):
             table.awaited("a", 0.0)
             table.pick(table.get("a"), 1.0)
-        table.sweep(6.0)
+        table.sweep_idle(6.0)
         assert table.held == {}
 
     def test_one_that_always_connects_is_let_go_when_nobody_can_be_waiting_any_more(self):
         table = Table(endpoint("a"), idle_timeout=1.0, state=CONNECTING)
         table.used("a", 0.0)
-        table.sweep(149.0)
+        table.sweep_idle(149.0)
         assert set(table.held) == {"a"}
-        table.sweep(150.0)
+        table.sweep_idle(150.0)
         assert table.held == {}
 
     @pytest.mark.parametrize("state", [IDLE, READY, FAILURE])
@@ -191,7 +191,7 @@ class TestSweep:
         # Also one that is down: as long as its child policy tried it the lease would have no end.
         table = Table(endpoint("a"), idle_timeout=1.0, state=state)
         table.used("a", 0.0)
-        table.sweep(10.0)
+        table.sweep_idle(10.0)
         assert table.held == {}
 
     def test_the_first_sweep_is_an_idle_timeout_after_the_first_use(self):
@@ -204,32 +204,32 @@ class TestSweep:
         table = Table(endpoint("a"), endpoint("b"))
         table.used("a", 10.0)
         table.used("b", 20.0)
-        table.sweep(30.0)
+        table.sweep_idle(30.0)
         assert table.sweep_at == 70.0
 
     def test_but_not_in_less_than_five_seconds(self):
         table = Table(endpoint("a"), endpoint("b"))
         table.used("a", 1.0)
-        table.sweep(60.0)
-        assert table.sweep_at == 60.0 + SHORTEST_SWEEP
+        table.sweep_idle(60.0)
+        assert table.sweep_at == 60.0 + MIN_SWEEP_INTERVAL
 
     def test_one_that_is_kept_though_idle_is_looked_at_again_in_five_seconds(self):
         table = Table(endpoint("a"), state=CONNECTING)
         table.used("a", 0.0)
-        table.sweep(60.0)
-        assert table.sweep_at == 60.0 + SHORTEST_SWEEP
+        table.sweep_idle(60.0)
+        assert table.sweep_at == 60.0 + MIN_SWEEP_INTERVAL
 
     def test_after_the_last_lease_there_is_none(self):
         table = Table(endpoint("a"))
         table.used("a", 0.0)
-        table.sweep(60.0)
+        table.sweep_idle(60.0)
         assert table.sweep_at == math.inf
 
     def test_an_idle_timeout_of_zero_sweeps_every_five_seconds(self):
         table = Table(endpoint("a"), idle_timeout=0.0)
         table.used("a", 7.0)
         assert table.sweep_at == 12.0
-        table.sweep(12.0)
+        table.sweep_idle(12.0)
         assert table.held == {}
 
     def test_a_shorter_idle_timeout_counts_for_what_was_used_before(self):
@@ -237,14 +237,14 @@ class TestSweep:
         table.used("a", 0.0)
         table.update([endpoint("a")], 10.0, 4.0)
         assert table.sweep_at == 10.0
-        table.sweep(10.0)
+        table.sweep_idle(10.0)
         assert table.held == {}
 
     def test_a_longer_idle_timeout_counts_for_what_was_used_before(self):
         table = Table(endpoint("a"))
         table.used("a", 0.0)
         table.update([endpoint("a")], 600.0, 4.0)
-        table.sweep(table.sweep_at)
+        table.sweep_idle(table.sweep_at)
         assert set(table.held) == {"a"} and table.sweep_at == 600.0
 
     @pytest.mark.parametrize("period", [0.1, 1.0, 4.9, 6.0, 59.0])
@@ -272,10 +272,10 @@ def test_the_story_of_an_idle_timer():
     assert table.sweep_at == 60.0, "55 s from now"
     table.used("a", 5.0)
     table.used("b", 5.0)
-    table.sweep(60.0)
+    table.sweep_idle(60.0)
     assert set(table.held) == {"a", "b"} and table.sweep_at == 65.0
     table.used("a", 60.5)
-    table.sweep(65.0)
+    table.sweep_idle(65.0)
     assert set(table.held) == {"a"} and table.sweep_at == 120.5
-    table.sweep(120.5)
+    table.sweep_idle(120.5)
     assert table.held == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from trxds.affinity.cookie import MAX_SIZE
-from trxds.affinity.jar import MAX_ATTRIBUTE_SIZE, MOST, CookieJar
+from trxds.affinity.jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar
 
 EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock says 0
 
@@ -58,7 +58,7 @@ def test_a_max_age_of_hundreds_of_digits_is_none():
 def test_a_server_that_makes_up_names_does_not_fill_the_memory_nor_push_out_the_session():
     made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
     assert made.header("/", 0).startswith("s=V; ")
-    assert len(made.header("/", 0).split("; ")) == MOST
+    assert len(made.header("/", 0).split("; ")) == MAX_COOKIES
     made.take("s=W", 0, EPOCH)
     assert "s=W" in made.header("/", 0)
 

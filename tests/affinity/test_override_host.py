@@ -132,9 +132,9 @@ class TestLeases:
         story = Story(*three(), idle_timeout=60.0)
         story.pick("b")
         story.update(*three(b=DRAINING), idle_timeout=60.0)
-        story.policy._table.sweep(59.9)
+        story.policy._table.sweep_idle(59.9)
         assert story.hosts("b") == {"b"}
-        story.policy._table.sweep(60.0)
+        story.policy._table.sweep_idle(60.0)
         assert "b" not in story.pool
 
     def test_every_use_begins_the_idle_time_anew(self):
@@ -143,7 +143,7 @@ class TestLeases:
         story.now = 50.0
         story.pick("b")
         story.update(*three(b=DRAINING), idle_timeout=60.0)
-        story.policy._table.sweep(60.0)
+        story.policy._table.sweep_idle(60.0)
         assert "b" in story.pool
 
     def test_an_update_lets_go_of_what_is_due_by_then(self):

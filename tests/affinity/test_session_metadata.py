@@ -15,7 +15,7 @@ OWN = Metadata([("user", "7"), ("cookie", "mine=1")])
 @pytest.fixture
 async def session() -> SessionCookies:
     session = SessionCookies()
-    session.heard(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), None)
+    session.record_response(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), None)
     return session
 
 
@@ -31,7 +31,7 @@ async def test_what_was_filled_is_no_longer_true_when_path_metadata_or_cookie_is
     session.fill(OWN, "/shop/Add")
     assert session.fill(OWN, "/other/Add") == OWN
     assert session.fill(Metadata([("user", "8")]), "/shop/Add") == (("user", "8"), ("cookie", "s=V"))
-    session.heard(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None)
+    session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None)
     assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
     mock_clock.jump(61)
     assert session.fill(OWN, "/shop/Add") == OWN
@@ -42,5 +42,5 @@ async def test_what_a_server_sent_that_no_request_may_have_is_not_sent_back(
     session: SessionCookies, value: str
 ) -> None:
     call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
-    session.heard(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
+    session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
     assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))

@@ -8,7 +8,7 @@ from support.mesh import Mesh, ask
 from support.sessions import in_header, listen, session_filter
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.affinity.moves import Reason
+from trxds.affinity.moves import RepinReason
 from trxds.testing import resources as xds
 
 
@@ -49,7 +49,7 @@ async def test_the_host_was_removed(autojump_clock):
         old = record.host
         mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
         await meet(session, 3)
-        assert move_of(record) == (old, record.host, Reason.UNKNOWN_HOST)
+        assert move_of(record) == (old, record.host, RepinReason.UNKNOWN_HOST)
         assert record.moves == 1
 
 
@@ -58,13 +58,13 @@ async def test_the_host_drains_where_that_is_not_allowed(autojump_clock):
         old = record.host
         mesh.endpoints("cart", xds.locality(*mesh.hosts, health={old: "DRAINING"}))
         await meet(session)
-        assert move_of(record)[2] is Reason.UNKNOWN_HOST  # it is hidden even from the cookie
+        assert move_of(record)[2] is RepinReason.UNKNOWN_HOST  # it is hidden even from the cookie
 
     async with on_a_host() as (mesh, session, record):
         old = record.host
         mesh.cluster("cart", override_statuses=["UNKNOWN", "DRAINING"])
         await meet(session)
-        assert move_of(record) == (old, record.host, Reason.STATUS_NOT_ALLOWED)
+        assert move_of(record) == (old, record.host, RepinReason.STATUS_NOT_ALLOWED)
 
 
 async def test_the_host_cannot_be_reached(autojump_clock):
@@ -73,7 +73,7 @@ async def test_the_host_cannot_be_reached(autojump_clock):
         mesh.servers[old].stop()
         await trio.sleep(5)
         await meet(session)
-        assert move_of(record)[2] is Reason.NOT_READY
+        assert move_of(record)[2] is RepinReason.NOT_READY
 
 
 async def test_the_route_leads_to_another_cluster(autojump_clock):
@@ -82,7 +82,7 @@ async def test_the_route_leads_to_another_cluster(autojump_clock):
         mesh.endpoints("basket", [await mesh.add_host()])
         mesh.route("basket")
         await meet(session)
-        assert move_of(record)[2] is Reason.CLUSTER_MISMATCH
+        assert move_of(record)[2] is RepinReason.CLUSTER_MISMATCH
         assert record.cluster == "basket"
 
 
@@ -96,7 +96,7 @@ async def test_the_cookie_was_too_old(autojump_clock):
                 pass
             await ask(channel)  # it was the other's turn, then the old one's; now it is the other's again
             await meet(session)
-            assert move_of(session._session) == (old, other, Reason.NO_COOKIE)
+            assert move_of(session._session) == (old, other, RepinReason.NO_COOKIE)
 
 
 async def test_a_session_by_header_is_followed_too(autojump_clock):
@@ -107,7 +107,7 @@ async def test_a_session_by_header_is_followed_too(autojump_clock):
             assert session._session.host == old
             mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
             await meet(session)
-            assert move_of(session._session)[2] is Reason.UNKNOWN_HOST
+            assert move_of(session._session)[2] is RepinReason.UNKNOWN_HOST
 
 
 async def test_a_channel_knows_the_sessions_that_are_open(autojump_clock):

@@ -14,30 +14,30 @@ from trxds.resources.stateful_session import CookieConfig, HeaderConfig, Session
 from . import cookie
 
 
-class Carrier(Protocol):
+class SessionStateCarrier(Protocol):
     session_headers: tuple[str, ...]  # what a session has to send back, other than cookies
 
-    def covers(self, path: str) -> bool:
+    def matches_path(self, path: str) -> bool:
         """Whether RPCs to that path take part."""
 
     def read(self, metadata: Metadata) -> str | None:
         """The session's text, still encoded, in the caller's metadata."""
 
-    def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
+    def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
         """What it has room for: the addresses and the cluster that a session would read from it."""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         """The response's metadata with that session."""
 
 
-class InCookie:
+class CookieSessionState:
     session_headers: tuple[str, ...] = ()
 
     def __init__(self, config: CookieConfig) -> None:
         self._config = config
         self._path = config.path
 
-    def covers(self, path: str) -> bool:
+    def matches_path(self, path: str) -> bool:
         return not self._path or cookie.path_matches(self._path, path)
 
     def read(self, metadata: Metadata) -> str | None:
@@ -48,7 +48,7 @@ class InCookie:
                     return found
         return None
 
-    def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
+    def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
         return cookie.written(addresses), cluster
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
@@ -60,19 +60,19 @@ class InCookie:
         return f"cookie {self._config.name!r}"
 
 
-class InHeader:
+class HeaderSessionState:
     def __init__(self, config: HeaderConfig) -> None:
         self._name = config.name
         self.session_headers: tuple[str, ...] = (config.name,)
 
-    def covers(self, path: str) -> bool:
+    def matches_path(self, path: str) -> bool:
         return True
 
     def read(self, metadata: Metadata) -> str | None:
         value = metadata.first(self._name)
         return value if isinstance(value, str) else None
 
-    def tells(self, addresses: str, cluster: str) -> tuple[str, str]:
+    def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
         return addresses.partition(",")[0], ""
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
@@ -84,11 +84,11 @@ class InHeader:
         return f"header {self._name!r}"
 
 
-def carrier(state: SessionState) -> Carrier:
+def carrier(state: SessionState) -> SessionStateCarrier:
     match state:
         case CookieConfig():
-            return InCookie(state)
+            return CookieSessionState(state)
         case HeaderConfig():
-            return InHeader(state)
+            return HeaderSessionState(state)
         case _ as never:
             assert_never(never)

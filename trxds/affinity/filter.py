@@ -17,7 +17,7 @@ from .carriers import carrier
 _log = logging.getLogger("trxds.affinity")
 
 _NOTHING = cookie.SessionCookie("")
-_MOST_KNOWN = 256
+_MAX_KNOWN_COOKIES = 256
 
 
 class StatefulSession:
@@ -35,7 +35,7 @@ class StatefulSession:
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Reads the cookie; the answer is what the response's metadata has to pass."""
-        held = self.judge(call)
+        held = self.apply_cookie(call)
         if held is None:
             return None
 
@@ -43,17 +43,17 @@ class StatefulSession:
             override = call.override
             if override is None or not override.actual_address_list:
                 return metadata
-            addresses, cluster = self._carrier.tells(override.actual_address_list, call.cluster)
+            addresses, cluster = self._carrier.encode(override.actual_address_list, call.cluster)
             if addresses == held.addresses and cluster in held.clusters:
                 return metadata
             return self._carrier.write(metadata, addresses, cluster)
 
         return respond
 
-    def judge(self, call: PickArgs) -> cookie.SessionCookie | None:
+    def apply_cookie(self, call: PickArgs) -> cookie.SessionCookie | None:
         """Reads the cookie and notes in `call` what follows; None where the filter takes no part."""
         if call.path != self._covered:
-            if not self._carrier.covers(call.path):
+            if not self._carrier.matches_path(call.path):
                 return None
             self._covered = call.path
         if self._carrier.session_headers:
@@ -70,7 +70,7 @@ class StatefulSession:
     def explain(self, call: PickArgs) -> SessionStep:
         """As `judge`, in words."""
         drawn = call.cluster
-        held = self.judge(call)
+        held = self.apply_cookie(call)
         if held is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
         shown = self._cluster_shown(held, call)
@@ -113,7 +113,7 @@ class StatefulSession:
             _log.warning("%s %s; its RPCs are balanced as if they had none", self._carrier, problem)
         if len(text) > cookie.MAX_SIZE:
             return _NOTHING
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MAX_KNOWN_COOKIES:
             self._known.clear()
         self._known[text] = held or _NOTHING
         return self._known[text]

@@ -17,7 +17,7 @@ from trxds.resources.endpoint import HealthStatus
 
 from .hosts import Entry, HostTable
 
-MOST_RACES = 256  # cookies may come from outside; one too many waits for its first host alone
+MAX_RACES = 256  # cookies may come from outside; one too many waits for its first host alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class HappyEyeballs:
 
     def wanted(self, addresses: tuple[str, ...]) -> bool:
         """Whether a pick that waits for one of these is to wish for a race. Once: a wish makes RPCs pick again."""
-        return len(addresses) > 1 and addresses not in self._races and len(self._races) < MOST_RACES
+        return len(addresses) > 1 and addresses not in self._races and len(self._races) < MAX_RACES
 
     def go_on(self, waits: Iterable[WaitsForOneOf], statuses: Collection[HealthStatus], now: float) -> tuple[str, ...]:
         """Whatever is due by now; returns whom to connect."""
@@ -61,7 +61,7 @@ class HappyEyeballs:
             for addresses, race in self._races.items()
             if (address := self._next(addresses, race, statuses, now)) is not None
         ]
-        self._let_go_of_losers()
+        self._release_losers()
         self.wake_at = min((race.next_at for race in self._races.values()), default=math.inf)
         return tuple(connect)
 
@@ -113,7 +113,7 @@ class HappyEyeballs:
                 if state is not Connectivity.TRANSIENT_FAILURE:
                     yield entry, state
 
-    def _let_go_of_losers(self) -> None:
+    def _release_losers(self) -> None:
         racing = {address for addresses in self._races for address in addresses}
         for address in self._spares - racing:
             self._spares.remove(address)

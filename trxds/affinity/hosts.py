@@ -17,8 +17,8 @@ from trxds.lb.pick import Complete
 from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
-SHORTEST_SWEEP = 5.0  # seconds between two sweeps at least
-LONGEST_ATTEMPT = 150.0  # seconds: an attempt to connect has the longest backoff's time, a fifth more at most
+MIN_SWEEP_INTERVAL = 5.0  # seconds between two sweeps at least
+MAX_ATTEMPT_TIME = 150.0  # seconds: an attempt to connect has the longest backoff's time, a fifth more at most
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Entry:
     host: SubchannelInterface | None = None  # while leased for sessions
     spare: bool = False  # leased in case that it is needed, and no RPC has used it or waits for it
     awaited: bool = False  # leased for who waits, and not known to have been looked at since
-    picked: Complete | None = None  # the answer that names the host
+    cached_pick: Complete | None = None  # the answer that names the host
     trackers: int = 0  # as many changes had been made to the trackers when `picked` was
 
 
@@ -94,7 +94,7 @@ class HostTable:
 
     def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> SubchannelInterface:
         """A session's RPC waits for this host, or for another one and this is a `spare`: lease it, once."""
-        entry.spare, entry.awaited, entry.picked = spare, True, None
+        entry.spare, entry.awaited, entry.cached_pick = spare, True, None
         return self._leased(entry, now)
 
     def _leased(self, entry: Entry, now: float) -> SubchannelInterface:
@@ -102,15 +102,15 @@ class HostTable:
         if entry.host is None:
             self._entries[entry.address] = entry
             entry.host = self._acquire(entry.address)
-            self.sweep_at = min(self.sweep_at, now + max(self._idle_timeout, SHORTEST_SWEEP))
+            self.sweep_at = min(self.sweep_at, now + max(self._idle_timeout, MIN_SWEEP_INTERVAL))
         return entry.host
 
     def pick(self, entry: Entry, now: float) -> Complete:
         """The same, as an answer to the RPC, with what the policies below have attached to the host."""
         entry.last_used = now
-        picked = entry.picked
+        picked = entry.cached_pick
         if picked is None or entry.trackers != self._trackers.changes:
-            picked = entry.picked = Complete(self.use(entry, now), self._trackers.of(entry.address))
+            picked = entry.cached_pick = Complete(self.use(entry, now), self._trackers.of(entry.address))
             entry.trackers = self._trackers.changes
         return picked
 
@@ -119,7 +119,7 @@ class HostTable:
         """The addresses of the hosts that a sweep could let go."""
         return [entry.address for entry in self._entries.values() if entry.host is not None]
 
-    def sweep(self, now: float) -> None:
+    def sweep_idle(self, now: float) -> None:
         """Let go of what no session used within the idle timeout."""
         for entry in self._entries.values():
             if entry.last_used <= now - self._idle_timeout and not _may_be_awaited(entry, now):
@@ -133,13 +133,13 @@ class HostTable:
     def release(self, entry: Entry) -> None:
         """Let go of this one, if it is leased."""
         if entry.host is not None:
-            entry.host = entry.picked = None
+            entry.host = entry.cached_pick = None
             self._release(entry.address)
 
     def _next_sweep(self, now: float) -> float:
         """When the first host will have been idle for too long, but not all too soon."""
         ends = (entry.last_used + self._idle_timeout for entry in self._entries.values() if entry.host is not None)
-        return max(min(ends, default=math.inf), now + SHORTEST_SWEEP)
+        return max(min(ends, default=math.inf), now + MIN_SWEEP_INTERVAL)
 
 
 def _may_be_awaited(entry: Entry, now: float) -> bool:
@@ -148,7 +148,7 @@ def _may_be_awaited(entry: Entry, now: float) -> bool:
     To let go of the host would have the attempt begin anew, and for ever if it takes longer than sweeps are apart.
     """
     connects = entry.host is not None and entry.host.state is Connectivity.CONNECTING
-    return connects and now < entry.last_used + LONGEST_ATTEMPT
+    return connects and now < entry.last_used + MAX_ATTEMPT_TIME
 
 
 def _rotated(endpoint: Endpoint, first: str) -> str:

@@ -11,7 +11,7 @@ from trxds.ground.metadata import is_value
 from .cookie import MAX_SIZE, path_matches
 from .cookie_date import parse_cookie_date
 
-MOST = 50  # cookies; what RFC 6265 has a client keep at least
+MAX_COOKIES = 50  # cookies; what RFC 6265 has a client keep at least
 MAX_ATTRIBUTE_SIZE = 1024  # characters of an attribute's value; a longer one is passed over, as by browsers
 
 _AGE = re.compile(r"-?[0-9]+")
@@ -46,9 +46,9 @@ class CookieJar:
 
     def _has_room(self, now: float) -> bool:
         """A full jar takes no new names: the one that keeps the session is the first to come, and has to stay."""
-        if len(self._cookies) >= MOST:
+        if len(self._cookies) >= MAX_COOKIES:
             self._cookies = {key: kept for key, kept in self._cookies.items() if kept.expires > now}
-        return len(self._cookies) < MOST
+        return len(self._cookies) < MAX_COOKIES
 
     def header(self, path: str, now: float) -> str:
         """The cookies for an RPC to that path, longest path first; empty if there are none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trxds.lb.pick import Override
 
 
-class Reason(enum.StrEnum):
+class RepinReason(enum.StrEnum):
     """Of the rules by which a cookie's host is used, the one that was not met (A55, A60)."""
 
     NO_COOKIE = "no_cookie"  # the call had none, or one that is too old or cannot be read
@@ -19,19 +19,19 @@ class Reason(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Repin:
     """`at` is in seconds on Trio's clock."""
 
     at: float
     old: str
     new: str
-    reason: Reason
+    reason: RepinReason
 
 
-def reason_of(override: Override, same_cluster: bool) -> Reason:
+def reason_of(override: Override, same_cluster: bool) -> RepinReason:
     """Why the call that this belongs to went elsewhere; `same_cluster`: as the session was in before."""
     if not override.addresses:
-        return Reason.NO_COOKIE
+        return RepinReason.NO_COOKIE
     if not same_cluster:
-        return Reason.CLUSTER_MISMATCH
-    return Reason(override.fallback_reason) if override.fallback_reason else Reason.UNKNOWN_HOST
+        return RepinReason.CLUSTER_MISMATCH
+    return RepinReason(override.fallback_reason) if override.fallback_reason else RepinReason.UNKNOWN_HOST

@@ -25,7 +25,7 @@ from trxds.resources.endpoint import HealthStatus
 
 from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
 from .hosts import Entry, HostTable
-from .moves import Reason
+from .moves import RepinReason
 
 _CHILD = "everybody"
 # The states that are waited for, the best one first.
@@ -51,7 +51,7 @@ class OverrideHost:
         if config is not self._config or inputs.endpoints is not self._endpoints:
             self._take_over(config, inputs.endpoints, now)
         if now >= self._table.sweep_at:
-            self._table.sweep(now)
+            self._table.sweep_idle(now)
         waits = [wish for wish in inputs.pick_events if isinstance(wish, WaitsForOneOf)]
         next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
@@ -154,12 +154,12 @@ class OverridePicker(Explainable):
                 return self._wait_for(waiting[state], state, override, call)
         return None
 
-    def _missed(self, address: str) -> Reason:
+    def _missed(self, address: str) -> RepinReason:
         """Why the session's host is not used; only for an RPC that goes elsewhere."""
         entry = self.table.get(address)
         if entry is None:
-            return Reason.UNKNOWN_HOST
-        return Reason.NOT_READY if entry.health in self.statuses else Reason.STATUS_NOT_ALLOWED
+            return RepinReason.UNKNOWN_HOST
+        return RepinReason.NOT_READY if entry.health in self.statuses else RepinReason.STATUS_NOT_ALLOWED
 
     def _wait_for(self, entry: Entry, state: Connectivity | None, override: Override, call: PickArgs) -> PickResult:
         if call.trace is not None:

@@ -16,7 +16,7 @@ from trxds.lb.pick import PickArgs
 
 from .cookie import MAX_SIZE
 from .jar import CookieJar
-from .moves import Move, reason_of
+from .moves import Repin, reason_of
 
 
 class SessionCookies:
@@ -31,7 +31,7 @@ class SessionCookies:
         self.calls = 0
         self.host = self.cluster = ""
         self.moves = 0
-        self.last_move: Move | None = None
+        self.last_move: Repin | None = None
         self._epoch = epoch
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
@@ -40,12 +40,12 @@ class SessionCookies:
         if not wait_for_first:
             self._first_over.set()
 
-    def claim(self) -> bool:
+    def begin_call(self) -> bool:
         """Is this the session's first call? The others `wait`; it says `over` at its end."""
         self.calls += 1
         return self.calls == 1
 
-    async def wait(self) -> None:
+    async def wait_for_first_response(self) -> None:
         """Until the first call has brought headers or has ended."""
         if not self._first_over.is_set():
             await self._first_over.wait()
@@ -65,7 +65,7 @@ class SessionCookies:
             self._filled = metadata, jar, filled
         return filled
 
-    def heard(self, metadata: Metadata, call: PickArgs | None) -> None:
+    def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
         """A call of this session has response headers: keep their cookies, and what else its filters write."""
         told = False
         for name in call.session_headers if call is not None else ():
@@ -90,10 +90,10 @@ class SessionCookies:
             return
         if self.host:
             self.moves += 1
-            self.last_move = Move(trio.current_time(), self.host, host, reason_of(override, same_cluster))
+            self.last_move = Repin(trio.current_time(), self.host, host, reason_of(override, same_cluster))
         self.host, self.cluster = host, call.cluster
 
-    def over(self) -> None:
+    def end_first(self) -> None:
         """The first call has ended, perhaps without headers."""
         self._first_over.set()
 

@@ -80,7 +80,7 @@ class Rpc:
         self._telemetry: WatchedCall | None = None  # what is told of the call, if somebody watches
         # After all that may raise: who claims to be the first has to close, or the session waits for ever.
         self._session = session
-        self._is_first = session is not None and session.claim()
+        self._is_first = session is not None and session.begin_call()
         # A14: a call is counted once, however many attempts it makes.
         calls = channel.calls
         calls.open.add(self)
@@ -167,7 +167,7 @@ class Rpc:
     async def _join_session(self, session: SessionCookies) -> None:
         if not self._is_first:
             self.scope.waiting_for = "the session's first call"
-            await self.scope.run_with_deadline(session.wait)
+            await self.scope.run_with_deadline(session.wait_for_first_response)
         self._metadata = session.fill(self._metadata, self.scope.path)
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
@@ -274,7 +274,7 @@ class Rpc:
         if self._telemetry is not None:
             self._telemetry.answered(route.args)
         if self._session is not None:
-            self._session.heard(metadata, route.args)
+            self._session.record_response(metadata, route.args)
         return metadata
 
     def final_status(self) -> Status:
@@ -361,7 +361,7 @@ class Rpc:
         calls.open.discard(self)
         self.scope.error = RpcError  # no longer ours: no cycle is left to the collector
         if self._is_first and self._session is not None:
-            self._session.over()
+            self._session.end_first()
         if self._telemetry is not None:
             telemetry, self._telemetry = self._telemetry, None
             telemetry.end(stream)

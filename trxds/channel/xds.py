@@ -25,7 +25,7 @@ from trxds.lb.balancing_config import STRUCT_POLICIES
 from trxds.lb.config_builder import clusters
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom import PolicyType
-from trxds.lb.limits import CircuitBreakers as CircuitBreakers
+from trxds.lb.limits import CircuitBreakers
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork

@@ -51,8 +51,8 @@ class PolicyInputs:
     `endpoints` are those that the policy may send to, beside its configuration; a policy above the clusters has what
     their resources say instead. `children` has the latest report of each child, also of those kept warm; a child
     without one has not decided yet. `hosts` has an entry for every address the last decision leased, and `news` the
-    addresses of those that have news since then. `pick_events` is what picks left since the last step. `ejected` are the
-    addresses that outlier detection above has taken out; a leaf counts them as failed.
+    addresses of those that have news since then. `pick_events` is what picks left since the last step. `ejected` are
+    the addresses that outlier detection above has taken out; a leaf counts them as failed.
     """
 
     config: Any
@@ -68,13 +68,12 @@ class PolicyInputs:
 class Decision:
     """What a policy wants to be so.
 
-    `children` by name, with their configuration; a child left out ends, or stays warm for
-    `CHILD_RETENTION` when named in `deactivate`. Each has all the policy's endpoints, or the part of them that has the child's
-    name; `endpoints`, by the child's name, are others. `hosts` are leased; those in `connect`, leased or held by
-    picks, are asked to connect if IDLE. `tasks` run in the node's nursery while they are named;
-    another callable under the same name replaces the task. `ejected`, if the policy says
-    anything at all, are the addresses taken out for the subtree below. `re_resolve` names a
-    DNS name whose addresses seem out of date. `security` is how the subtree's hosts are reached; with another
+    `children` by name, with their configuration; a child left out ends, or stays warm for `CHILD_RETENTION` when named
+    in `deactivate`. Each has all the policy's endpoints, or the part of them that has the child's name; `endpoints`, by
+    the child's name, are others. `hosts` are leased; those in `connect`, leased or held by picks, are asked to connect
+    if IDLE. `tasks` run in the node's nursery while they are named; another callable under the same name replaces the
+    task. `ejected`, if the policy says anything at all, are the addresses taken out for the subtree below. `re_resolve`
+    names a DNS name whose addresses seem out of date. `security` is how the subtree's hosts are reached; with another
     one the children begin anew, and those before them go on picking until the new ones can.
 
     `trackers` hear of RPCs to these addresses that another policy of the cluster chose: a session's, by its cookie.

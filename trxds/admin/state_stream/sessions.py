@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from trxds.affinity.moves import Move
+from trxds.affinity.moves import Repin
 from trxds.affinity.session import SessionCookies
 
 from .messages import Move as MoveRow
@@ -33,5 +33,5 @@ def key_of(channel: str, session: SessionCookies) -> str:
     return f"{channel}/{session.number}"
 
 
-def _move(move: Move, epoch: Epoch) -> MoveRow:
+def _move(move: Repin, epoch: Epoch) -> MoveRow:
     return {"time": epoch(move.at), "from": move.old, "to": move.new, "reason": move.reason.value}
