@@ -56,7 +56,7 @@ async def main() -> None:
             print(f"with a session: {await fill_a_cart(session)}")
 
 
-async def fill_a_cart(caller: trxds.Caller) -> str:
+async def fill_a_cart(caller: trxds.MethodFactory) -> str:
     """The cart after three calls; without a session its items lie at three servers."""
     add = caller.method(ADD)
     for item in ("apples", "bread", "cheese"):

@@ -11,15 +11,15 @@ import logging
 
 from trxds.channel.call import Call
 from trxds.channel.call_credentials import AuthContext, CallCredentials
-from trxds.channel.call_protocol import CallOptions, OpenCall, Replies
+from trxds.channel.call_protocol import CallOptions, CallProtocol, ResponseStream
 from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.completed_call import CompletedCall
 from trxds.channel.credentials import insecure, tls, xds_credentials
-from trxds.channel.interceptors import Answer, CallDetails, Forwarded, Interceptor, Next
+from trxds.channel.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
 from trxds.channel.kinds import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from trxds.channel.method import Method
-from trxds.channel.stub import Caller, Stub
-from trxds.channel.xds import Xds, open_xds_client
+from trxds.channel.stub import MethodFactory, Stub
+from trxds.channel.xds import SharedXdsClient, open_xds_client
 from trxds.config.explain import Explanation
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.metadata import Metadata
@@ -32,7 +32,6 @@ __version__ = VERSION
 logging.getLogger("trxds").addHandler(logging.NullHandler())
 
 __all__ = [
-    "Answer",
     "AttemptObserver",
     "AuthContext",
     "BootstrapError",
@@ -41,22 +40,24 @@ __all__ = [
     "CallDetails",
     "CallObserver",
     "CallOptions",
+    "CallProtocol",
     "CallStarted",
-    "Caller",
     "Channel",
     "CompletedCall",
     "Connectivity",
     "Explanation",
-    "Forwarded",
+    "FixedResponseCall",
+    "ForwardingCall",
     "Interceptor",
     "Metadata",
     "Method",
+    "MethodFactory",
     "Next",
     "Observer",
-    "OpenCall",
-    "Replies",
+    "ResponseStream",
     "RpcError",
     "Session",
+    "SharedXdsClient",
     "Status",
     "StatusCode",
     "StreamStream",
@@ -66,7 +67,6 @@ __all__ = [
     "TrxdsInternalError",
     "UnaryStream",
     "UnaryUnary",
-    "Xds",
     "insecure",
     "open_channel",
     "open_xds_client",

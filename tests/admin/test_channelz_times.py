@@ -10,7 +10,7 @@ from support.mesh import Mesh, ask, bidi
 import trxds
 import trxds.admin
 from trxds.wire import connection
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 
 
@@ -25,7 +25,7 @@ def at(data, field):
 @pytest.fixture(params=["the lean engine", "h2"])
 def either_engine(request, monkeypatch):
     if request.param == "h2":
-        monkeypatch.setattr(connection, "_engine", lambda options: H2Engine(client=True, options=options))
+        monkeypatch.setattr(connection, "_engine", lambda options: H2LibraryEngine(client=True, options=options))
 
 
 def watched(mesh, channel):

@@ -140,7 +140,7 @@ async def test_metadata_goes_both_ways(autojump_clock):
     async with Mesh.run(1, sessions=False) as mesh, mesh.channel() as channel:
         mesh.servers[mesh.hosts[0]].handlers["/shop.Cart/Tell"] = tell
         async with bidi(channel, "/shop.Cart/Tell").open(b"", metadata=[("mine", "a"), ("mine", "b")]) as call:
-            assert await call.headers() == (("first", "1"), ("raw-bin", b"\x00\xff"))
+            assert await call.wait_initial_metadata() == (("first", "1"), ("raw-bin", b"\x00\xff"))
             assert call.trailing_metadata == ()
             assert await call.receive() == b"a|b"
             assert await call.receive() is None

@@ -7,9 +7,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.channel.fault import ActiveFaults, Fault, Injection, decide
+from trxds.channel.fault import ActiveFaults, Fault, FaultInjection, decide
 from trxds.channel.filter import Wait
-from trxds.channel.filters import Shared, make_chain
+from trxds.channel.filters import FilterContext, make_chain
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
@@ -37,12 +37,12 @@ def aborts(share=ALL, code=StatusCode.OK, **headers):
 
 def test_a_fixed_delay_and_a_code_apply_to_every_rpc_of_a_hundred_percent():
     config = FaultConfig(Delay(0.5, share=ALL), Abort(StatusCode.ABORTED, share=ALL))
-    assert injection(config) == Injection(0.5, Status(StatusCode.ABORTED, INJECTED))
+    assert injection(config) == FaultInjection(0.5, Status(StatusCode.ABORTED, INJECTED))
 
 
 def test_a_share_of_nothing_never_applies():
     config = FaultConfig(Delay(0.5), Abort(StatusCode.ABORTED))
-    assert injection(config) == Injection()
+    assert injection(config) == FaultInjection()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_share_counts_in_its_denominator(share):
 
 
 def test_ok_is_no_abort():
-    assert injection(FaultConfig(None, Abort(StatusCode.OK, share=ALL))) == Injection()
+    assert injection(FaultConfig(None, Abort(StatusCode.OK, share=ALL))) == FaultInjection()
 
 
 # -- faults that RPCs ask for
@@ -64,7 +64,7 @@ def test_ok_is_no_abort():
 
 def test_headers_are_not_looked_at_unless_the_configuration_says_so():
     config = FaultConfig(Delay(share=ALL), Abort(share=ALL))
-    assert injection(config, delay_request="100", abort_grpc_request="14") == Injection()
+    assert injection(config, delay_request="100", abort_grpc_request="14") == FaultInjection()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_without_their_headers_nothing_is_injected():
 
 def test_a_header_that_comes_twice_is_no_number():
     metadata = Metadata([("x-envoy-fault-delay-request", "1"), ("x-envoy-fault-delay-request", "2")])
-    assert decide(FaultConfig(Delay(0.0, True, ALL)), metadata, Random(1)) == Injection()
+    assert decide(FaultConfig(Delay(0.0, True, ALL)), metadata, Random(1)) == FaultInjection()
 
 
 def test_a_header_makes_a_share_smaller():
@@ -189,14 +189,14 @@ async def test_a_cancelled_delay_is_active_no_more(mock_clock):
 
 
 async def test_the_filters_of_one_channel_count_together():
-    shared = Shared(Random(1))
+    shared = FilterContext(Random(1))
     one, other = (make_chain(shared, (FaultConfig(delay=Delay(n, share=ALL)),))[0] for n in (1, 2))
-    (elsewhere,) = make_chain(Shared(Random(1)), (FaultConfig(delay=DELAY),))
+    (elsewhere,) = make_chain(FilterContext(Random(1)), (FaultConfig(delay=DELAY),))
     assert one._active is other._active is not elsewhere._active
 
 
 def test_a_fault_that_injects_nothing_is_no_filter():
-    assert make_chain(Shared(Random(1)), (FaultConfig(max_active=3),)) == ()
+    assert make_chain(FilterContext(Random(1)), (FaultConfig(max_active=3),)) == ()
 
 
 # -- explained

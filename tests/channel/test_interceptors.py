@@ -8,7 +8,7 @@ import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method
 
 import trxds
-from trxds import Answer, Forwarded, RpcError, StatusCode
+from trxds import FixedResponseCall, ForwardingCall, RpcError, StatusCode
 from trxds.ground.status import Status
 
 KINDS = [(client, server) for client in (False, True) for server in (False, True)]
@@ -32,7 +32,7 @@ class Noting:
         self.notes.append(f"{self.name} out")
 
 
-class Upper(Forwarded):
+class Upper(ForwardingCall):
     async def send(self, request, *, compress=True):
         return await super().send(request.upper(), compress=compress)
 
@@ -61,7 +61,7 @@ def changing(**changes):
 
 @asynccontextmanager
 async def answering(call, next):
-    yield Answer(b"cached", initial_metadata=[("from", "memory")], trailing_metadata=[("age", "3")])
+    yield FixedResponseCall(b"cached", initial_metadata=[("from", "memory")], trailing_metadata=[("age", "3")])
 
 
 @asynccontextmanager
@@ -147,7 +147,7 @@ async def test_one_that_answers_by_itself_lets_nothing_out(autojump_clock):
     async with served(answering, handler=lambda call: pytest.fail("called")) as channel:
         assert await method(channel)(b"x") == b"cached"
         async with bidi(channel).open(b"x") as call:
-            assert (await call.headers()).first("from") == "memory"
+            assert (await call.wait_initial_metadata()).first("from") == "memory"
             assert not await call.send(b"more")
             assert [reply async for reply in call] == [b"cached"]
             assert (call.status.code, call.trailing_metadata.first("age")) == (StatusCode.OK, "3")

@@ -6,7 +6,7 @@ from support.mesh import Mesh, method
 from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
-from trxds.channel.throttle import Throttle
+from trxds.channel.throttle import RetryThrottle
 from trxds.config.service_config import RetryThrottling
 
 PATH = "/shop.Cart/Fail"
@@ -46,7 +46,7 @@ class TestTheThrottle:
     RULES = RetryThrottling(10, 0.5)
 
     def test_allows_while_more_than_half_of_its_tokens_are_left(self):
-        throttle = Throttle(self.RULES)
+        throttle = RetryThrottle(self.RULES)
         allowed = []
         for _ in range(6):
             throttle.failed()
@@ -54,22 +54,22 @@ class TestTheThrottle:
         assert allowed == [True, True, True, True, False, False]
 
     def test_is_filled_by_successes_and_never_beyond_its_size(self):
-        throttle = Throttle(self.RULES)
+        throttle = RetryThrottle(self.RULES)
         throttle.failed()
         for expected in (9.5, 10, 10):
             throttle.succeeded()
             assert throttle.tokens == expected
 
     def test_is_never_emptier_than_empty(self):
-        throttle = Throttle(RetryThrottling(1, 1))
+        throttle = RetryThrottle(RetryThrottling(1, 1))
         throttle.failed()
         throttle.failed()
         assert throttle.tokens == 0
 
     def test_of_another_size_is_as_full_as_before(self):
-        throttle = Throttle(self.RULES)
+        throttle = RetryThrottle(self.RULES)
         throttle.failed()
-        assert Throttle(RetryThrottling(100, 0.5), throttle).tokens == pytest.approx(90)
+        assert RetryThrottle(RetryThrottling(100, 0.5), throttle).tokens == pytest.approx(90)
 
 
 async def test_a_retry_policy_is_followed_with_its_own_backoff(monkeypatch, autojump_clock):

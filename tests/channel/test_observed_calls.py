@@ -11,7 +11,7 @@ from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import Observer, RpcError, StatusCode
-from trxds.channel.watched import WatchedCall
+from trxds.channel.watched import CallTelemetry
 from trxds.ground.observe import CallStarted
 from trxds.ground.observers import Observers
 from trxds.lb.pick import Complete, Override, PickArgs
@@ -334,7 +334,7 @@ async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clo
 
 def test_another_attempt_that_meets_the_sessions_host_is_a_hit_whatever_the_first_one_missed():
     watcher = Watcher()
-    attempt = WatchedCall(Observers(watcher).call(CallStarted(METHOD)), None).attempt(1)
+    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).attempt(1)
     args = PickArgs(METHOD, cluster="cart", override=Override(("10.0.1.1:1",), fallback_reason="not_ready"))
     attempt.saw(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
     attempt.saw(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)

@@ -10,7 +10,7 @@ import trio
 from support.channelz import ADMIN, Tool
 from support.plain import hosts_in_memory
 
-from trxds import Answer, CompletedCall, Metadata, RpcError, Status, StatusCode
+from trxds import CompletedCall, FixedResponseCall, Metadata, RpcError, Status, StatusCode
 from trxds.admin.server import serve as serve_admin
 from trxds.wire.stream import NO_REPLY, SECOND_REPLY
 
@@ -142,7 +142,7 @@ async def opened_and_read_late(channel):
 
 async def opened_and_headers_read_first(channel):
     async with unary(channel).open(b"x") as call:
-        await call.headers()
+        await call.wait_initial_metadata()
         return await call.receive(), call
 
 
@@ -297,7 +297,7 @@ async def test_the_reply_of_a_stream_may_come_before_its_status(autojump_clock):
 async def test_what_an_interceptor_answers_is_counted_as_well(replies, autojump_clock):
     @asynccontextmanager
     async def answering(call, next):
-        yield Answer(*replies, initial_metadata=HEAD, trailing_metadata=TAIL)
+        yield FixedResponseCall(*replies, initial_metadata=HEAD, trailing_metadata=TAIL)
 
     expected = Outcome(None, SECOND_REPLY if replies else NO_REPLY, HEAD, TAIL, peer="")
     async with served(one_reply, interceptors=[answering]) as (channel, calls):

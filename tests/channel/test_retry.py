@@ -11,7 +11,7 @@ from support.mesh import Mesh, bidi, method
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
-from trxds.channel.retry import Retries
+from trxds.channel.retry import RetryState
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 from trxds.resources.retry import RetryPolicy
@@ -29,25 +29,25 @@ def pushback(text):
 
 class TestByValues:
     def test_delays_double_up_to_the_maximum_each_a_fifth_more_or_less(self):
-        retries = Retries(POLICY, Random(1))
+        retries = RetryState(POLICY, Random(1))
         delays = [retries.after(UNAVAILABLE, EMPTY) for _ in range(3)]
         assert [round(delay / at, 1) for delay, at in zip(delays, (1, 2, 3), strict=True)] == pytest.approx(
             [1, 1, 1], abs=0.2
         )
 
     def test_there_are_as_many_attempts_as_the_policy_allows(self):
-        retries = Retries(POLICY, Random(1))
+        retries = RetryState(POLICY, Random(1))
         assert [retries.after(UNAVAILABLE, EMPTY) is None for _ in range(4)] == [False, False, False, True]
 
     def test_a_status_that_the_policy_does_not_name_is_final(self):
-        assert Retries(POLICY, Random(1)).after(Status(StatusCode.INTERNAL), EMPTY) is None
+        assert RetryState(POLICY, Random(1)).after(Status(StatusCode.INTERNAL), EMPTY) is None
 
     def test_the_server_may_say_when(self):
-        assert Retries(POLICY, Random(1)).after(UNAVAILABLE, pushback("250")) == 0.25
+        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback("250")) == 0.25
 
     @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
     def test_the_server_may_say_never(self, text):
-        assert Retries(POLICY, Random(1)).after(UNAVAILABLE, pushback(text)) is None
+        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback(text)) is None
 
 
 class Failing:
@@ -256,7 +256,7 @@ async def test_an_attempt_that_can_no_longer_be_said_again_is_the_last(nursery, 
 async def test_the_wait_for_headers_outlasts_a_failed_attempt(autojump_clock):
     async with failing(1) as (_, channel, _), bidi(channel, PATH).open(b"fail") as call:
         call.done_sending()
-        assert (await call.headers()).first("set-cookie")
+        assert (await call.wait_initial_metadata()).first("set-cookie")
 
 
 async def test_the_deadline_counts_over_all_attempts(autojump_clock):

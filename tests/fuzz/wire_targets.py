@@ -16,16 +16,16 @@ from trxds.resources.orca import chosen_metrics, load_report
 from trxds.resources.protos import OrcaLoadReport
 from trxds.wire import frames
 from trxds.wire.compression import Compressed, compress, decompress
-from trxds.wire.engine import Engine
-from trxds.wire.events import Broken, DataReceived, Event, HeadersReceived
+from trxds.wire.engine import Http2Engine
+from trxds.wire.events import ConnectionFailed, DataReceived, Event, HeadersReceived
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.frames import Violation
+from trxds.wire.frames import Http2ProtocolError
 from trxds.wire.framing import Deframer, frame
 from trxds.wire.grpc_timeout import decode_timeout, encode_timeout
 from trxds.wire.header_blocks import BlockDecoder, list_size
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
-from trxds.wire.response import headers_problem, reset_status, trailers_status
+from trxds.wire.response import headers_error, reset_status, trailers_status
 
 from .target import Target
 
@@ -49,7 +49,7 @@ _A_FEW_FIELDS = b":status=200\ncontent-type=application/grpc\ngrpc-status=0\nx-b
 # -- HTTP/2
 
 
-def _client(make: Callable[[], Engine]) -> Callable[[bytes], None]:
+def _client(make: Callable[[], Http2Engine]) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         whole, cut = _events(make(), [data]), _events(make(), _cut(data))
         assert _told(whole) == _told(cut), "what bytes mean depends on how they are cut"
@@ -57,7 +57,7 @@ def _client(make: Callable[[], Engine]) -> Callable[[bytes], None]:
     return run
 
 
-def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event]:
+def _events(engine: Http2Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event]:
     """What an engine with three streams makes of it, until it is broken; what it must keep is bounded."""
     for _ in range(3):
         engine.open_stream(REQUEST, [], [])
@@ -68,7 +68,7 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
         size += len(piece)
         for event in receive_all(engine, piece):
             events += parts_of(event)
-        if events and isinstance(events[-1], Broken):
+        if events and isinstance(events[-1], ConnectionFailed):
             break
     assert engine.outgoing.unsent <= 300 + 4 * size, "more to say than was asked"
     for event in events:
@@ -78,16 +78,16 @@ def _events(engine: Engine, pieces: list[bytes] | Iterator[bytes]) -> list[Event
 
 def _told(events: list[Event]) -> list[object]:
     """h2 says nothing of a read in which it broke, so the last word may hide those before it."""
-    if events and isinstance(events[-1], Broken):
+    if events and isinstance(events[-1], ConnectionFailed):
         return ["broken"]
     return [event for event in events if not isinstance(event, DataReceived) or event.data or event.end]
 
 
 def _server(data: bytes) -> None:
-    engine = H2Engine(client=False, options=OPTIONS)
+    engine = H2LibraryEngine(client=False, options=OPTIONS)
     for piece in _cut(frames.PREFACE + data):
         events = receive_all(engine, piece)
-        if events and isinstance(events[-1], Broken):
+        if events and isinstance(events[-1], ConnectionFailed):
             break
 
 
@@ -123,7 +123,7 @@ def _block(data: bytes) -> None:
     for piece in _cut(data):
         try:
             block = decoder.decode(piece)
-        except Violation:
+        except Http2ProtocolError:
             return
         assert block.size == list_size(block.headers) <= OPTIONS.header_list_bound
 
@@ -156,7 +156,7 @@ def _compressed(data: bytes) -> None:
 def _fields(data: bytes) -> None:
     """Header fields, one to a line, as they stand around messages."""
     fields = [(name.lower(), value) for name, _, value in (line.partition(b"=") for line in data.split(b"\n"))]
-    for status in (headers_problem(fields, "peer"), trailers_status(fields, "peer")):
+    for status in (headers_error(fields, "peer"), trailers_status(fields, "peer")):
         assert status is None or isinstance(status, Status)
     for name, value in decode(fields):
         assert isinstance(value, bytes) is name.endswith("-bin")
@@ -203,7 +203,9 @@ _SOME_GZIP = [bytes(compress(bytes(500), "gzip")), bytes(compress(bytes(2000), "
 TARGETS = [
     Target("engine_lean", _client(lambda: FastHttp2Engine(OPTIONS)), [_answer(), _dialogue(), _in_pieces()]),
     Target(
-        "engine_h2", _client(lambda: H2Engine(client=True, options=OPTIONS)), [_answer(), _dialogue(), _in_pieces()]
+        "engine_h2",
+        _client(lambda: H2LibraryEngine(client=True, options=OPTIONS)),
+        [_answer(), _dialogue(), _in_pieces()],
     ),
     Target("engine_h2_server", _server, [_dialogue()]),
     Target("header_blocks", _block, [hpack.Encoder().encode(ANSWER), hpack.Encoder().encode(TRAILERS, False)]),

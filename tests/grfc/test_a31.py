@@ -120,7 +120,7 @@ async def test_the_early_table(autojump_clock, timeout, max_grpc_timeout, routes
     action["max_stream_duration"] = {"max_stream_duration": "1s"}
     async with Mesh.run(1) as mesh:
         mesh.route(to("cart", action=action))
-        assert await seconds_allowed(mesh, timeout, early_route_timeouts=True) == (seconds, seconds)
+        assert await seconds_allowed(mesh, timeout, legacy_route_timeouts=True) == (seconds, seconds)
 
 
 async def test_the_offset_is_ignored(autojump_clock):

@@ -220,7 +220,7 @@ class Stream:
         from trxds import RpcError
 
         try:
-            self._know_initial(await call.headers())
+            self._know_initial(await call.wait_initial_metadata())
             async for reply in call:
                 self._replies.send_nowait({"message": json.loads(reply)})
         except RpcError as error:

@@ -103,7 +103,7 @@ async def test_a_server_that_stops_gracefully_fails_no_call() -> None:
         unary = session.method(UNARY, protos.SimpleRequest, protos.SimpleResponse)
         slow = unary.open(protos.SimpleRequest(), metadata=[("delay", "200ms")])
         async with shop.talk(session) as call, slow as late:
-            await late.headers()
+            await late.wait_initial_metadata()
             shop.servers[name].process.send_signal(signal.SIGTERM)
             while await shop.ask(session) != other:  # it was told to go, and its calls may end
                 await say(call)

@@ -62,7 +62,7 @@ class Shop:
                 async with method.open(metadata=metadata, wait_for_ready=True) as call:
                     await call.send(b"")
                     call.done_sending()
-                    outcomes.append(((await call.receive()).decode(), cookie_set(await call.headers())))
+                    outcomes.append(((await call.receive()).decode(), cookie_set(await call.wait_initial_metadata())))
         return outcomes
 
     async def theirs(self, times, cookie=None):

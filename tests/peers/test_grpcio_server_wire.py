@@ -104,7 +104,7 @@ async def unary(connection: Connection, path: str, message: bytes = b"x", **fiel
     """The reply and the stream."""
     stream = opened(connection, path, **fields)
     stream.send_nowait(message, end=True)
-    return await stream.receive_only(), stream
+    return await stream.receive_unary(), stream
 
 
 @pytest.mark.parametrize("size", [0, *SIZES])
@@ -119,7 +119,7 @@ async def test_client_streaming(connection, size: int) -> None:
     for number in range(3):
         assert await stream.send(bytes([number]) * size)
     stream.end()
-    assert await stream.receive_only() == b"".join(bytes([number]) * size for number in range(3))
+    assert await stream.receive_unary() == b"".join(bytes([number]) * size for number in range(3))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -230,7 +230,7 @@ async def test_the_servers_limit_of_streams_is_kept(nursery) -> None:
         for _ in range(30):
             calls.start_soon(call)
     assert done == [b"x"] * 30
-    connection.retire()
+    connection.drain()
     server.stop(0)
 
 
@@ -249,7 +249,7 @@ async def test_a_server_that_stops_gracefully_lets_old_calls_finish(nursery) -> 
     assert await stream.receive() == b"2" and await stream.receive() is None
     assert stream.status == OK
     with trio.fail_after(5):
-        while connection.over is None:
+        while connection.closed_status is None:
             await trio.lowlevel.checkpoint()
     stopped.wait(1)
 

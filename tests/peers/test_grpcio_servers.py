@@ -66,7 +66,7 @@ async def test_messages_of_every_size_come_through(kind):
 
 async def test_a_session_gets_its_cookie_whatever_the_server_is():
     async with channel_to_grpcio() as channel, method(channel, "bidi").open(timeout=20) as call:
-        headers = await call.headers()
+        headers = await call.wait_initial_metadata()
         assert headers.first("set-cookie").startswith("session=")
         assert headers.first("kind") == "bidi"
 

@@ -18,7 +18,7 @@ from trxds.testing import Call, bidi_streaming, serve, unary
 from trxds.wire.connect import TcpNetwork, split_address
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 from trxds.wire.request import Request
 from trxds.wire.subchannel import Subchannel
 
@@ -54,7 +54,7 @@ async def connection(server, nursery):
 async def hello(connection: Connection, message: bytes) -> bytes | None:
     stream = connection.open_stream(Request("/s/Echo", "s", max_receive_size=MANY))
     stream.send_nowait(message, end=True)
-    return await stream.receive_only()
+    return await stream.receive_unary()
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 8 * 1024 * 1024])
@@ -99,7 +99,7 @@ async def test_a_dropped_connection_fails_its_streams(server, connection) -> Non
 
 
 async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:
-    pool = Pool(TcpNetwork(), WireOptions(), Random())
+    pool = SubchannelPool(TcpNetwork(), WireOptions(), Random())
     nursery.start_soon(pool.run)
     mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
     host = pool.lease(server.address, mailbox).subchannel
@@ -121,7 +121,7 @@ async def test_nobody_listening_is_a_failure_with_the_systems_word(nursery) -> N
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        pool = Pool(TcpNetwork(), WireOptions(), Random())
+        pool = SubchannelPool(TcpNetwork(), WireOptions(), Random())
         nursery.start_soon(pool.run)
         mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
         host = pool.lease(address, mailbox).subchannel
@@ -166,7 +166,7 @@ async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name
 
 async def ask(connection: Connection) -> None:
     """A unary call, whose message leaves with its headers."""
-    await connection.open_stream(Request("/s/Echo", "s", message=b"x")).receive_only()
+    await connection.open_stream(Request("/s/Echo", "s", message=b"x")).receive_unary()
 
 
 def writers(server) -> int:

@@ -148,7 +148,7 @@ async def test_a_session_stays_on_its_host_in_the_leaf_that_serves(autojump_cloc
 
 async def test_the_cookie_names_the_aggregate_and_not_the_leaf(autojump_clock):
     async with two_leaves() as (_, channel, (x,), _), bidi(channel).open(b"") as call:
-        cookie = (await call.headers()).first("set-cookie")
+        cookie = (await call.wait_initial_metadata()).first("set-cookie")
         value = cookie.removeprefix("session=").partition(";")[0]
         assert b64decode(value).decode() == f"{x};both"
 

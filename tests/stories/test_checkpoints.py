@@ -106,7 +106,7 @@ class Probes:
 
 @asynccontextmanager
 async def answering(call, next):
-    yield trxds.Answer(b"one", b"two")
+    yield trxds.FixedResponseCall(b"one", b"two")
 
 
 async def twice(call):
@@ -142,15 +142,20 @@ TRIED = {
         "Method.with_call",
         "Method.open",
         "Call.send",
-        "Call.headers",
+        "Call.wait_initial_metadata",
         "Call.receive",
         "Call.__anext__",
-        "Forwarded.send",
-        "Forwarded.headers",
-        "Forwarded.receive",
-        "Forwarded.__anext__",
+        "ForwardingCall.send",
+        "ForwardingCall.wait_initial_metadata",
+        "ForwardingCall.receive",
+        "ForwardingCall.__anext__",
     },
-    "answers": {"Answer.send", "Answer.headers", "Answer.receive", "Answer.__anext__"},
+    "answers": {
+        "FixedResponseCall.send",
+        "FixedResponseCall.wait_initial_metadata",
+        "FixedResponseCall.receive",
+        "FixedResponseCall.__anext__",
+    },
     "channels": {
         "open_channel",
         "open_xds_client",
@@ -211,7 +216,7 @@ async def test_checkpoints_of_calls(probes, autojump_clock):
         for request in (None, b"x"):
             async with probes.block("Method.open", bidi.open(request)):
                 pass
-        for wrap in (None, trxds.Forwarded):
+        for wrap in (None, trxds.ForwardingCall):
             name = wrap.__name__ if wrap is not None else "Call"
             async with bidi.open() as opened:
                 call = wrap(opened) if wrap is not None else opened
@@ -220,8 +225,8 @@ async def test_checkpoints_of_calls(probes, autojump_clock):
                 probes.tried.add(f"{name}.send")
                 await trio.sleep(1)
                 with checkpoints(True):
-                    await call.headers()
-                probes.tried.add(f"{name}.headers")
+                    await call.wait_initial_metadata()
+                probes.tried.add(f"{name}.wait_initial_metadata")
                 with checkpoints(True):  # the scheduler's last step was long ago
                     await call.receive()
                 call.done_sending()
@@ -240,10 +245,10 @@ async def test_checkpoints_of_answers(probes, autojump_clock):
         served(interceptors=[answering]) as (_, channel),
         channel.method("/shop.Cart/Twice", server_streaming=True).open() as call,
     ):
-        await probes.always("Answer.send", call.send(b""))
-        await probes.always("Answer.headers", call.headers())
-        await probes.always("Answer.receive", call.receive())
-        await probes.always("Answer.__anext__", call.__anext__())
+        await probes.always("FixedResponseCall.send", call.send(b""))
+        await probes.always("FixedResponseCall.wait_initial_metadata", call.wait_initial_metadata())
+        await probes.always("FixedResponseCall.receive", call.receive())
+        await probes.always("FixedResponseCall.__anext__", call.__anext__())
 
 
 async def test_checkpoints_of_channels(probes, autojump_clock):

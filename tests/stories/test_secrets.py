@@ -23,7 +23,7 @@ from trxds.ads.bootstrap import parse
 from trxds.ground.observe import AttemptObserver, CallObserver, Observer
 from trxds.testing import serve, unary
 from trxds.wire import connection
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +92,7 @@ def leaks(said):
 @pytest.fixture(params=["the lean engine", "h2"])
 def either_engine(request, monkeypatch):
     if request.param == "h2":
-        monkeypatch.setattr(connection, "_engine", lambda options: H2Engine(client=True, options=options))
+        monkeypatch.setattr(connection, "_engine", lambda options: H2LibraryEngine(client=True, options=options))
 
 
 async def tried(said, call, *args, **more):
@@ -257,7 +257,7 @@ async def test_what_a_host_sends_as_metadata_is_shown_nowhere(code, either_engin
                 for _ in range(2):
                     await tried(said, method(session), b"")
                 async with method(session).open(b"") as call:
-                    said.note("headers", await call.headers())
+                    said.note("headers", await call.wait_initial_metadata())
                     await tried(said, call.receive)
                     said.note("call", f"{call!r} {call.status!r} {call.trailing_metadata!r} {session!r}")
         note_reprs(said, session, call)

@@ -142,10 +142,10 @@ async def test_a_cookie_is_sent_only_to_its_path(autojump_clock):
 async def test_a_good_cookie_is_answered_by_no_new_one(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         async with bidi(channel).open(b"") as call:
-            first = (await call.headers()).first("set-cookie")
+            first = (await call.wait_initial_metadata()).first("set-cookie")
         assert first.endswith("; HttpOnly; Path=/")
         async with bidi(channel).open(b"", metadata=[("cookie", first)]) as call:
-            assert (await call.headers()).all("set-cookie") == []
+            assert (await call.wait_initial_metadata()).all("set-cookie") == []
 
 
 async def test_a_hand_made_cookie_reaches_a_host_that_nobody_connected(autojump_clock):

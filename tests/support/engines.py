@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trxds.wire.engine import Engine
-from trxds.wire.events import Answered, DataReceived, Event, HeadersReceived
+from trxds.wire.engine import Http2Engine
+from trxds.wire.events import DataReceived, Event, HeadersReceived, UnaryResponse
 
 
-def receive_all(engine: Engine, data: bytes) -> list[Event]:
+def receive_all(engine: Http2Engine, data: bytes) -> list[Event]:
     """What those bytes mean, in as many steps as the engine takes."""
     events = list(engine.receive(data))
     while engine.unread:
@@ -16,7 +16,7 @@ def receive_all(engine: Engine, data: bytes) -> list[Event]:
 
 def parts_of(event: Event) -> tuple[Event, ...]:
     """The three events that an `Answered` stands for; any other is itself."""
-    if not isinstance(event, Answered):
+    if not isinstance(event, UnaryResponse):
         return (event,)
     return (
         HeadersReceived(event.stream_id, event.headers, False),

@@ -21,4 +21,4 @@ async def asked(connection: Connection, server: Any, request: Any) -> None:
 
 
 async def answered(stream: ClientStream) -> None:
-    assert await stream.receive_only() == b"echo" and stream.status == OK
+    assert await stream.receive_unary() == b"echo" and stream.status == OK

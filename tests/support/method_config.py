@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from trxds.channel.throttle import Throttle
+from trxds.channel.throttle import RetryThrottle
 from trxds.config.routes import BoundRoutes
 from trxds.config.service_config import parse_service_config
 
@@ -16,7 +16,7 @@ async def configured(monkeypatch, mesh, document, **more):
     monkeypatch.setattr(BoundRoutes, "_bind", bind_with(document))
     async with mesh.channel(**more) as channel:
         throttling = parse_service_config(document).throttling
-        channel._state.throttle = Throttle(throttling) if throttling is not None else None
+        channel._state.throttle = RetryThrottle(throttling) if throttling is not None else None
         yield channel
 
 

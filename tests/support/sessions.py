@@ -39,7 +39,7 @@ async def answer(caller, cookie=None, *, path=METHOD, name="session", metadata=(
     kind = caller.method(path, client_streaming=True, server_streaming=True)
     async with kind.open(b"", metadata=pairs, **more) as call:
         call.done_sending()
-        headers = list(await call.headers())
+        headers = list(await call.wait_initial_metadata())
         reply = await call.receive()
         return Answer(reply.decode(), headers, name)
 

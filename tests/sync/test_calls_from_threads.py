@@ -26,7 +26,7 @@ def test_a_unary_call_returns_the_reply(channel):
 
 def test_a_call_has_metadata_both_ways(channel):
     with channel.method("/shop.Cart/Metadata").open(b"", metadata=[("user", "7")]) as call:
-        assert call.headers().first("right") == "8"
+        assert call.wait_initial_metadata().first("right") == "8"
         assert (call.receive(), call.receive()) == (b"7", None)
         assert call.initial_metadata.first("right") == "8"
         assert call.trailing_metadata.first("left") == "7"

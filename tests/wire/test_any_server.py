@@ -51,7 +51,7 @@ async def caller(stream: ClientStream, sends: int, single: bool) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send, stream, sends)
         if single:
-            await stream.receive_only()
+            await stream.receive_unary()
         else:
             while await stream.receive() is not None:
                 pass

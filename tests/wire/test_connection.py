@@ -16,7 +16,7 @@ from trxds.wire.stream import NO_REPLY, ClientStream
 
 
 async def answered(stream: ClientStream) -> tuple[bytes | None, Status | None]:
-    return await stream.receive_only(), stream.status
+    return await stream.receive_unary(), stream.status
 
 
 # -- calls
@@ -28,7 +28,7 @@ async def test_a_unary_call(wire, request_, autojump_clock) -> None:
     assert stream.send_nowait(b"add sku", end=True)
     stream_id = await server.request()
     await server.answer(stream_id, b"added", [("grpc-status", "0"), ("cost", "3")])
-    assert await stream.receive_only() == b"added"
+    assert await stream.receive_unary() == b"added"
     assert stream.status == OK
     assert stream.initial_metadata == ()
     assert stream.trailing_metadata == (("cost", "3"),)
@@ -56,7 +56,7 @@ async def test_an_answer_in_pieces_wakes_a_unary_call_once(wire, request_, autoj
             if task.name == "caller":
                 steps.append(task)
 
-    nursery.start_soon(stream.receive_only, name="caller")
+    nursery.start_soon(stream.receive_unary, name="caller")
     stream_id = await server.request()
     await wait_all_tasks_blocked()
     trio.lowlevel.add_instrument(instrument := Steps())

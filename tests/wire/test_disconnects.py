@@ -7,7 +7,7 @@ import struct
 import pytest
 import trio
 
-from trxds.wire.disconnects import lost_by
+from trxds.wire.disconnects import disconnect_reason
 from trxds.wire.transport import transport_of
 
 
@@ -29,7 +29,7 @@ def broken(number):
     ],
 )
 def test_the_transports_error_has_a_word(error, word):
-    assert lost_by(error) == word
+    assert disconnect_reason(error) == word
 
 
 async def test_a_peer_that_resets_its_socket_is_a_connection_reset():
@@ -42,4 +42,4 @@ async def test_a_peer_that_resets_its_socket_is_a_connection_reset():
         with pytest.raises(trio.BrokenResourceError) as caught:
             await transport_of(client).receive()
         await client.aclose()
-    assert lost_by(caught.value) == "connection reset"
+    assert disconnect_reason(caught.value) == "connection reset"

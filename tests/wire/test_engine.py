@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.engines import receive_all
 
-from trxds.wire.engine import Engine
+from trxds.wire.engine import Http2Engine
 from trxds.wire.events import (
-    Broken,
+    ConnectionFailed,
     DataReceived,
     ErrorCode,
     Event,
@@ -22,10 +22,10 @@ from trxds.wire.events import (
     PingAcked,
     SettingsReceived,
     StreamReset,
-    WindowOpened,
+    WindowUpdated,
 )
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 
 FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
@@ -34,14 +34,14 @@ RESPONSE = [(b":status", b"200")]
 OPTIONS = WireOptions(stream_window=100_000, connection_window=200_000)
 
 
-def h2_engine(options: WireOptions) -> H2Engine:
-    return H2Engine(client=True, options=options)
+def h2_engine(options: WireOptions) -> H2LibraryEngine:
+    return H2LibraryEngine(client=True, options=options)
 
 
 both = pytest.mark.parametrize("make_client", [FastHttp2Engine, h2_engine])
 """The client's engine; the server's is always h2."""
 
-MakeClient: TypeAlias = Callable[[WireOptions], Engine]
+MakeClient: TypeAlias = Callable[[WireOptions], Http2Engine]
 
 
 class Pair:
@@ -49,7 +49,7 @@ class Pair:
 
     def __init__(self, make_client: MakeClient, options: WireOptions = OPTIONS) -> None:
         self.client = make_client(options)
-        self.server = H2Engine(client=False, options=OPTIONS)
+        self.server = H2LibraryEngine(client=False, options=OPTIONS)
         self.exchange()
 
     def open_stream(self) -> int:
@@ -85,7 +85,7 @@ def frame(kind: int, stream_id: int = 0, payload: bytes = b"", flags: int = 0, l
 
 def test_each_side_hears_of_the_others_settings(make_client) -> None:
     client = make_client(OPTIONS)
-    server = H2Engine(client=False, options=WireOptions(max_concurrent_streams=7))
+    server = H2LibraryEngine(client=False, options=WireOptions(max_concurrent_streams=7))
     assert SettingsReceived() in client.receive(server.outgoing.take())
     assert client.peer_max_streams == 7
 
@@ -103,7 +103,7 @@ def test_a_request_and_its_answer(pair: Pair) -> None:
 
 
 def test_a_whole_request_leaves_with_its_headers_and_is_charged_to_both_windows(pair: Pair) -> None:
-    room, window = pair.client.opening_room(), pair.client.connection_window
+    room, window = pair.client.initial_data_limit(), pair.client.connection_window
     assert room == OPTIONS.max_frame  # the windows are wider
     stream_id = pair.client.open_stream(FIXED, [], [], b"hello")
     assert pair.client.connection_window == window - 5
@@ -115,7 +115,7 @@ def test_a_whole_request_leaves_with_its_headers_and_is_charged_to_both_windows(
 def test_what_may_leave_with_headers_is_bounded_by_the_connections_window(pair: Pair) -> None:
     for size in (100_000, 99_993):
         assert pair.client.write(pair.open_stream(), bytes(size), end=False, limit=10**6) == size
-    assert pair.client.opening_room() == pair.client.connection_window == 7
+    assert pair.client.initial_data_limit() == pair.client.connection_window == 7
 
 
 def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None:
@@ -182,7 +182,7 @@ def test_the_end_alone_needs_no_window_even_if_that_is_negative(make_client) -> 
     client = make_client(OPTIONS)
     stream_id = client.open_stream(FIXED, [], [])
     client.write(stream_id, memoryview(bytes(1000)), end=False, limit=10**6)
-    server = H2Engine(client=False, options=WireOptions(stream_window=100))
+    server = H2LibraryEngine(client=False, options=WireOptions(stream_window=100))
     client.receive(server.outgoing.take())
     assert client.stream_window(stream_id) < 0
     client.outgoing.take()
@@ -194,10 +194,10 @@ def test_windows_given_back_are_heard_of(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
     pair.to_server()
-    pair.server.credit(stream_id, 100)
+    pair.server.increment_window(stream_id, 100)
     before = pair.client.connection_window
-    pair.server.credit(0, 50)
-    assert pair.to_client()[0] == WindowOpened(1)
+    pair.server.increment_window(0, 50)
+    assert pair.to_client()[0] == WindowUpdated(1)
     assert pair.client.stream_window(1) == 100 and pair.client.connection_window == before + 50
 
 
@@ -245,7 +245,7 @@ def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
 def test_an_http1_answer_is_named_at_once(make_client) -> None:
     client = make_client(OPTIONS)
     (event,) = client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert isinstance(event, Broken) and event.code == ErrorCode.FRAME_SIZE_ERROR
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.FRAME_SIZE_ERROR
     assert event.message == "it does not speak HTTP/2: its first bytes are HTTP/1, not a SETTINGS frame"
 
 
@@ -253,13 +253,13 @@ def test_an_absurd_frame_is_refused_by_its_header_alone_even_in_two_pieces(pair:
     header = frame(0, 1, length=OPTIONS.max_frame + 1)
     assert pair.client.receive(header[:4]) == []
     (event,) = pair.client.receive(header[4:])
-    assert event == Broken(ErrorCode.FRAME_SIZE_ERROR, "frame of 65537 bytes, where 65536 were agreed on")
+    assert event == ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR, "frame of 65537 bytes, where 65536 were agreed on")
     assert isinstance(pair.to_server()[-1], GoAwayReceived)
 
 
 def test_a_protocol_error_is_an_event_and_our_goaway(pair: Pair) -> None:
     (event,) = pair.client.receive(frame(0, 0, b"data on stream 0"))
-    assert isinstance(event, Broken) and event.code == ErrorCode.PROTOCOL_ERROR
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.PROTOCOL_ERROR
     assert isinstance(pair.to_server()[-1], GoAwayReceived)
 
 
@@ -273,14 +273,16 @@ def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[in
     pair = Pair(make_client)
     pair.open_stream()
     for kind, stream_id, payload, flags in frames:
-        if any(isinstance(event, Broken) for event in pair.client.receive(frame(kind, stream_id, payload, flags))):
+        if any(
+            isinstance(event, ConnectionFailed) for event in pair.client.receive(frame(kind, stream_id, payload, flags))
+        ):
             break
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_no_bytes_whatever_raise(data: bytes) -> None:
-    for engine in (FastHttp2Engine(OPTIONS), h2_engine(OPTIONS), H2Engine(client=False, options=OPTIONS)):
+    for engine in (FastHttp2Engine(OPTIONS), h2_engine(OPTIONS), H2LibraryEngine(client=False, options=OPTIONS)):
         engine.receive(data)
 
 
@@ -303,7 +305,7 @@ def ended_in_the_same_read(pair: Pair, how: str) -> int:
 @pytest.mark.parametrize("how", ["trailers", "reset"])
 def test_window_of_a_stream_that_ended_in_the_same_read_is_not_given_back(pair: Pair, how: str) -> None:
     stream_id = ended_in_the_same_read(pair, how)
-    pair.client.credit(stream_id, 9)
+    pair.client.increment_window(stream_id, 9)
     assert pair.client.outgoing.take() == b""
 
 

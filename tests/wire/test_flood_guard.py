@@ -81,11 +81,11 @@ async def test_each_kind_is_a_flood_past_the_rate(kind: str, wire: Any, request_
     for _ in range(20):
         await server.transport.send_all(OVERHEAD[kind] * 100)
         await trio.sleep(0.1)
-    assert connection.over is None  # the rate itself is none
+    assert connection.closed_status is None  # the rate itself is none
     await server.transport.send_all(OVERHEAD[kind] * 1100)
     await wait_all_tasks_blocked()
-    assert connection.over is not None and "ENHANCE_YOUR_CALM" in connection.over.message
-    assert stream.status == connection.over
+    assert connection.closed_status is not None and "ENHANCE_YOUR_CALM" in connection.closed_status.message
+    assert stream.status == connection.closed_status
 
 
 async def test_a_flood_is_told_why_the_connection_ends(wire: Any, autojump_clock: Any) -> None:
@@ -106,8 +106,8 @@ async def test_a_server_that_answers_each_frame_of_ours_with_five_is_no_flood(
         stream_id = await server.request()
         await server.transport.send_all(more)
         await server.answer(stream_id)
-        await stream.receive_only()
-    assert connection.over is None
+        await stream.receive_unary()
+    assert connection.closed_status is None
 
 
 async def test_many_settings_in_one_frame_count_as_several(wire: Any, autojump_clock: Any) -> None:
@@ -115,4 +115,4 @@ async def test_many_settings_in_one_frame_count_as_several(wire: Any, autojump_c
     with suppress(trio.BrokenResourceError):
         await server.transport.send_all(frame(SETTINGS, 0, 0, b"\0\4\0\0\xff\xff" * 10_000) * 5)
     await wait_all_tasks_blocked()
-    assert connection.over is not None and "ENHANCE_YOUR_CALM" in connection.over.message
+    assert connection.closed_status is not None and "ENHANCE_YOUR_CALM" in connection.closed_status.message

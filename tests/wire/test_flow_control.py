@@ -144,7 +144,7 @@ async def test_data_of_cancelled_streams_costs_the_connection_nothing(wire, requ
         await server.next(h2.events.StreamReset)
         with trio.move_on_after(0.001):
             await server.read()
-    assert connection.over is None
+    assert connection.closed_status is None
 
 
 # -- what is sent
@@ -290,7 +290,7 @@ def test_every_message_comes_through_whatever_the_windows(
                     for number in range(3):
                         calls.start_soon(echo_call if streaming else unary_calls, connection, sizes, number)
             assert len(server.calls) == (3 if streaming else 3 * len(sizes))
-            connection.retire()
+            connection.drain()
 
     trio.run(story, clock=MockClock(autojump_threshold=0))
 
@@ -317,7 +317,7 @@ async def unary_calls(connection: Connection, sizes: list[int], number: int) -> 
         stream = connection.open_stream(Request("/s/Repeat", "s"))
         assert stream is not None
         stream.send_nowait(bytes([number]) * size, end=True)
-        assert await stream.receive_only() == bytes([number]) * size
+        assert await stream.receive_unary() == bytes([number]) * size
 
 
 @pytest.mark.parametrize("lean", [True, False])
@@ -354,7 +354,7 @@ async def test_one_slow_stream_of_a_thousand_holds_up_none_and_loses_nothing(lea
         assert slow.status is None and slow._incoming.deframer.buffered <= 65_535
         await read_all(slow)
         assert received[-1] == slow_count
-        connection.retire()
+        connection.drain()
 
 
 # -- one read brings news of a stream and its end: h2 knows the end before we handle the news
@@ -366,7 +366,7 @@ async def test_window_is_not_given_back_to_a_stream_that_ends_in_the_same_read(w
     stream.send_nowait(b"x", end=True)
     stream_id = await server.request()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stream.receive_only)
+        nursery.start_soon(stream.receive_unary)
         await wait_all_tasks_blocked()
         server.h2.send_headers(stream_id, HEADERS)
         server.h2.send_data(stream_id, prefixed(9000))
@@ -386,4 +386,4 @@ async def test_a_window_that_opens_for_a_stream_reset_in_the_same_read(wire, req
     server.h2.reset_stream(stream_id, 8)
     await server.flush()
     assert await stream.receive() is None and stream.status.code is StatusCode.CANCELLED
-    assert connection.over is None
+    assert connection.closed_status is None

@@ -24,9 +24,9 @@ async def test_after_a_goaway_old_streams_finish_and_the_connection_ends(wire, r
     assert connection.error == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: GOAWAY NO_ERROR")
     server.h2.state_machine.state = h2.connection.ConnectionState.SERVER_OPEN  # h2 would send no more
     await server.answer(stream_id, b"still here")
-    assert await stream.receive_only() == b"still here"
+    assert await stream.receive_unary() == b"still here"
     await wait_all_tasks_blocked()
-    assert connection.over is not None
+    assert connection.closed_status is not None
 
 
 async def test_a_goaway_refuses_what_the_server_has_not_seen(wire, request_, autojump_clock) -> None:
@@ -54,12 +54,12 @@ async def test_draining_is_told_before_anybody_is_refused(wire, request_, autoju
 async def test_retiring_waits_for_the_last_stream(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
-    connection.retire()
-    assert connection.open_stream(request_()) is None and connection.over is None
+    connection.drain()
+    assert connection.open_stream(request_()) is None and connection.closed_status is None
     await server.answer(await server.request(), b"done")
-    assert await stream.receive_only() == b"done"
+    assert await stream.receive_unary() == b"done"
     await server.next(h2.events.ConnectionTerminated)
-    assert connection.over is not None
+    assert connection.closed_status is not None
 
 
 async def test_closing_fails_every_stream_now(wire, request_, autojump_clock) -> None:

@@ -10,8 +10,8 @@ from h2.errors import ErrorCodes
 from hpack import Decoder, Encoder
 
 from trxds.ground.metadata import Headers
-from trxds.wire.events import Answered, DataReceived, HeadersReceived
-from trxds.wire.header_blocks import Block, BlockDecoder, PrivateTable, complaint
+from trxds.wire.events import DataReceived, HeadersReceived, UnaryResponse
+from trxds.wire.header_blocks import BlockDecoder, HeaderBlock, PrivateTable, error_text
 from trxds.wire.request import Request
 
 SECRET = b"my-Secret"
@@ -44,7 +44,7 @@ def test_what_h2_quotes_of_a_header_is_not_repeated(field: tuple[bytes, bytes]) 
     with pytest.raises(h2.exceptions.ProtocolError) as refused:
         server.receive_data(client.data_to_send())
     assert refused.value.error_code is ErrorCodes.PROTOCOL_ERROR
-    said = complaint(refused.value)
+    said = error_text(refused.value)
     assert "Secret" not in said and len(said) > 10
 
 
@@ -54,9 +54,9 @@ def test_what_holds_headers_has_a_repr_without_them() -> None:
     table.add(b"token", SECRET)
     holders = [
         table,
-        Block(headers, 1, False),
+        HeaderBlock(headers, 1, False),
         HeadersReceived(1, headers, True),
-        Answered(1, headers, SECRET, headers),
+        UnaryResponse(1, headers, SECRET, headers),
         DataReceived(1, SECRET, 9, True),
         Request("/a/b", "s", headers, message=SECRET),
     ]

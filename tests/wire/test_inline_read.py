@@ -93,7 +93,7 @@ async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_
     await trio.sleep(0.001)
     await server.transport.aclose()
     assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
-    assert connection.over is not None
+    assert connection.closed_status is not None
 
 
 async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autojump_clock) -> None:
@@ -177,7 +177,7 @@ async def test_a_second_caller_is_read_for_when_the_first_is_cancelled(lent, req
     first = connection.open_stream(request_(message=b"x"))
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as callers:
-            callers.start_soon(first.receive_only)
+            callers.start_soon(first.receive_unary)
             await server.request()
             second = connection.open_stream(request_(message=b"x"))
             nursery.start_soon(answered, second)
@@ -206,7 +206,7 @@ async def test_after_a_call_that_takes_long_the_reader_reads(lent, request_, nur
 
 async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent()
-    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_only)
+    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
     await server.request()
     await trio.sleep(1)
     steps = Steps()

@@ -23,7 +23,7 @@ async def test_a_caller_that_reads_learns_that_its_call_was_ended(lent, request_
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
-        callers.start_soon(stream.receive_only)
+        callers.start_soon(stream.receive_unary)
         await server.request()
         stream.cancel()
     assert stream.status.code is StatusCode.CANCELLED
@@ -34,7 +34,7 @@ async def test_a_caller_that_reads_learns_that_the_connection_was_closed(lent, r
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
-        callers.start_soon(stream.receive_only)
+        callers.start_soon(stream.receive_unary)
         await server.request()
         connection.close(unavailable("closed"))
     assert stream.status == unavailable("closed")
@@ -51,7 +51,7 @@ def stuck(lent, request_, nursery):
         for _ in range(20):
             await asked(connection, server, request_(message=b"x"))
         large = connection.open_stream(request_(message=bytes(2_000_000)))
-        nursery.start_soon(large.receive_only)
+        nursery.start_soon(large.receive_unary)
         await wait_all_tasks_blocked()
         assert connection.inline_reads.leader is large
         return connection, large, server
@@ -63,7 +63,7 @@ async def test_the_writer_goes_on_when_a_caller_that_reads_is_told_to_stop(stuck
     connection, large, server = await stuck()
     large.cancel()
     await wait_all_tasks_blocked()
-    assert connection.over is None
+    assert connection.closed_status is None
     await server.next(h2.events.StreamReset)
     await asked(connection, server, request_(message=b"x"))
 
@@ -78,7 +78,7 @@ async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, aut
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
-        callers.start_soon(stream.receive_only)
+        callers.start_soon(stream.receive_unary)
         await server.request()
         await server.transport.aclose()
     assert stream.status.code is StatusCode.UNAVAILABLE and "closed by the peer" in stream.status.message
@@ -90,7 +90,7 @@ async def test_an_answer_in_many_pieces_is_whole(lent, request_, autojump_clock)
     reply: list[bytes | None] = []
 
     async def receive() -> None:
-        reply.append(await stream.receive_only())
+        reply.append(await stream.receive_unary())
 
     async with trio.open_nursery() as callers:
         callers.start_soon(receive)
@@ -116,7 +116,7 @@ class Piecewise:
 async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent(WireOptions(control_bound=1000))
     stream = connection.open_stream(request_(message=b"x"))
-    nursery.start_soon(stream.receive_only)
+    nursery.start_soon(stream.receive_unary)
     await server.request()
     while connection.http2.reader.transport.send_nowait(
         bytes(100_000)
@@ -153,7 +153,7 @@ async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery,
 
 async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent(WireOptions(stream_window=65_535))
-    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_only)
+    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
     server.h2.send_data(stream_id, frame(bytes(60_000))[:50_000])
@@ -171,7 +171,7 @@ async def test_a_fault_of_ours_ends_the_connection_as_ever(wire, request_, monke
 
     async def call(connection: Connection) -> None:
         streams.append(connection.open_stream(request_(message=b"x")))
-        assert await streams[0].receive_only() is None
+        assert await streams[0].receive_unary() is None
 
     with pytest.RaisesGroup(pytest.RaisesGroup(ZeroDivisionError)):
         async with trio.open_nursery() as nursery:
@@ -184,4 +184,4 @@ async def test_a_fault_of_ours_ends_the_connection_as_ever(wire, request_, monke
                 monkeypatch.setattr(Connection, "handle", fail)
                 await server.answer(stream_id)
                 await trio.sleep(1)
-    assert streams[0].status is not None and connection.over is not None
+    assert streams[0].status is not None and connection.closed_status is not None

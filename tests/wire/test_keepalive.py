@@ -58,7 +58,7 @@ async def test_nobody_is_asked_without_keepalive(nursery, autojump_clock) -> Non
     server = Quiet(nursery, None)
     server.connection.open_stream(Request("/s/M", "s"))
     await trio.sleep(10_000)
-    assert server.pings == [] and server.connection.over is None
+    assert server.pings == [] and server.connection.closed_status is None
 
 
 async def test_a_quiet_peer_is_asked_and_one_that_answers_is_kept(nursery, autojump_clock) -> None:
@@ -68,7 +68,7 @@ async def test_a_quiet_peer_is_asked_and_one_that_answers_is_kept(nursery, autoj
     await trio.sleep(200)
     # A look at its answer is due when the timeout is over, and the quiet is counted from the answer.
     assert server.pings == pytest.approx([30, 60, 90, 120, 150, 180], abs=1)
-    assert server.connection.over is None
+    assert server.connection.closed_status is None
 
 
 async def test_one_that_answers_is_asked_again_in_time_though_an_answer_might_take_longer(
@@ -104,13 +104,13 @@ async def test_any_byte_is_a_sign_of_life(nursery, autojump_clock) -> None:
     await trio.sleep(40)
     await server.say(b"\0\0\0\x63\0\0\0\0\0")  # in place of an answer
     await trio.sleep(15)
-    assert len(server.pings) == 1 and server.connection.over is None
+    assert len(server.pings) == 1 and server.connection.closed_status is None
 
 
 async def test_without_calls_nobody_is_asked_unless_wanted(nursery, autojump_clock) -> None:
     servers = [Quiet(nursery, Keepalive(30)), Quiet(nursery, Keepalive(30, without_calls=True))]
     await trio.sleep(100)
-    assert [(server.pings, server.connection.over) for server in servers] == [([], None), ([30], UNAVAILABLE)]
+    assert [(server.pings, server.connection.closed_status) for server in servers] == [([], None), ([30], UNAVAILABLE)]
 
 
 async def test_a_call_that_begins_after_a_long_silence_is_looked_after(nursery, autojump_clock) -> None:

@@ -10,21 +10,21 @@ from support.engines import parts_of, receive_all
 
 from trxds.wire import frames
 from trxds.wire.events import (
-    Answered,
-    Broken,
+    ConnectionFailed,
     DataReceived,
     ErrorCode,
     Event,
     GoAwayReceived,
     HeadersReceived,
     SettingsReceived,
-    StreamBroken,
-    WindowOpened,
+    StreamFailed,
+    UnaryResponse,
+    WindowUpdated,
 )
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.frames import Violation
+from trxds.wire.frames import Http2ProtocolError
 from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 
 pytestmark = pytest.mark.slow
@@ -99,14 +99,14 @@ def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 
 )
 def test_a_violation_ends_the_connection(engine: FastHttp2Engine, data: bytes, code: ErrorCode) -> None:
     broken = engine.receive(data)[-1]
-    assert isinstance(broken, Broken) and broken.code == code
+    assert isinstance(broken, ConnectionFailed) and broken.code == code
     goaway = engine.outgoing.take()
     assert goaway.endswith(broken.message.encode()) and code.to_bytes(4) in goaway
 
 
 def test_what_came_before_a_violation_is_still_told(engine: FastHttp2Engine) -> None:
     first, second = engine.receive(headers(RESPONSE) + frame(9, 4, 1))
-    assert isinstance(first, HeadersReceived) and isinstance(second, Broken)
+    assert isinstance(first, HeadersReceived) and isinstance(second, ConnectionFailed)
 
 
 def test_more_data_than_the_connections_window_is_a_violation() -> None:
@@ -114,14 +114,14 @@ def test_more_data_than_the_connections_window_is_a_violation() -> None:
     engine.receive(frames.settings({}))
     engine.open_stream(FIXED, [], [])
     events = engine.receive(headers(RESPONSE) + frame(0, 0, 1, bytes(14_001)) * 5)
-    assert events[-1] == Broken(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
+    assert events[-1] == ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
 
 
 # -- what ends a stream only, or nothing
 
 
 def test_a_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engine) -> None:
-    broken = StreamBroken(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
+    broken = StreamFailed(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
     assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [broken]
     assert engine.outgoing.take() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
 
@@ -129,7 +129,7 @@ def test_a_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engin
 @pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
 def test_more_after_the_end_costs_the_stream(engine: FastHttp2Engine, more: bytes) -> None:
     events = engine.receive(headers(RESPONSE, flags=5) + more)
-    assert events[1:] == [StreamBroken(1, ErrorCode.STREAM_CLOSED, "more after the end")]
+    assert events[1:] == [StreamFailed(1, ErrorCode.STREAM_CLOSED, "more after the end")]
 
 
 def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: FastHttp2Engine) -> None:
@@ -160,18 +160,18 @@ def test_reserved_bits_say_nothing(engine: FastHttp2Engine) -> None:
 
 def test_a_flood_of_continuations_ends_even_if_they_are_empty(engine: FastHttp2Engine) -> None:
     (event,) = engine.receive(frame(1, 0, 1) + frame(9, 0, 1) * 100)
-    assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_a_header_block_may_not_outgrow_the_largest_list_we_read(engine: FastHttp2Engine) -> None:
     (event,) = engine.receive(frame(1, 0, 1, bytes(4000)) + frame(9, 0, 1, bytes(4001)))
-    assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_a_small_block_that_is_a_large_list_is_refused(engine: FastHttp2Engine) -> None:
     bomb = b"\x40\x01x\x7f\x81\x01" + b"y" * 256 + b"\xbe" * 30
     (event,) = engine.receive(frame(1, 4, 1, bomb))
-    assert isinstance(event, Broken) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_bytes_mean_the_same_however_they_are_cut() -> None:
@@ -237,7 +237,7 @@ def test_a_block_is_decoded_anew_when_the_table_has_changed() -> None:
     decoder.decode(b"\x40\x01c\x01d")
     assert decoder.decode(b"\xbe").headers == [(b"c", b"d")]
     decoder.decode(b"\x20")
-    with pytest.raises(Violation):
+    with pytest.raises(Http2ProtocolError):
         decoder.decode(b"\xbe")
 
 
@@ -257,7 +257,7 @@ def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) 
     for block in blocks:
         try:
             decoder.decode(block)
-        except Violation:
+        except Http2ProtocolError:
             return
 
 
@@ -267,7 +267,7 @@ def test_of_a_window_that_was_open_nothing_is_said_when_it_opens_further(engine:
 
 def test_it_is_said_when_the_connections_window_was_shut(engine: FastHttp2Engine) -> None:
     engine.write(1, memoryview(bytes(65_535)), end=False, limit=10**6)
-    assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowOpened(0)]
+    assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowUpdated(0)]
 
 
 # -- answers that come whole
@@ -297,7 +297,7 @@ def usual(engine: FastHttp2Engine) -> FastHttp2Engine:
 
 def test_a_usual_answer_is_one_event_that_stands_for_three(usual: FastHttp2Engine) -> None:
     (event,) = usual.receive(answer(5))
-    assert isinstance(event, Answered)
+    assert isinstance(event, UnaryResponse)
     assert list(parts_of(event)) == [
         HeadersReceived(5, RESPONSE, False),
         DataReceived(5, b"data", 4, False),
@@ -311,7 +311,7 @@ def test_after_it_the_stream_is_closed(usual: FastHttp2Engine) -> None:
 
 
 def test_so_are_several_in_one_read(usual: FastHttp2Engine) -> None:
-    assert [type(event) for event in usual.receive(answer(5) + answer(7))] == [Answered, Answered]
+    assert [type(event) for event in usual.receive(answer(5) + answer(7))] == [UnaryResponse, UnaryResponse]
 
 
 @pytest.mark.parametrize(
@@ -329,18 +329,18 @@ def test_so_are_several_in_one_read(usual: FastHttp2Engine) -> None:
 )
 def test_anything_else_is_read_frame_by_frame(usual: FastHttp2Engine, data: bytes) -> None:
     usual.receive(plain(RESPONSE, 4, 1))
-    assert not any(isinstance(event, Answered) for event in usual.receive(data))
+    assert not any(isinstance(event, UnaryResponse) for event in usual.receive(data))
 
 
 def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual: FastHttp2Engine) -> None:
     events = usual.receive(answer(5, bytes(OPTIONS.stream_window + 1)))
-    assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+    assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
 
 
 def test_a_usual_answer_of_more_than_the_connections_window_ends_it(usual: FastHttp2Engine) -> None:
     usual._streams.receive_window = 3
     events = usual.receive(answer(5))
-    assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+    assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
 
 
 def test_a_usual_answer_with_a_frame_that_is_too_long_ends_the_connection() -> None:
@@ -350,7 +350,7 @@ def test_a_usual_answer_with_a_frame_that_is_too_long_ends_the_connection() -> N
         engine.open_stream(FIXED, [], [], b"all")
     engine.receive(answer(1))
     events = engine.receive(answer(3, bytes(WireOptions().max_frame + 1)))
-    assert isinstance(events[-1], Broken) and events[-1].code == ErrorCode.FRAME_SIZE_ERROR
+    assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FRAME_SIZE_ERROR
 
 
 @pytest.mark.parametrize("position", [5, 5 + len(plain(RESPONSE, 4, 5)), -4 - len(plain(TRAILERS, 5, 5)) + 9])
@@ -358,7 +358,7 @@ def test_a_reserved_bit_changes_nothing_about_an_answer(usual: FastHttp2Engine, 
     data = bytearray(answer(5))
     data[position] |= 0x80
     parts = [part for event in usual.receive(bytes(data)) for part in parts_of(event)]
-    assert parts == list(parts_of(Answered(5, RESPONSE, b"data", TRAILERS)))
+    assert parts == list(parts_of(UnaryResponse(5, RESPONSE, b"data", TRAILERS)))
 
 
 def test_a_usual_answer_is_charged_to_the_connections_window(usual: FastHttp2Engine) -> None:
@@ -371,7 +371,7 @@ def test_a_usual_answer_is_charged_to_the_connections_window(usual: FastHttp2Eng
 
 
 def test_large_headers_are_cut_into_what_the_peer_takes() -> None:
-    engine, server = FastHttp2Engine(WireOptions()), H2Engine(client=False, options=WireOptions())
+    engine, server = FastHttp2Engine(WireOptions()), H2LibraryEngine(client=False, options=WireOptions())
     metadata = [(b"x", b"y" * 50_000)]
     engine.open_stream(FIXED, metadata, [])
     assert receive_all(server, engine.outgoing.take())[-1] == HeadersReceived(1, [*FIXED, *metadata], False)

@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.ground.status import OK, unavailable
 from trxds.wire.connection import Connection
 from trxds.wire.framing import frame
-from trxds.wire.moderation import MANY, ReadModeration
+from trxds.wire.moderation import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from trxds.wire.options import WireOptions
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
     """What it comes to when reads bring `at_once` answers, `every` so many seconds."""
-    moderation, result = ReadModeration(most), 0.0
+    moderation, result = ReadCoalescing(most), 0.0
     for read in range(1, 200):
         for _ in range(at_once):
             moderation.answered(took, 100 + read * every)
@@ -53,7 +53,7 @@ def test_a_reader_that_finds_most_answers_at_once_does_not_pause() -> None:
 
 
 def test_answers_after_a_long_silence_are_not_kept_waiting_and_soon_gather_again() -> None:
-    moderation = ReadModeration(0.002)
+    moderation = ReadCoalescing(0.002)
     pauses = []
     for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
         moderation.answered(0.012, now)
@@ -65,7 +65,7 @@ class Steady:
     """One answer in a quarter of a millisecond, after 12 ms each; `pauses` is whether the last read was worth one."""
 
     def __init__(self) -> None:
-        self.moderation = ReadModeration(0.002)
+        self.moderation = ReadCoalescing(0.002)
         self.now = 100.0
         self.pauses = False
         self.go_on(200)
@@ -100,7 +100,7 @@ def test_a_call_that_takes_half_as_long_as_others_does_not() -> None:
 
 def test_a_stream_that_is_disturbed_is_left_in_peace_for_a_second() -> None:
     steady = Steady()
-    steady.moderation.disturbed(steady.now)
+    steady.moderation.stream_activity(steady.now)
     steady.go_on(3900)
     assert not steady.pauses
     steady.go_on(200)
@@ -134,13 +134,13 @@ EVERY = 0.000_3
 
 async def closed_loop(wire, request_, nursery, most: float) -> list[float]:
     """When each answer reached its caller: fifty callers, a server that answers one after the other."""
-    connection, server = await wire(options=WireOptions(read_pause=most))
+    connection, server = await wire(options=WireOptions(max_read_delay=most))
     came: list[float] = []
 
     async def caller() -> None:
         for _ in range(CALLS // FIFTY):
             stream = connection.open_stream(request_(message=b"x"))
-            assert await stream.receive_only() == b"echo" and stream.status == OK
+            assert await stream.receive_unary() == b"echo" and stream.status == OK
             came.append(trio.current_time())
 
     async def serve() -> None:
@@ -174,7 +174,7 @@ async def test_without_a_pause_each_answer_comes_for_itself(wire, request_, nurs
 
 async def test_a_quick_call_beside_many_long_ones_waits_for_nobody(wire, request_, nursery, autojump_clock) -> None:
     connection, server = await wire()
-    for _ in range(2 * MANY):
+    for _ in range(2 * MIN_STREAMS_TO_COALESCE):
         connection.open_stream(request_(message=b"long"))
         await server.request()
     took = []
@@ -184,7 +184,7 @@ async def test_a_quick_call_beside_many_long_ones_waits_for_nobody(wire, request
         stream_id = await server.request()
         await trio.sleep(0.000_2)
         await server.answer(stream_id)
-        await stream.receive_only()
+        await stream.receive_unary()
         took.append(trio.current_time() - began)
     assert took == pytest.approx([0.000_2] * 100)
 
@@ -199,7 +199,7 @@ async def beside_forty_calls(wire, request_, nursery) -> tuple[Connection, Any, 
 
     async def caller() -> None:
         while True:
-            await connection.open_stream(request_(message=b"x")).receive_only()
+            await connection.open_stream(request_(message=b"x")).receive_unary()
             came.append(trio.current_time())
 
     one_at_a_time = trio.Lock()
@@ -254,15 +254,15 @@ async def test_quick_calls_beside_forty_slow_ones_wait_once(wire, request_, nurs
     for _ in range(20):
         await trio.sleep(0.02)
         began = trio.current_time()
-        await connection.open_stream(request_("/shop.Cart/Quick", message=b"x")).receive_only()
+        await connection.open_stream(request_("/shop.Cart/Quick", message=b"x")).receive_unary()
         took.append(trio.current_time() - began)
     assert max(took) < 0.0031 and took[1:] == pytest.approx([0] * 19, abs=0.000_1)
     nursery.cancel_scope.cancel()
 
 
 async def test_a_connection_that_is_closed_in_a_pause_ends_at_once(wire, request_, nursery, autojump_clock) -> None:
-    connection, server = await wire(options=WireOptions(read_pause=1000))
-    streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MANY)]
+    connection, server = await wire(options=WireOptions(max_read_delay=1000))
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MIN_STREAMS_TO_COALESCE)]
     await trio.sleep(1000)
     for _ in range(10):
         await server.answer(await server.request())
@@ -271,8 +271,8 @@ async def test_a_connection_that_is_closed_in_a_pause_ends_at_once(wire, request
     assert streams[9].status is None  # its answer is there, and gathers
     began = trio.current_time()
     connection.close(unavailable("closed"))
-    for stream in streams[-MANY:]:
-        await stream.receive_only()
+    for stream in streams[-MIN_STREAMS_TO_COALESCE:]:
+        await stream.receive_unary()
     while nursery.child_tasks:
         await trio.lowlevel.checkpoint()
     assert trio.current_time() == began

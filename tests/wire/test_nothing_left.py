@@ -14,7 +14,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve
 from trxds.testing.network import MemoryStream
 from trxds.wire.options import WireOptions
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 from trxds.wire.subchannel import Subchannel
@@ -58,7 +58,7 @@ async def echo(requests, call: Call):
 
 async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool) -> None:
     """Connect, two messages larger than the window there and back, close."""
-    pool = Pool(network, replace(SMALL, lean=lean), Random(1))
+    pool = SubchannelPool(network, replace(SMALL, lean=lean), Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
         mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()

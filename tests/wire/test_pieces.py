@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from trxds.wire import frames
-from trxds.wire.pieces import Pieces
+from trxds.wire.pieces import ChunkBuffer
 
 
 def test_pieces_are_joined_in_order_and_forgotten() -> None:
-    pieces = Pieces()
+    pieces = ChunkBuffer()
     parts = [b"a", b"bc", bytes(2000), memoryview(b"d" * 3000), b"e", b""]
     for part in parts:
         pieces.add(part)
@@ -21,7 +21,7 @@ def test_pieces_are_joined_in_order_and_forgotten() -> None:
 
 
 def test_a_crumb_does_not_change_what_its_owner_has() -> None:
-    pieces, own = Pieces(), bytearray(b"a" * 2000)
+    pieces, own = ChunkBuffer(), bytearray(b"a" * 2000)
     pieces.add(bytes(own))
     pieces.add(b"b")
     assert own == b"a" * 2000 and pieces.join() == b"a" * 2000 + b"b"

@@ -25,7 +25,7 @@ async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, aut
         event = await server.next(h2.events.RequestReceived)
         assert dict(event.headers)[":path"] == f"/s/{number}"
         await server.answer(event.stream_id, b"y")
-        assert await stream.receive_only() == b"y"
+        assert await stream.receive_unary() == b"y"
     assert server.h2.open_inbound_streams == 0
 
 
@@ -77,7 +77,7 @@ async def test_a_connection_whose_identifiers_are_used_up_refuses_and_drains(wir
         engine._next_id = 2**31 - 1
     last, queued = connection.open_stream(request_()), connection.open_stream(request_())
     await server.answer(await server.request(), b"the last")
-    assert await last.receive_only() == b"the last"
+    assert await last.receive_unary() == b"the last"
     assert not await queued.wait_open() and queued.refused
     assert "all its stream identifiers" in queued.status.message
     assert connection.open_stream(request_()) is None
@@ -97,5 +97,5 @@ async def test_a_peer_that_provokes_answers_and_reads_none_is_not_read(autojump_
         while True:
             await theirs.send_all(b"\0\0\x08\6\0\0\0\0\0" + bytes(8))
             sent += 17
-    assert sent < 10_000 and connection.over is None
+    assert sent < 10_000 and connection.closed_status is None
     assert connection.http2.engine.outgoing.control_unsent < 3000

@@ -6,7 +6,7 @@ import pytest
 
 from trxds.ground.metadata import Headers
 from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.response import Answers, headers_problem, reset_status, trailers_status
+from trxds.wire.response import ResponseHeaderParser, headers_error, reset_status, trailers_status
 
 GRPC = (b"content-type", b"application/grpc")
 PEER = "10.0.0.1:443"
@@ -30,7 +30,7 @@ PEER = "10.0.0.1:443"
 def test_an_http_status_stands_in_for_a_missing_grpc_status(http: bytes, code: StatusCode) -> None:
     remedy = "check that a gRPC server listens there"
     expected = Status(code, f"10.0.0.1:443: the answer has HTTP status {http.decode()}; {remedy}")
-    assert headers_problem([(b":status", http), GRPC], PEER) == expected
+    assert headers_error([(b":status", http), GRPC], PEER) == expected
     assert trailers_status([(b":status", http)], PEER) == expected
 
 
@@ -39,18 +39,18 @@ def test_a_grpc_status_wins_over_the_http_status() -> None:
 
 
 def test_headers_of_grpc_are_no_problem() -> None:
-    assert headers_problem([(b":status", b"200"), GRPC], PEER) is None
-    assert headers_problem([(b":status", b"200"), (b"content-type", b"application/grpc+proto")], PEER) is None
+    assert headers_error([(b":status", b"200"), GRPC], PEER) is None
+    assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc+proto")], PEER) is None
 
 
 def test_an_answer_that_is_no_grpc_names_its_content_type() -> None:
-    problem = headers_problem([(b":status", b"200"), (b"content-type", b"text/html")], PEER)
+    problem = headers_error([(b":status", b"200"), (b"content-type", b"text/html")], PEER)
     assert problem is not None and problem.code is StatusCode.UNKNOWN
     assert problem.message.startswith("10.0.0.1:443: the answer has content-type 'text/html'; check that a gRPC server")
 
 
 def test_an_answer_without_http_status_is_malformed() -> None:
-    assert headers_problem([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
+    assert headers_error([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
 
 
 def test_ok() -> None:
@@ -85,14 +85,14 @@ def test_a_reset_names_its_code() -> None:
 
 
 def test_answers_that_are_alike_are_read_once() -> None:
-    answers = Answers("s:1")
+    answers = ResponseHeaderParser("s:1")
     assert answers.trailers([(b"grpc-status", b"5")]) is answers.trailers([(b"grpc-status", b"5")])
     assert answers.trailers([(b"grpc-status", b"0"), (b"cost", b"3")]) == (OK, (("cost", "3"),))
     assert answers.trailers([(b"grpc-status", b"5")])[0].code is StatusCode.NOT_FOUND
 
 
 def test_the_first_answer_may_be_empty() -> None:
-    answers = Answers("s:1")
+    answers = ResponseHeaderParser("s:1")
     problem, metadata, encoding = answers.initial([])
     assert problem is not None and problem.code is StatusCode.INTERNAL and (metadata, encoding) == ((), "")
     assert answers.trailers([])[0].code is StatusCode.UNKNOWN
@@ -111,7 +111,7 @@ def test_the_first_answer_may_be_empty() -> None:
 )
 def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes, shown: str) -> None:
     problem = Status(StatusCode.INTERNAL, f"10.0.0.1:443: it sent a header {shown}, which HTTP/2 forbids")
-    assert headers_problem([(b":status", b"200"), GRPC, (name, b"1")], PEER) == problem
+    assert headers_error([(b":status", b"200"), GRPC, (name, b"1")], PEER) == problem
     assert trailers_status([(b"grpc-status", b"0"), (name, b"1")], PEER) == problem
 
 
@@ -127,5 +127,5 @@ def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes, show
     ],
 )
 def test_what_is_not_of_the_form_that_it_should_be_is_not_shown(headers: Headers) -> None:
-    said = f"{headers_problem(headers, PEER)}{trailers_status(headers, PEER)}"
+    said = f"{headers_error(headers, PEER)}{trailers_status(headers, PEER)}"
     assert "Secret" not in said

@@ -75,7 +75,7 @@ class Stage:
             stream = connection.open_stream(Request("/s/Echo", "shop"))
             assert stream is not None
             stream.send_nowait(b"x", end=True)
-            assert await stream.receive_only() == b"x" and stream.status == OK
+            assert await stream.receive_unary() == b"x" and stream.status == OK
             nursery.cancel_scope.cancel()
         return trio.current_time() - began
 

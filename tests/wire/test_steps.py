@@ -24,10 +24,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from trxds.ground.status import StatusCode, unavailable
 from trxds.wire.connection_tasks import ENDS
-from trxds.wire.engine import Engine
-from trxds.wire.events import Broken, ErrorCode
+from trxds.wire.engine import Http2Engine
+from trxds.wire.events import ConnectionFailed, ErrorCode
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.send_queue import TURNS
 
@@ -44,10 +44,12 @@ def window(stream_id: int, size: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream_id, size.to_bytes(4))
 
 
-@pytest.fixture(params=[FastHttp2Engine, lambda options: H2Engine(client=True, options=options)], ids=["lean", "h2"])
-def engine(request: pytest.FixtureRequest) -> Engine:
+@pytest.fixture(
+    params=[FastHttp2Engine, lambda options: H2LibraryEngine(client=True, options=options)], ids=["lean", "h2"]
+)
+def engine(request: pytest.FixtureRequest) -> Http2Engine:
     """With two streams, and the server's first SETTINGS."""
-    made: Engine = request.param(WireOptions())
+    made: Http2Engine = request.param(WireOptions())
     made.receive(frame(SETTINGS, 0, 0))
     for _ in range(2):
         made.open_stream(REQUEST, [], [])
@@ -58,14 +60,14 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 # -- reading
 
 
-def test_an_engine_reads_some_hundred_frames_and_leaves_the_rest(engine: Engine) -> None:
+def test_an_engine_reads_some_hundred_frames_and_leaves_the_rest(engine: Http2Engine) -> None:
     engine.receive(A_PING * 1000)
     answered = engine.outgoing.unsent // len(A_PING)
     assert 50 < answered < 500
     assert engine.unread == A_PING * (1000 - answered)
 
 
-def test_what_is_left_is_read_before_what_comes(engine: Engine) -> None:
+def test_what_is_left_is_read_before_what_comes(engine: Http2Engine) -> None:
     engine.receive(A_PING * 1000 + A_PING[:5])
     while engine.unread:
         engine.receive(b"")
@@ -73,16 +75,16 @@ def test_what_is_left_is_read_before_what_comes(engine: Engine) -> None:
     assert engine.outgoing.unsent == 1001 * len(A_PING)
 
 
-def test_bulk_data_is_read_at_once(engine: Engine) -> None:
+def test_bulk_data_is_read_at_once(engine: Http2Engine) -> None:
     """To hand out 64 KiB in parts would cost more than it saves."""
     engine.receive(frame(HEADERS, END_HEADERS, 1, hpack.Encoder().encode([(":status", "200")])))
     engine.receive(frame(0, 0, 1, bytes(16_000)) * 4)
     assert not engine.unread
 
 
-def test_nothing_is_left_when_the_connection_is_broken(engine: Engine) -> None:
+def test_nothing_is_left_when_the_connection_is_broken(engine: Http2Engine) -> None:
     events = receive_all(engine, frame(SETTINGS, 0, 0, b"!") + A_PING * 1000)
-    assert isinstance(events[-1], Broken) and not engine.unread
+    assert isinstance(events[-1], ConnectionFailed) and not engine.unread
 
 
 async def test_other_tasks_run_in_the_middle_of_a_read(wire: Any, nursery: trio.Nursery, autojump_clock: Any) -> None:
@@ -90,7 +92,7 @@ async def test_other_tasks_run_in_the_middle_of_a_read(wire: Any, nursery: trio.
     left: set[int] = set()
 
     async def look() -> None:
-        while connection.over is None:
+        while connection.closed_status is None:
             left.add(len(connection.http2.engine.unread))
             await trio.lowlevel.checkpoint()
 
@@ -108,7 +110,7 @@ async def test_a_lone_caller_that_reads_leaves_the_rest_to_the_reader(
 ) -> None:
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
-    nursery.start_soon(stream.receive_only)
+    nursery.start_soon(stream.receive_unary)
     await server.request()
     pings = server.h2.data_to_send() + A_PING * 900
     await server.transport.send_all(pings)
@@ -122,7 +124,7 @@ async def test_a_lone_caller_that_reads_leaves_the_rest_to_the_reader(
 # -- windows that the peer changes for all streams
 
 
-def test_windows_follow_the_initial_one_also_below_zero(engine: Engine) -> None:
+def test_windows_follow_the_initial_one_also_below_zero(engine: Http2Engine) -> None:
     engine.write(1, bytes(60_000), end=False, limit=10**6)
     engine.receive(setting(INITIAL_WINDOW_SIZE, 1000))
     assert (engine.stream_window(1), engine.stream_window(3)) == (-59_000, 1000)
@@ -131,22 +133,24 @@ def test_windows_follow_the_initial_one_also_below_zero(engine: Engine) -> None:
     assert engine.stream_window(engine.open_stream(REQUEST, [], [])) == 1000
 
 
-def test_an_initial_window_that_opens_a_stream_too_far_ends_the_connection(engine: Engine) -> None:
+def test_an_initial_window_that_opens_a_stream_too_far_ends_the_connection(engine: Http2Engine) -> None:
     engine.receive(window(3, MAX_WINDOW - 65_535))
     engine.receive(setting(INITIAL_WINDOW_SIZE, 65_535))
     assert engine.stream_window(3) == MAX_WINDOW
     (broken,) = engine.receive(setting(INITIAL_WINDOW_SIZE, 65_536))
-    assert isinstance(broken, Broken) and broken.code == ErrorCode.FLOW_CONTROL_ERROR
+    assert isinstance(broken, ConnectionFailed) and broken.code == ErrorCode.FLOW_CONTROL_ERROR
 
 
-def test_a_window_that_is_gone_opens_nothing_too_far(engine: Engine) -> None:
+def test_a_window_that_is_gone_opens_nothing_too_far(engine: Http2Engine) -> None:
     engine.receive(window(3, MAX_WINDOW - 65_535))
     engine.reset(3, ErrorCode.CANCEL)
-    assert not any(isinstance(event, Broken) for event in engine.receive(setting(INITIAL_WINDOW_SIZE, MAX_WINDOW)))
+    assert not any(
+        isinstance(event, ConnectionFailed) for event in engine.receive(setting(INITIAL_WINDOW_SIZE, MAX_WINDOW))
+    )
     assert engine.stream_window(1) == MAX_WINDOW
 
 
-def test_a_stream_may_be_opened_no_further_after_the_initial_window_has_grown(engine: Engine) -> None:
+def test_a_stream_may_be_opened_no_further_after_the_initial_window_has_grown(engine: Http2Engine) -> None:
     engine.receive(setting(INITIAL_WINDOW_SIZE, MAX_WINDOW))
     engine.receive(window(1, 1))
     assert engine.stream_window(1) == 0  # it is reset, and the other is not
@@ -235,8 +239,8 @@ async def test_calls_end_all_the_same_when_the_connection_is_closed_before_they_
 # -- header blocks
 
 
-def test_a_third_new_size_of_the_table_in_one_block_is_refused(engine: Engine) -> None:
+def test_a_third_new_size_of_the_table_in_one_block_is_refused(engine: Http2Engine) -> None:
     """Each byte may be one: 64 KiB of them take 80 ms."""
     receive_all(engine, frame(HEADERS, END_HEADERS, 1, b"\x20\x3f\xe1\x1f\x88"))
     (broken,) = receive_all(engine, frame(HEADERS, END_HEADERS, 3, b"\x20" * 3 + b"\x88"))
-    assert isinstance(broken, Broken) and broken.message.endswith("more than two new sizes in one block")
+    assert isinstance(broken, ConnectionFailed) and broken.message.endswith("more than two new sizes in one block")

@@ -15,7 +15,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 from trxds.testing import Call, MemoryNetwork, serve, unary
 from trxds.wire.options import WireOptions
-from trxds.wire.pool import Lease, Pool
+from trxds.wire.pool import Lease, SubchannelPool
 from trxds.wire.request import Request
 from trxds.wire.subchannel import Subchannel
 
@@ -47,8 +47,8 @@ def network() -> MemoryNetwork:
 
 
 @pytest.fixture
-async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> Pool:
-    pool = Pool(network, WireOptions(), Middle())
+async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
+    pool = SubchannelPool(network, WireOptions(), Middle())
     nursery.start_soon(pool.run)
     await wait_all_tasks_blocked()
     return pool
@@ -57,7 +57,7 @@ async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> Pool:
 class States:
     """What a mailbox that leases one host is told, with the time since the beginning."""
 
-    def __init__(self, pool: Pool, address: str = ADDRESS) -> None:
+    def __init__(self, pool: SubchannelPool, address: str = ADDRESS) -> None:
         self.mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
         self.lease: Lease = pool.lease(address, self.mailbox)
         self.host = self.lease.subchannel
@@ -76,7 +76,7 @@ class States:
 
 
 @pytest.fixture
-def states(pool: Pool) -> States:
+def states(pool: SubchannelPool) -> States:
     return States(pool)
 
 
@@ -106,7 +106,7 @@ async def test_a_request_for_a_connection_leads_to_ready_and_calls(network, stat
         stream = states.host.open_stream(Request("/s/Echo", "s"))
         assert repr(states.host) == "<Subchannel 10.0.0.1:443 READY, 1 streams>"
         stream.send_nowait(b"hello", end=True)
-        assert await stream.receive_only() == b"hello"
+        assert await stream.receive_unary() == b"hello"
         states.host.request_connection()  # nothing: it is READY
         assert network.attempts[ADDRESS] == 1
 
@@ -200,7 +200,7 @@ async def test_after_a_goaway_old_streams_finish_while_new_ones_have_a_new_conne
         await ready(states)
         new = states.host.open_stream(Request("/s/Echo", "s"))
         new.send_nowait(b"new", end=True)
-        assert await new.receive_only() == b"new"
+        assert await new.receive_unary() == b"new"
         await old.send(b"2", end=True)
         assert await old.receive() == b"2" and await old.receive() is None
         assert old.status.ok
@@ -335,7 +335,7 @@ async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(netw
 
 
 async def test_a_host_may_be_asked_to_connect_before_the_pool_runs(network, nursery, autojump_clock) -> None:
-    pool = Pool(network, WireOptions(), Middle())
+    pool = SubchannelPool(network, WireOptions(), Middle())
     early = States(pool)
     early.host.request_connection()
     assert early.host.state is CONNECTING
@@ -345,7 +345,7 @@ async def test_a_host_may_be_asked_to_connect_before_the_pool_runs(network, nurs
 
 
 async def test_closing_the_pool_fails_all_streams_and_ends_run(network, autojump_clock) -> None:
-    pool = Pool(network, WireOptions(), Middle())
+    pool = SubchannelPool(network, WireOptions(), Middle())
     async with serve(HANDLERS, network=network, address=ADDRESS):
         with trio.fail_after(1):
             async with trio.open_nursery() as nursery:

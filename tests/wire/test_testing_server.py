@@ -155,14 +155,14 @@ async def test_the_kinds_of_handlers_from_functions(server, connection, autojump
     server.handlers["/s/Upper"] = unary(upper, *codec)
     server.handlers["/s/Letters"] = server_streaming(letters, *codec)
     server.handlers["/s/Join"] = client_streaming(join, *codec)
-    assert await call(connection, "/s/Upper", b"abc").receive_only() == b"ABC"
+    assert await call(connection, "/s/Upper", b"abc").receive_unary() == b"ABC"
     stream = call(connection, "/s/Letters", b"abc")
     assert [await stream.receive() for _ in range(4)] == [b"a", b"b", b"c", None]
     stream = call(connection, "/s/Join", None)
     for letter in (b"x", b"y"):
         await stream.send(letter)
     stream.end()
-    assert await stream.receive_only() == b"xy"
+    assert await stream.receive_unary() == b"xy"
 
 
 async def test_a_protobuf_service(server, connection, autojump_clock) -> None:
@@ -184,7 +184,7 @@ async def test_a_protobuf_service(server, connection, autojump_clock) -> None:
                 yield Text(text=f"{request.text}{number}")
 
     server.add_service(pool.FindServiceByName("t.Greeter"), Greeter())
-    reply = await call(connection, "/t.Greeter/Hello", Text(text="you").SerializeToString()).receive_only()
+    reply = await call(connection, "/t.Greeter/Hello", Text(text="you").SerializeToString()).receive_unary()
     assert Text.FromString(reply).text == "hello you"
     stream = call(connection, "/t.Greeter/Many", Text(text="n").SerializeToString())
     assert [Text.FromString(await stream.receive()).text for _ in range(2)] == ["n0", "n1"]
@@ -212,7 +212,7 @@ async def test_a_limit_of_streams_is_told_to_clients(network, autojump_clock, nu
 async def test_a_stopped_server_refuses_until_it_is_restarted(network, server, connection, autojump_clock) -> None:
     server.stop()
     await wait_all_tasks_blocked()
-    assert connection.over is not None and repr(server) == "<Server s:1 stopped, 0 connections>"
+    assert connection.closed_status is not None and repr(server) == "<Server s:1 stopped, 0 connections>"
     with pytest.raises(ConnectionRefusedError):
         await network.connect("s:1")
     await server.restart()

@@ -17,7 +17,7 @@ from trxds.wire.certificates import CertificateFiles, FreshContext, client_conte
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.connection import Connection
 from trxds.wire.options import WireOptions
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 from trxds.wire.request import Request
 from trxds.wire.tls import Approve, TlsNetwork, contexts
 
@@ -67,7 +67,7 @@ async def echo_over(network: Network, address: str, nursery: trio.Nursery) -> by
     stream = connection.open_stream(Request("/s/Echo", "s"))
     assert stream is not None
     stream.send_nowait(b"hello", end=True)
-    return await stream.receive_only()
+    return await stream.receive_unary()
 
 
 async def refusal(network: Network, address: str = ADDRESS) -> str:
@@ -98,7 +98,7 @@ async def test_a_large_message_over_tls_and_tcp(authority, nursery) -> None:
         stream = connection.open_stream(Request("/s/Echo", "s"))
         assert stream is not None
         stream.send_nowait(bytes(3_000_000), end=True)
-        assert await stream.receive_only() == bytes(3_000_000)
+        assert await stream.receive_unary() == bytes(3_000_000)
 
 
 async def test_a_peer_of_another_name_is_refused(authority, network, autojump_clock) -> None:
@@ -153,7 +153,7 @@ async def test_a_cancelled_handshake_closes_the_transport(authority, network, au
 
 async def lost_reason(network: Network) -> str:
     """Why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
-    pool = Pool(network, WireOptions(), Random(1))
+    pool = SubchannelPool(network, WireOptions(), Random(1))
     mailbox: ConflatingQueue = ConflatingQueue()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)

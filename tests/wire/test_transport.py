@@ -134,7 +134,7 @@ async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Asyn
         counted = http2.reader.transport = http2.writer._transport = Counted(http2.reader.transport)
         nursery.start_soon(connection.run)
         stream = connection.open_stream(Request("/s/Repeat", "s", message=b""))
-        await stream.receive_only()
+        await stream.receive_unary()
         counted.at_once_writes = counted.later_writes = 0
         yield connection, counted
         nursery.cancel_scope.cancel()
@@ -144,14 +144,14 @@ async def test_a_lone_calls_bytes_leave_in_its_own_step_and_in_one_write(counted
     connection, transport = counted
     stream = connection.open_stream(Request("/s/Repeat", "s", message=b"hello"))
     assert transport.at_once_writes == 1 and connection.http2.engine.outgoing.unsent == 0
-    assert await stream.receive_only() == b"hello" and stream.status == OK
+    assert await stream.receive_unary() == b"hello" and stream.status == OK
 
 
 async def test_calls_of_one_step_leave_in_one_write_but_for_the_first(counted) -> None:
     connection, transport = counted
     streams = [connection.open_stream(Request("/s/Repeat", "s", message=b"%d" % n)) for n in range(20)]
     assert transport.at_once_writes == 1
-    assert [await stream.receive_only() for stream in streams] == [b"%d" % n for n in range(20)]
+    assert [await stream.receive_unary() for stream in streams] == [b"%d" % n for n in range(20)]
     assert transport.at_once_writes + transport.later_writes <= 4
 
 

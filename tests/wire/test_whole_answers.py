@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trxds.wire.moderation import MANY
+from trxds.wire.moderation import MIN_STREAMS_TO_COALESCE
 from trxds.wire.stream import SECOND_REPLY
 
 
@@ -27,21 +27,21 @@ async def test_a_second_message_is_a_mistake_also_in_an_answer_that_comes_whole(
 
     nursery.start_soon(serve)
     for _ in range(4):
-        await connection.open_stream(request_(message=b"x")).receive_only()
+        await connection.open_stream(request_(message=b"x")).receive_unary()
     stream = connection.open_stream(request_(message=b"x"))
-    assert await stream.receive_only() is None
+    assert await stream.receive_unary() is None
     assert stream.status == SECOND_REPLY
     assert connection.calls.failed == 1 and connection.streams.broken == 1
 
 
 async def test_data_of_calls_that_are_answered_leaves_no_trace(wire, request_, nursery, autojump_clock) -> None:
     connection, server = await wire()
-    streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(MIN_STREAMS_TO_COALESCE)]
     for number in range(100):
         await trio.sleep(0.001)
         # Headers that differ are read frame by frame; with the answer there is one call less than many.
         stream_id = await server.request()
         await server.answer(stream_id, b"a", [("grpc-status", "0"), ("number", str(number))])
-        await streams[number].receive_only()
+        await streams[number].receive_unary()
         streams.append(connection.open_stream(request_(message=b"x")))
     assert len(connection._moderation._streaming) == 1

@@ -7,10 +7,10 @@ from support.hostile.peer import Peer, message, script
 from support.hostile.stage import perform
 
 from trxds.ground.status import StatusCode
-from trxds.wire.engine import Engine
+from trxds.wire.engine import Http2Engine
 from trxds.wire.events import DataReceived
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.window_estimate import WindowEstimate
 
@@ -87,8 +87,8 @@ def test_it_asks_less_and_less_often_in_vain() -> None:
 @pytest.mark.parametrize("lean", [True, False])
 def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> None:
     options = WireOptions(stream_window=1000, connection_window=200_000)
-    client: Engine = FastHttp2Engine(options) if lean else H2Engine(client=True, options=options)
-    server = H2Engine(client=False, options=options)
+    client: Http2Engine = FastHttp2Engine(options) if lean else H2LibraryEngine(client=True, options=options)
+    server = H2LibraryEngine(client=False, options=options)
     fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 
     def exchange() -> int:
@@ -106,7 +106,7 @@ def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> N
     exchange()
     answer(first)
     assert exchange() == 1000
-    client.widen(5000)
+    client.update_initial_window(5000)
     exchange()
     exchange()
     server.write(first, memoryview(bytes(9000)), end=False, limit=10_000)
@@ -133,7 +133,7 @@ async def test_large_messages_widen_the_window_up_to_its_most(lean: bool, autoju
             await peer.trailers(stream)
             windows.append(peer.initial_window)
 
-    options = WireOptions(stream_window=65_536, most_stream_window=300_000, lean=lean)
+    options = WireOptions(stream_window=65_536, max_stream_window=300_000, lean=lean)
     outcome = await perform(large_messages, options)
     assert {status.code for status in outcome.statuses} == {StatusCode.OK}
     assert windows[0] > 65_536 and windows[-1] <= 300_000

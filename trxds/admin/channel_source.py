@@ -16,7 +16,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 from trxds.ground.status import Status
 from trxds.lb.node import Node
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 
 
 class ChannelView(Protocol):
@@ -39,7 +39,7 @@ class ChannelView(Protocol):
     @property
     def client(self) -> XdsClient | None: ...
     @property
-    def pool(self) -> Pool: ...
+    def pool(self) -> SubchannelPool: ...
     @property
     def observers(self) -> Observers: ...
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trxds.ground.documents import parse_json
 from trxds.ground.metadata import Headers, flaw
-from trxds.wire.aside import aside
+from trxds.wire.aside import run_in_thread
 
 from .bootstrap import ServerConfig
 from .credentials import GoogleDefault
@@ -24,9 +24,9 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 async def authorization(server: ServerConfig) -> Headers:
     """`authorization` for each of the server's call credentials; `OSError` says why one cannot be had."""
-    tokens = [await aside(partial(read_token, each.path)) for each in server.call_credentials]
+    tokens = [await run_in_thread(partial(read_token, each.path)) for each in server.call_credentials]
     if isinstance(server.credentials, GoogleDefault):
-        tokens.append(await aside(_google_token))  # the one library of Google's that fetches it blocks
+        tokens.append(await run_in_thread(_google_token))  # the one library of Google's that fetches it blocks
     return [(b"authorization", b"Bearer " + token.encode()) for token in tokens]
 
 

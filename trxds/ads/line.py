@@ -20,7 +20,7 @@ from trxds.ground.lifetime import Hold, Lifetime
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
 from trxds.wire.keepalive import Keepalive
-from trxds.wire.traffic import Traffic
+from trxds.wire.traffic import ConnectionStats
 
 from .bootstrap import ServerConfig
 
@@ -94,7 +94,7 @@ class XdsChannel:
         self.error = ""  # why the last stream ended, until the next is up
         self.created_at = trio.current_time()
         self.changed_at = -math.inf  # when it came to its state, on Trio's clock
-        self.traffic = Traffic()
+        self.traffic = ConnectionStats()
         self._network = network
         self._start = start
         self._dialled: _SharedConnection | None = None

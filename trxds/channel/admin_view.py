@@ -12,7 +12,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 from trxds.ground.status import Status
 from trxds.lb.node import Node
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 
 from .channel_state import ChannelState
 
@@ -22,7 +22,7 @@ class AdminView:
     """Reads the channel's own objects at the moment of each question; nothing is copied or kept."""
 
     state: ChannelState
-    pool: Pool
+    pool: SubchannelPool
 
     @property
     def target(self) -> str:

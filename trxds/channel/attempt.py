@@ -29,7 +29,7 @@ from .call_settings import CallSettings
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .replay_buffer import ReplayBuffer
-from .watched import WatchedAttempt
+from .watched import AttemptTelemetry
 
 _log = logging.getLogger("trxds.channel")
 
@@ -73,7 +73,7 @@ class Attempt:
     deadline: float
     number: int
     refusals: int
-    telemetry: WatchedAttempt | None
+    telemetry: AttemptTelemetry | None
     stream: ClientStream | None = None
     committed: bool = False
     initial: Metadata | None = None

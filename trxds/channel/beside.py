@@ -15,7 +15,9 @@ Services: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]  # by the name
 
 
 @asynccontextmanager
-async def beside(what: str, services: Services, close: Callable[[BaseException | None], None]) -> AsyncIterator[None]:
+async def run_with_services(
+    what: str, services: Services, close: Callable[[BaseException | None], None]
+) -> AsyncIterator[None]:
     """Run `services` while the block lasts; `what` names them in the log.
 
     `close` is called when the block is left, before they end, or else with the bug that ended them.

@@ -13,7 +13,7 @@ from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 from trxds.wire.stream import ClientStream
 
-from .call_protocol import Replies
+from .call_protocol import ResponseStream
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
@@ -27,7 +27,7 @@ _MAX_MESSAGES = 64
 _MAX_SECONDS = 0.001
 
 
-class Call(Replies[Res], Generic[Req, Res]):
+class Call(ResponseStream[Res], Generic[Req, Res]):
     """What `async with method.open(...)` gives. One task may send while another receives.
 
     Leaving the block resets the stream if it has not ended by then. Every method raises
@@ -128,7 +128,7 @@ class Call(Replies[Res], Generic[Req, Res]):
         await self._check(self._settle())
         return None
 
-    async def headers(self) -> Metadata:
+    async def wait_initial_metadata(self) -> Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else. Always a checkpoint."""
         if self._rpc.hedging is not None:
             await self._wait_decided(self._rpc.hedging)
@@ -194,7 +194,7 @@ class Call(Replies[Res], Generic[Req, Res]):
         while True:
             stream = self._stream
             assert stream is not None
-            payload = await self._rpc.scope.wait_on_stream(stream.receive_only if self._one_reply else stream.receive)
+            payload = await self._rpc.scope.wait_on_stream(stream.receive_unary if self._one_reply else stream.receive)
             if payload is not None or not await self._repeated():
                 return payload
 

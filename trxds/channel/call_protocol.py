@@ -25,11 +25,11 @@ class CallOptions(TypedDict, total=False):
     credentials: CallCredentials | None
 
 
-class Replies(Protocol[Res_co]):
+class ResponseStream(Protocol[Res_co]):
     """An open call whose request has been sent: what comes back. A `Call` that needs no `send`."""
 
     async def receive(self) -> Res_co | None: ...
-    async def headers(self) -> Metadata: ...
+    async def wait_initial_metadata(self) -> Metadata: ...
     @property
     def initial_metadata(self) -> Metadata | None: ...
     @property
@@ -49,7 +49,7 @@ class Replies(Protocol[Res_co]):
         return reply
 
 
-class OpenCall(Replies[Res_co], Protocol[Req_contra, Res_co]):
+class CallProtocol(ResponseStream[Res_co], Protocol[Req_contra, Res_co]):
     """An open call, as `Call` describes it: that one, or what an interceptor puts in its place."""
 
     async def send(self, request: Req_contra, *, compress: bool = True) -> bool: ...

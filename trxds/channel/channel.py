@@ -22,19 +22,19 @@ from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.credentials import INSECURE
 from trxds.wire.keepalive import ANSWER_WITHIN, keepalive
-from trxds.wire.options import MAX_METADATA_SIZE, READ_PAUSE, WireOptions
-from trxds.wire.pool import Pool
+from trxds.wire.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
+from trxds.wire.pool import SubchannelPool
 from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .admin_endpoint import admin_endpoint, checked_admin
 from .admin_view import AdminView
-from .beside import beside
+from .beside import run_with_services
 from .call_credentials import CallCredentials
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
-from .control import IDLE_TIMEOUT, Control, idle_after
+from .control import IDLE_TIMEOUT, ClientChannel, idle_after
 from .credentials import ChannelCredentials, checked_credentials
 from .explain import explain
 from .fork import tell_after_fork
@@ -43,22 +43,22 @@ from .locations import Locations
 from .method import checked_path
 from .plain import ServiceConfigSource, plain_origin
 from .secured import make_pool
-from .states import States
-from .stub import Caller
-from .xds import BootstrapSource, Xds, xds_origin
+from .states import StateIterator
+from .stub import MethodFactory
+from .xds import BootstrapSource, SharedXdsClient, xds_origin
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin
 
 
-class Session(Caller):
+class Session(MethodFactory):
     """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
 
 
-class Channel(Caller):
+class Channel(MethodFactory):
     """A way to a service. Made by `open_channel`; usable from any task while that block is open."""
 
-    def __init__(self, state: ChannelState, pool: Pool, interceptors: Sequence[Interceptor] = ()) -> None:
+    def __init__(self, state: ChannelState, pool: SubchannelPool, interceptors: Sequence[Interceptor] = ()) -> None:
         super().__init__(state, interceptors)
         self._pool = pool
 
@@ -87,12 +87,12 @@ class Channel(Caller):
         self._state.lifecycle.check_process()
         return await self._state.data_plane.wait_for_state_change(last)
 
-    def states(self) -> States:
+    def states(self) -> StateIterator:
         """The state now and each later one, for `async for`, until the channel closes; a slow reader skips some.
 
         Each step is always a checkpoint.
         """
-        return States(self._state)
+        return StateIterator(self._state)
 
     def try_to_connect(self) -> None:
         """If the channel is IDLE, have it connect without a call. Plain."""
@@ -154,19 +154,19 @@ async def open_channel(
     service_config: ServiceConfigSource = None,
     authority: str = "",
     bootstrap: BootstrapSource = None,
-    xds: Xds | None = None,
+    xds: SharedXdsClient | None = None,
     interceptors: Iterable[Interceptor] = (),
     compression: str = IDENTITY,
     call_credentials: CallCredentials | None = None,
     max_send_size: int | None = None,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     max_metadata_size: int = MAX_METADATA_SIZE,
-    read_pause: float = READ_PAUSE,
+    max_read_delay: float = MAX_READ_DELAY,
     keepalive_time: float | None = None,
     keepalive_timeout: float = ANSWER_WITHIN,
     keepalive_without_calls: bool = False,
     idle_timeout: float | None = IDLE_TIMEOUT,
-    early_route_timeouts: bool = False,
+    legacy_route_timeouts: bool = False,
     credentials: ChannelCredentials = INSECURE,
     policies: Mapping[str, PolicyType] | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
@@ -196,12 +196,12 @@ async def open_channel(
     the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
 
     Where many calls are under way on a connection and their answers come one by one, these are left to gather, for a
-    quarter of what a quick call takes and `read_pause` seconds at most: that saves a third of their CPU. 0 is never.
+    quarter of what a quick call takes and `max_read_delay` seconds at most: that saves a third of their CPU. 0 is never.
 
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
     end, and the next call begins anew with them and with DNS; xDS watches stay. None is never.
 
-    `early_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
+    `legacy_route_timeouts` takes a route's time limit from `timeout` (15 s if unset) and `max_grpc_timeout`, as the
     first draft of A31 has it, instead of `max_stream_duration`. `credentials` are for the hosts: `trxds.insecure()`,
     `trxds.tls(...)`, or `trxds.xds_credentials(fallback)` to have the control plane decide (A29). `policies` are load
     balancing policies of your own, by the name with which a cluster or a service config asks for them (A52).
@@ -219,7 +219,7 @@ async def open_channel(
     served, trusted = checked_admin(admin), checked_credentials(credentials)
     plain, observers = parse_non_xds_target(target), Observers()
     if plain is None:
-        limits = legacy_route_timeout if early_route_timeouts else max_stream_duration
+        limits = legacy_route_timeout if legacy_route_timeouts else max_stream_duration
         _check_unset(target, "a control plane has its own", service_config=service_config)
         origin = xds_origin(target, checked_authority(authority), bootstrap, xds, policies, network, limits, observers)
     else:
@@ -232,12 +232,12 @@ async def open_channel(
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     tell_after_fork(state.lifecycle)
     asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
-    options = WireOptions(max_header_list=max_metadata_size, read_pause=read_pause)
+    options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)
     pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)
-    control = Control(origin, state, pool, idle_after(idle_timeout))
+    control = ClientChannel(origin, state, pool, idle_after(idle_timeout))
     services = {"pool": pool.run, "control": control.run, **origin.services}
     with observers.to_the_end():
-        async with beside(f"the channel to {target}", services, state.close):
+        async with run_with_services(f"the channel to {target}", services, state.close):
             channel = Channel(state, pool, tuple(interceptors))
             async with admin_endpoint(served, channel):
                 yield channel

@@ -12,22 +12,22 @@ from .call_registry import CallRegistry
 from .call_settings import CallSettings
 from .dataplane import LiveDataPlane
 from .lifecycle import ChannelLifecycle
-from .origin import Origin
+from .origin import ResolverSetup
 from .session_registry import SessionRegistry
-from .throttle import Throttle
+from .throttle import RetryThrottle
 
 
 class ChannelState:
     """The parts of a channel, each of which is what its name says; `awaited` is what its first calls wait for."""
 
     def __init__(
-        self, target: str, origin: Origin, defaults: CallSettings, random: Random, observers: Observers
+        self, target: str, origin: ResolverSetup, defaults: CallSettings, random: Random, observers: Observers
     ) -> None:
         self.authority = origin.authority
         self.defaults = defaults
         self.random = random
         self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` takes three calls to it
-        self.throttle = Throttle(origin.throttling) if origin.throttling else None  # of retries and hedges
+        self.throttle = RetryThrottle(origin.throttling) if origin.throttling else None  # of retries and hedges
         self.awaited = origin.awaited
         self.lifecycle = ChannelLifecycle(target)
         self.data_plane = LiveDataPlane(self.lifecycle)

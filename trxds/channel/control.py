@@ -29,11 +29,11 @@ from trxds.lb.registry import Registry
 from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import size_cap
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 
 from .channel_state import ChannelState
-from .filters import Shared, make_chain
-from .origin import Origin, Resolving
+from .filters import FilterContext, make_chain
+from .origin import ResolverInterface, ResolverSetup
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
 _LOOKS = 8  # within the time: so much later than it may the channel become idle
@@ -48,15 +48,15 @@ def idle_after(timeout: float | None) -> float:
     return timeout
 
 
-class Control:
+class ClientChannel:
     """Publishes to `state`, and has its hosts from `pool`; sleeps after `idle_timeout` seconds without a call."""
 
-    def __init__(self, origin: Origin, state: ChannelState, pool: Pool, idle_timeout: float) -> None:
+    def __init__(self, origin: ResolverSetup, state: ChannelState, pool: SubchannelPool, idle_timeout: float) -> None:
         self._origin = origin
         self._state = state
         self._pool = pool
         self._idle_timeout = idle_timeout
-        self._make_chain = partial(make_chain, Shared(state.random))
+        self._make_chain = partial(make_chain, FilterContext(state.random))
         custom = {name: checked_policy_type(kind.make) for name, kind in origin.policies.items()}
         ring_hash = partial(RingHash, size_cap=size_cap(os.environ))
         own: dict[str, PolicyFactory] = {OverrideHostConfig.policy: OverrideHost, RingHashConfig.policy: ring_hash}
@@ -77,7 +77,7 @@ class Control:
                 self._letters = ConflatingQueue()
                 resolver.reset()
 
-    async def _awake(self, resolver: Resolving) -> None:
+    async def _awake(self, resolver: ResolverInterface) -> None:
         """Have a tree until there were no calls for long."""
         root = self._state.data_plane.tree = self._grown(resolver)
         async with trio.open_nursery() as nursery:
@@ -86,7 +86,7 @@ class Control:
             self._state.data_plane.enter_idle()
             nursery.cancel_scope.cancel(reason="the channel is idle")
 
-    def _grown(self, resolver: Resolving) -> Node:
+    def _grown(self, resolver: ResolverInterface) -> Node:
         origin = self._origin
         tree = PolicyContext(
             self._registry,

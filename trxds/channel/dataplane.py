@@ -14,7 +14,7 @@ from trxds.lb.pick import Picker
 
 from .lifecycle import ChannelLifecycle
 
-_PATIENCE = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
+_SETTLE_TIMEOUT = 1000  # passes of Trio's scheduler; a configuration takes some twenty to its leaves and back
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LiveDataPlane:
 
     async def wait_settled(self) -> tuple[Selector, Node]:
         """Wait until no news is on its way through the tree or from it; in a flood of it, for a while."""
-        for _ in range(_PATIENCE):
+        for _ in range(_SETTLE_TIMEOUT):
             await trio.lowlevel.checkpoint()
             plane, tree = await self.wait_for_change(None), self.tree
             if self._lifecycle.closed:

@@ -36,7 +36,7 @@ class ActiveFaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Injection:
+class FaultInjection:
     """What an RPC is in for: `delay` in seconds, `status` None if it is not to fail."""
 
     delay: float = 0.0
@@ -66,18 +66,18 @@ class Fault:
         full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
         return FaultStep(odds, _verdict(injection) + full, injection.delay, injection.status)
 
-    def _draw(self, metadata: Metadata, random: Random) -> Injection:
+    def _draw(self, metadata: Metadata, random: Random) -> FaultInjection:
         injection = decide(self._config, metadata, random)
         if self._may_begin():
             return injection
         # An abort takes no time, so it is not counted; one that follows a delay was let in with that.
-        return Injection(status=injection.status if injection.delay else None)
+        return FaultInjection(status=injection.status if injection.delay else None)
 
     def _may_begin(self) -> bool:
         most = self._config.max_active
         return most is None or self._active.count < most
 
-    async def _delay(self, injection: Injection) -> Status | None:
+    async def _delay(self, injection: FaultInjection) -> Status | None:
         self._active.count += 1
         try:
             await trio.sleep(injection.delay)
@@ -86,9 +86,9 @@ class Fault:
         return injection.status
 
 
-def decide(config: FaultConfig, metadata: Metadata, random: Random) -> Injection:
+def decide(config: FaultConfig, metadata: Metadata, random: Random) -> FaultInjection:
     """Draws for the delay and then for the abort, and for neither unless there is something to inject."""
-    return Injection(_delay(config.delay, metadata, random), _abort(config.abort, metadata, random))
+    return FaultInjection(_delay(config.delay, metadata, random), _abort(config.abort, metadata, random))
 
 
 def _delay(delay: Delay | None, metadata: Metadata, random: Random) -> float:
@@ -135,7 +135,7 @@ def _as_asked(fault: F | None, metadata: Metadata, header: str) -> F | None:
     return replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
 
 
-def _verdict(injection: Injection) -> str:
+def _verdict(injection: FaultInjection) -> str:
     delay = f"drawn to wait {injection.delay:g} s" if injection.delay else ""
     abort = f"{'then' if delay else 'drawn'} to fail" if injection.status else ""
     return ", ".join(filter(None, (delay, abort))) or "not drawn"

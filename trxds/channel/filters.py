@@ -18,14 +18,14 @@ from .filter import Filter
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class FilterContext:
     """What the filters of one channel have in common."""
 
     random: Random
     faults: ActiveFaults = field(default_factory=ActiveFaults)
 
 
-def _filter(config: FilterConfig, shared: Shared) -> Filter | None:
+def _filter(config: FilterConfig, shared: FilterContext) -> Filter | None:
     """Return the filter that does what the configuration says; None where there is nothing to do."""
     match config:
         case StatefulSessionConfig():
@@ -36,7 +36,7 @@ def _filter(config: FilterConfig, shared: Shared) -> Filter | None:
     raise NotImplementedError(f"no filter acts on {type(config).__name__}; add it to channel/filters.py")
 
 
-def make_chain(shared: Shared, configs: tuple[FilterConfig, ...]) -> tuple[Filter, ...]:
+def make_chain(shared: FilterContext, configs: tuple[FilterConfig, ...]) -> tuple[Filter, ...]:
     """The filters that have something to do, in order."""
     made = (_filter(config, shared) for config in configs)
     return tuple(one for one in made if one is not None)

@@ -21,12 +21,12 @@ from trxds.config.method_config import HedgingPolicy
 from trxds.ground.status import Status, TrxdsInternalError
 
 from .attempt import Attempt, AttemptCommitted, AttemptFailed, AttemptOutcome
-from .beside import beside
+from .beside import run_with_services
 from .call_scope import CallScope
 from .lifecycle import ChannelLifecycle
 from .replay_buffer import ReplayBuffer
 from .retry import may_repeat, pushback
-from .throttle import Throttle
+from .throttle import RetryThrottle
 
 
 class HedgedCall(Protocol):
@@ -59,7 +59,7 @@ class HedgingState:
         path: str,
         policy: HedgingPolicy,
         replay: ReplayBuffer | None,
-        throttle: Throttle | None,
+        throttle: RetryThrottle | None,
         lifecycle: ChannelLifecycle,
     ) -> None:
         """Without `replay`, the one message of the call leaves with the headers of each attempt."""
@@ -244,7 +244,7 @@ async def hedged(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIte
         if crash is not None:
             crashes.append(crash)
 
-    async with beside(f"the hedged call to {path}", {"hedges": hedging.run}, close):
+    async with run_with_services(f"the hedged call to {path}", {"hedges": hedging.run}, close):
         await scope.run_with_deadline(hedging.wait_begun)
         yield
     if crashes:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack, cast
 from trxds.ground import metadata as md
 
 from .call import Call
-from .call_protocol import CallOptions, OpenCall
+from .call_protocol import CallOptions, CallProtocol
 from .completed_call import CompletedCall
 from .interceptors import CallDetails, Interceptor, Next
 from .method import Method, checked_path, only_reply, streams_replies, swallowed
@@ -64,7 +64,7 @@ class InterceptedMethod(Method[Req, Res]):
         # An interceptor's own call does all that the user of a Call may ask of it.
         return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
 
-    def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
+    def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
         method = self
         if details.method != self.path:
             method = copy(self)
@@ -80,5 +80,5 @@ class InterceptedMethod(Method[Req, Res]):
         )
 
 
-def _around(one: Interceptor, next: Next, details: CallDetails) -> AbstractAsyncContextManager[OpenCall[Any, Any]]:
+def _around(one: Interceptor, next: Next, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
     return one(details, next)

@@ -25,7 +25,7 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import OK, Status
 
 from .call_credentials import CallCredentials
-from .call_protocol import OpenCall, Pairs, Replies
+from .call_protocol import CallProtocol, Pairs, ResponseStream
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -47,17 +47,17 @@ class CallDetails:
     server_streaming: bool = False
 
 
-Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[OpenCall[Any, Any]]]
-Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[OpenCall[Any, Any]]]
+Next: TypeAlias = Callable[[CallDetails], AbstractAsyncContextManager[CallProtocol[Any, Any]]]
+Interceptor: TypeAlias = Callable[[CallDetails, Next], AbstractAsyncContextManager[CallProtocol[Any, Any]]]
 
 
-class Forwarded(Replies[Res], Generic[Req, Res]):
+class ForwardingCall(ResponseStream[Res], Generic[Req, Res]):
     """A call that is `call`, for interceptors that see or change messages: override what is to be different.
 
     Its coroutines are checkpoints where those of `call` are.
     """
 
-    def __init__(self, call: OpenCall[Req, Res]) -> None:
+    def __init__(self, call: CallProtocol[Req, Res]) -> None:
         self.call = call
 
     async def send(self, request: Req, *, compress: bool = True) -> bool:
@@ -70,8 +70,8 @@ class Forwarded(Replies[Res], Generic[Req, Res]):
         """Iteration comes here too."""
         return await self.call.receive()
 
-    async def headers(self) -> Metadata:
-        return await self.call.headers()
+    async def wait_initial_metadata(self) -> Metadata:
+        return await self.call.wait_initial_metadata()
 
     @property
     def initial_metadata(self) -> Metadata | None:
@@ -93,7 +93,7 @@ class Forwarded(Replies[Res], Generic[Req, Res]):
         return f"<{type(self).__name__} {self.call!r}>"
 
 
-class Answer(Replies[Res]):
+class FixedResponseCall(ResponseStream[Res]):
     """A call that an interceptor answers by itself, with OK and these replies; for a failure it raises `RpcError`.
 
     Its coroutines are always checkpoints. Its status is there with the last reply.
@@ -119,7 +119,7 @@ class Answer(Replies[Res]):
         self._over = not self._replies
         return reply
 
-    async def headers(self) -> Metadata:
+    async def wait_initial_metadata(self) -> Metadata:
         await trio.lowlevel.checkpoint()
         return self._initial
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar, Unpack, overload
 
 from .call import Call
-from .call_protocol import CallOptions, Replies
+from .call_protocol import CallOptions, ResponseStream
 from .completed_call import CompletedCall
 
 Req = TypeVar("Req")
@@ -26,7 +26,9 @@ class _OneRequest(Protocol[Req, Res]):
     def path(self) -> str: ...
 
     @overload
-    def open(self, request: Req, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Replies[Res]]: ...
+    def open(
+        self, request: Req, **options: Unpack[CallOptions]
+    ) -> AbstractAsyncContextManager[ResponseStream[Res]]: ...
     @overload
     def open(
         self, request: None = None, **options: Unpack[CallOptions]

@@ -19,7 +19,7 @@ from trxds.wire.stream import NO_REPLY, SECOND_REPLY
 
 from .call import Call
 from .call_credentials import CallCredentials
-from .call_protocol import CallOptions, OpenCall, Pairs
+from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .hedging import hedged
@@ -226,7 +226,7 @@ def swallowed(path: str) -> RuntimeError:
     return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
 
 
-async def only_reply(call: OpenCall[Any, Res]) -> tuple[Res, CompletedCall]:
+async def only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
     """What a call has to say whose method has one reply, once its requests have been sent.
 
     A `Call` counts its replies by itself; what an interceptor has put in its place may not.
@@ -239,7 +239,7 @@ async def only_reply(call: OpenCall[Any, Res]) -> tuple[Res, CompletedCall]:
     return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
 
 
-def _miscounted(status: Status, call: OpenCall[Any, Any]) -> RpcError:
+def _miscounted(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
     return RpcError(status, call.initial_metadata, call.trailing_metadata, call.peer)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trxds.ads.client import XdsClient
 
 
-class Resolving(Protocol):
+class ResolverInterface(Protocol):
     """From a target to a data plane; it tells a `Downstream`, and is told of the tree by its mailbox, as "root"."""
 
     @property
@@ -46,7 +46,7 @@ Policies: TypeAlias = Mapping[str, PolicyType]  # a user's own, by name
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ResolverSetup:
     """`begin` makes what resolves the target; each one that it makes runs once.
 
     `root_policy` is the one at the top of the tree, and `to_update` makes what it is given of what was resolved.
@@ -56,7 +56,7 @@ class Origin:
     """
 
     authority: str
-    begin: Callable[[ResolverResultHandler], Resolving]
+    begin: Callable[[ResolverResultHandler], ResolverInterface]
     root_policy: str
     to_update: Callable[[Any], Update]
     policies: Policies

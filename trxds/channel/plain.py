@@ -16,7 +16,7 @@ from trxds.lb.config_builder import Update, balanced
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.wire.connect import Network
 
-from .origin import Origin, Policies, check_policies
+from .origin import Policies, ResolverSetup, check_policies
 
 _log = logging.getLogger("trxds.channel")
 
@@ -29,7 +29,7 @@ def plain_origin(
     authority: str,
     policies: Policies | None,
     network: Network,
-) -> Origin:
+) -> ResolverSetup:
     """`authority`, if any, takes the place of the target's. `ValueError` lists what is wrong with the config."""
     policies = policies or {}
     check_policies(policies)
@@ -42,7 +42,7 @@ def plain_origin(
     def begin(downstream: ResolverResultHandler) -> NonXdsResolver:
         return NonXdsResolver(target, config, network.resolve, downstream, Random())
 
-    return Origin(
+    return ResolverSetup(
         authority or target.authority,
         begin,
         tree.root_policy,

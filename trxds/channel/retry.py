@@ -11,19 +11,19 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.resources.retry import RetryPolicy
 
-from .throttle import Throttle
+from .throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
-_LONGEST = 10  # digits of a 32-bit number, which it is
+_MAX_PUSHBACK = 10  # digits of a 32-bit number, which it is
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Retries:
+class RetryState:
     """The attempts of one call under its method's policy, from the first failure on."""
 
     _policy: RetryPolicy
     _random: Random
-    _throttle: Throttle | None = None
+    _throttle: RetryThrottle | None = None
     _made: int = 0
     _backoff: Backoff = field(init=False)
 
@@ -55,11 +55,11 @@ def pushback(trailing: Metadata) -> float | None:
     if text is None:
         return None
     # A number of milliseconds, and anything else means never.
-    waits = isinstance(text, str) and text.isdecimal() and len(text) <= _LONGEST
+    waits = isinstance(text, str) and text.isdecimal() and len(text) <= _MAX_PUSHBACK
     return int(text) / 1000 if waits else math.inf
 
 
-def may_repeat(named: bool, asked: float | None, throttle: Throttle | None) -> bool:
+def may_repeat(named: bool, asked: float | None, throttle: RetryThrottle | None) -> bool:
     """Whether policy (it names the status), server and throttle allow another attempt; the throttle is told."""
     if throttle is not None and (named or asked == math.inf):
         throttle.failed()

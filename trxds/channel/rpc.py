@@ -28,9 +28,9 @@ from .call_settings import CallSettings
 from .channel_state import ChannelState
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
-from .retry import Retries
+from .retry import RetryState
 from .routing import CallRoute, find_route
-from .watched import WatchedCall
+from .watched import CallTelemetry
 
 _log = logging.getLogger("trxds.channel")
 
@@ -76,8 +76,8 @@ class Rpc:
         self._settings = settings
         self._request: bytes | ReplayBuffer
         self._route: CallRoute | None = None
-        self._retry: Retries | None = None
-        self._telemetry: WatchedCall | None = None  # what is told of the call, if somebody watches
+        self._retry: RetryState | None = None
+        self._telemetry: CallTelemetry | None = None  # what is told of the call, if somebody watches
         # After all that may raise: who claims to be the first has to close, or the session waits for ever.
         self._session = session
         self._is_first = session is not None and session.begin_call()
@@ -93,7 +93,7 @@ class Rpc:
         call = CallStarted(self.scope.path, registered, session.number if session is not None else None, self._metadata)
         observers = self._channel.observers.call(call)
         if observers is not None:
-            self._telemetry = WatchedCall(observers, session)
+            self._telemetry = CallTelemetry(observers, session)
 
     # -- one unary call
 
@@ -103,7 +103,7 @@ class Rpc:
         while problem is None:
             attempt = self.attempt
             assert attempt is not None and attempt.stream is not None
-            reply = await self.scope.wait_on_stream(attempt.stream.receive_only)
+            reply = await self.scope.wait_on_stream(attempt.stream.receive_unary)
             if reply is not None:
                 self.final_status()
                 return self.parse(reply, deserialize)
@@ -215,7 +215,7 @@ class Rpc:
         if policy is None:
             return False
         if self._retry is None:
-            self._retry = Retries(policy, self._channel.random, self._channel.throttle)
+            self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
         # A6: a pick that fails is an attempt that fails, so both come here; a drop does not.
         delay = self._retry.after(failed.status, failed.trailing)
         if delay is None:

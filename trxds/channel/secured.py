@@ -14,7 +14,7 @@ from trxds.wire.certificates import CertificateFiles
 from trxds.wire.connect import Network
 from trxds.wire.keepalive import Keepalive
 from trxds.wire.options import WireOptions
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 from trxds.wire.tls import NextContext, TlsNetwork, contexts, secured
 
 from .credentials import ChannelCredentials, XdsCredentials
@@ -29,13 +29,15 @@ def make_pool(
     options: WireOptions,
     keepalive: Keepalive | None,
     observers: Observers,
-) -> Pool:
+) -> SubchannelPool:
     """`authority` is the name that hosts prove where no other is said."""
     name = _host(authority)
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
-        return Pool(secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive, observers)
-    return Pool(secured(network, credentials, name), options, random, None, keepalive, observers)
+        return SubchannelPool(
+            secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive, observers
+        )
+    return SubchannelPool(secured(network, credentials, name), options, random, None, keepalive, observers)
 
 
 def _host(authority: str) -> str:

@@ -7,14 +7,14 @@ from trxds.ground.connectivity import Connectivity
 from .channel_state import ChannelState
 
 
-class States:
+class StateIterator:
     """Made by `Channel.states`. A slow reader skips states; it ends when the channel closes."""
 
     def __init__(self, channel: ChannelState) -> None:
         self._channel = channel
         self._last: Connectivity | None = None
 
-    def __aiter__(self) -> States:
+    def __aiter__(self) -> StateIterator:
         return self
 
     async def __anext__(self) -> Connectivity:

@@ -28,7 +28,7 @@ FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]
 class Stub:
     """The methods of one service, by name."""
 
-    def __init__(self, service: ServiceDescriptor, caller: Caller) -> None:
+    def __init__(self, service: ServiceDescriptor, caller: MethodFactory) -> None:
         self._service = service
         for method in service.methods:
             setattr(self, method.name, _method_of(method, caller))
@@ -41,7 +41,7 @@ class Stub:
         return f"<Stub {self._service.full_name}>"
 
 
-def _method_of(method: MethodDescriptor, caller: Caller) -> Method[Any, Any]:
+def _method_of(method: MethodDescriptor, caller: MethodFactory) -> Method[Any, Any]:
     return caller.method(
         f"/{method.containing_service.full_name}/{method.name}",
         GetMessageClass(method.input_type),
@@ -51,7 +51,7 @@ def _method_of(method: MethodDescriptor, caller: Caller) -> Method[Any, Any]:
     )
 
 
-class Caller:
+class MethodFactory:
     """What can make calls: a channel, or a session of it."""
 
     def __init__(

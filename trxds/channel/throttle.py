@@ -10,12 +10,12 @@ from __future__ import annotations
 from trxds.config.service_config import RetryThrottling
 
 
-class Throttle:
+class RetryThrottle:
     """`tokens` are what is left."""
 
     __slots__ = ("_rules", "tokens")
 
-    def __init__(self, rules: RetryThrottling, before: Throttle | None = None) -> None:
+    def __init__(self, rules: RetryThrottling, before: RetryThrottle | None = None) -> None:
         self._rules = rules
         # With a new configuration the bucket is as full as the old one was, in its own size.
         share = before.tokens / before._rules.max_tokens if before is not None else 1.0

@@ -25,7 +25,7 @@ _LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class WatchedCall:
+class CallTelemetry:
     """One call. `failure` is the error that its caller is given, if it is."""
 
     _observers: CallObservers
@@ -33,11 +33,11 @@ class WatchedCall:
     failure: Status | None = None
     _backing_off: bool = False  # one attempt is over and the next has not begun
 
-    def attempt(self, previous: int, transparent: bool = False) -> WatchedAttempt | None:
+    def attempt(self, previous: int, transparent: bool = False) -> AttemptTelemetry | None:
         """One begins, after so many that a server may have seen."""
         self._backing_off = False
         observers = self._observers.attempt(previous, transparent)
-        return WatchedAttempt(observers, self) if observers is not None else None
+        return AttemptTelemetry(observers, self) if observers is not None else None
 
     def configured(self) -> None:
         """It had to wait for a configuration, and has one."""
@@ -93,11 +93,11 @@ class WatchedCall:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class WatchedAttempt:
+class AttemptTelemetry:
     """One attempt of it."""
 
     observers: AttemptObservers
-    _call: WatchedCall
+    _call: CallTelemetry
     _delayed: bool = False
     _session: SessionPick = _UNSAID  # the last that was said of the session
 

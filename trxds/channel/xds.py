@@ -30,13 +30,13 @@ from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 
-from .beside import beside
-from .origin import Origin, Policies, check_policies
+from .beside import run_with_services
+from .origin import Policies, ResolverSetup, check_policies
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
 
 
-class Xds:
+class SharedXdsClient:
     """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
 
     def __init__(
@@ -76,7 +76,7 @@ async def open_xds_client(
     policies: Mapping[str, PolicyType] | None = None,
     telemetry: Telemetry | Iterable[Telemetry] = (),
     network: Network | None = None,
-) -> AsyncIterator[Xds]:
+) -> AsyncIterator[SharedXdsClient]:
     """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
 
     They share its streams to the control plane, what it knows, and the count of RPCs that circuit
@@ -89,9 +89,9 @@ async def open_xds_client(
     """
     observers = Observers()
     observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
-    xds = Xds(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
+    xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
     with observers.to_the_end():
-        async with beside("the xDS client", {"ads": xds._client.run}, xds._close):
+        async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
             yield xds
     if xds._crash is not None:
         raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
@@ -101,18 +101,18 @@ def xds_origin(
     target: str,
     authority: str,
     bootstrap: BootstrapSource,
-    xds: Xds | None,
+    xds: SharedXdsClient | None,
     policies: Policies | None,
     network: Network,
     limits: TimeoutRule,
     observers: Observers,
-) -> Origin:
+) -> ResolverSetup:
     """A control plane's: of a client that is shared, or one that runs as long as the channel.
 
     `authority`, if any, takes the place of the target's; the virtual host is found by it too.
     """
     if xds is None:
-        shared = Xds(load_settings(bootstrap), network, policies or {}, observers)
+        shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers)
     elif bootstrap is not None or policies is not None:
         raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
     else:
@@ -128,7 +128,7 @@ def xds_origin(
         awaited.resolver = XdsResolver(client, network.resolve, names.listener, authority, its, Random())
         return awaited.resolver
 
-    return Origin(
+    return ResolverSetup(
         authority,
         begin,
         ClusterManagerConfig.policy,

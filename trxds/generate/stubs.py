@@ -86,7 +86,7 @@ class _Module:
         about = self._comments.get(path) or f"The methods of {self._full_name(service)}."
         return (
             f"\n\nclass {service.name}Stub:\n{docstring(_deprecated(about, service.options.deprecated), '    ')}\n"
-            f"    def __init__(self, caller: {self._room}.Caller) -> None:\n"
+            f"    def __init__(self, caller: {self._room}.MethodFactory) -> None:\n"
             f'        """`caller` is a channel or a session."""\n'
             f"        self._caller = caller\n{''.join(methods)}"
         )

@@ -16,7 +16,7 @@ import click
 import trio
 
 import trxds
-from trxds.channel.call_protocol import OpenCall
+from trxds.channel.call_protocol import CallProtocol
 from trxds.channel.channel import Channel
 from trxds.channel.interceptors import CallDetails, Interceptor, Next
 from trxds.config.service_config import parse_service_config
@@ -155,7 +155,7 @@ def adding(metadata: Metadata) -> Interceptor:
     """Return an interceptor that adds this metadata to every call."""
 
     @asynccontextmanager
-    async def add(call: CallDetails, next: Next) -> AsyncIterator[OpenCall[Any, Any]]:
+    async def add(call: CallDetails, next: Next) -> AsyncIterator[CallProtocol[Any, Any]]:
         async with next(replace(call, metadata=[*call.metadata, *metadata])) as stream:
             yield stream
 

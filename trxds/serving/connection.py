@@ -20,9 +20,9 @@ from trxds.wire.events import (
     HeadersReceived,
     HeadersTooLarge,
     SettingsReceived,
-    StreamBroken,
+    StreamFailed,
 )
-from trxds.wire.http2 import H2Engine
+from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.http2_connection import Http2Connection
 from trxds.wire.options import WireOptions
 
@@ -92,7 +92,7 @@ class ServerConnection:
         max_receive_size: int,
         start: Callable[[Call], None],
     ) -> None:
-        self._engine = H2Engine(client=False, options=options)
+        self._engine = H2LibraryEngine(client=False, options=options)
         self.streams: dict[int, ServerStream] = {}
         self.http2 = Http2Connection(transport, self._engine, self, self.streams, peer=peer, options=options)
         self.max_receive_size = max_receive_size
@@ -174,7 +174,7 @@ class ServerConnection:
                     stream = self.streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
-                case StreamBroken() | HeadersTooLarge():
+                case StreamFailed() | HeadersTooLarge():
                     self.http2.handle(event)
                     self.count_reset()
                 case SettingsReceived():
@@ -197,7 +197,7 @@ class ServerConnection:
             # RFC 9113 §8.1.1: a malformed request costs its stream.
             self.http2.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
             text = f"malformed request: {problem}"
-            self.http2.handle(StreamBroken(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
+            self.http2.handle(StreamFailed(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
             self.count_reset()
         elif stream is not None:  # trailers, of which gRPC's requests have none that mean anything
             if event.end:

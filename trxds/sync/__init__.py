@@ -8,15 +8,15 @@ Trio runs in a thread of its own (`trio_thread.py`) as long as the block lasts. 
 here; a thread that stops waiting, as Ctrl-C makes it, cancels its call.
 """
 
-from .calls import Call, Method, Replies, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from .channel import Caller, Channel, Session, open_channel
+from .calls import Call, Method, ResponseStream, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from .channel import Channel, MethodFactory, Session, open_channel
 
 __all__ = [
     "Call",
-    "Caller",
     "Channel",
     "Method",
-    "Replies",
+    "MethodFactory",
+    "ResponseStream",
     "Session",
     "StreamStream",
     "StreamUnary",

@@ -18,7 +18,7 @@ Req = TypeVar("Req")
 Res = TypeVar("Res")
 
 
-class Replies(Generic[Res]):
+class ResponseStream(Generic[Res]):
     """What comes back of an open call; see `trxds.Call`. Every method raises `RpcError` when the call has failed."""
 
     def __init__(self, hand_over: HandOver, call: trxds.Call[Any, Res]) -> None:
@@ -29,9 +29,9 @@ class Replies(Generic[Res]):
         """The next message; None when the server has ended the call with OK."""
         return self._hand_over.wait(self._call.receive)
 
-    def headers(self) -> trxds.Metadata:
+    def wait_initial_metadata(self) -> trxds.Metadata:
         """Wait for the server's initial metadata; empty if it sends a status and nothing else."""
-        return self._hand_over.wait(self._call.headers)
+        return self._hand_over.wait(self._call.wait_initial_metadata)
 
     def __iter__(self) -> Iterator[Res]:
         return self
@@ -66,7 +66,7 @@ class Replies(Generic[Res]):
         return f"<trxds.sync {self._call!r}>"
 
 
-class Call(Replies[Res], Generic[Req, Res]):
+class Call(ResponseStream[Res], Generic[Req, Res]):
     """An open call, for both sides. One thread may send while another receives."""
 
     def send(self, request: Req, *, compress: bool = True) -> bool:
@@ -145,7 +145,7 @@ class Method(Generic[Req, Res]):
 
 class _OneRequest(Protocol[Req, Res]):
     @overload
-    def open(self, request: Req, **options: Unpack[CallOptions]) -> AbstractContextManager[Replies[Res]]: ...
+    def open(self, request: Req, **options: Unpack[CallOptions]) -> AbstractContextManager[ResponseStream[Res]]: ...
     @overload
     def open(self, request: None = None, **options: Unpack[CallOptions]) -> AbstractContextManager[Call[Req, Res]]: ...
 

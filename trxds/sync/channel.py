@@ -25,10 +25,10 @@ Res = TypeVar("Res")
 P = ParamSpec("P")
 
 
-class Caller:
+class MethodFactory:
     """What can make calls, from any thread: a channel, or a session of it."""
 
-    def __init__(self, hand_over: HandOver, caller: trxds.Caller) -> None:
+    def __init__(self, hand_over: HandOver, caller: trxds.MethodFactory) -> None:
         self._hand_over = hand_over
         self._caller = caller
 
@@ -76,11 +76,11 @@ class Caller:
         return self.method(path, request_type, response_type, client_streaming=True, server_streaming=True)
 
 
-class Session(Caller):
+class Session(MethodFactory):
     """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
 
 
-class Channel(Caller):
+class Channel(MethodFactory):
     """A way to a service, usable from any thread while the block of its `open_channel` lasts."""
 
     @property

@@ -11,7 +11,7 @@ import trio
 T = TypeVar("T")
 
 
-async def aside(read: Callable[[], T]) -> T:
+async def run_in_thread(read: Callable[[], T]) -> T:
     """Run it in a thread, which is left to itself if nobody waits any more: like a look-up, it may outlive the channel.
 
     On a clock that jumps when everyone waits (`trio.testing.MockClock`) it runs here: such a clock waits for no

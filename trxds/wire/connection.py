@@ -11,26 +11,26 @@ from trxds.ground.calls import Calls
 from trxds.ground.status import Status, unavailable
 
 from .disconnects import UNKNOWN
-from .engine import Engine
+from .engine import Http2Engine
 from .events import (
-    Answered,
     DataReceived,
     Event,
     GoAwayReceived,
     HeadersReceived,
     SettingsReceived,
-    WindowOpened,
+    UnaryResponse,
+    WindowUpdated,
     code_name,
 )
 from .fast_http2 import FastHttp2Engine
-from .http2 import H2Engine
+from .http2 import H2LibraryEngine
 from .http2_connection import Http2Connection
 from .inline_read import READ_FRESHNESS, InlineReads
 from .keepalive import Keepalive
-from .moderation import MANY, ReadModeration
+from .moderation import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from .options import WireOptions
 from .request import Request, RequestHeaders
-from .response import Answers
+from .response import ResponseHeaderParser
 from .stream import ClientStream
 from .stream_table import StreamTable
 
@@ -62,7 +62,7 @@ class Connection:
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http")
         self.streams = StreamTable(self.http2, open_streams, self._headers, self._exhausted)
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
-        self.answers = Answers(peer)
+        self.answers = ResponseHeaderParser(peer)
         self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
         self.since = trio.current_time()
@@ -71,12 +71,12 @@ class Connection:
         self.goaway: int | None = None
         """The code with which the server said GOAWAY."""
         self._keepalive = keepalive
-        self._moderation = ReadModeration(options.read_pause)
+        self._moderation = ReadCoalescing(options.max_read_delay)
         self._settled: trio.Event | None = None  # made for the first who waits
         self._is_settled = False  # the server's SETTINGS have come
 
     def __repr__(self) -> str:
-        state = "over" if self.over else "draining" if self.error else "open"
+        state = "over" if self.closed_status else "draining" if self.error else "open"
         return f"<Connection {self.peer} {state}, {self.stream_count} streams>"
 
     @property
@@ -85,7 +85,7 @@ class Connection:
         return self.http2.peer
 
     @property
-    def over(self) -> Status | None:
+    def closed_status(self) -> Status | None:
         """Why nothing is sent or read any more."""
         return self.http2.over
 
@@ -115,7 +115,7 @@ class Connection:
             self._settled = trio.Event()
             self._tell_settled()
         await self._settled.wait()
-        return self._is_settled and self.over is None
+        return self._is_settled and self.closed_status is None
 
     def run(self) -> Awaitable[None]:
         """Read and write until the connection is over, for whichever reason; `over` tells."""
@@ -191,17 +191,17 @@ class Connection:
         was_settled = self._is_settled
         for event in events:
             match event:
-                case Answered():
+                case UnaryResponse():
                     http2.flow.received(len(event.data))
                     stream = streams.get(event.stream_id)
                     if stream is not None:
-                        if len(streams) >= MANY:
+                        if len(streams) >= MIN_STREAMS_TO_COALESCE:
                             self._moderation.answered(read_at - stream.opened_at, read_at)
                         stream.accept_answer(event)
                 case HeadersReceived():
                     stream = streams.get(event.stream_id)
                     if stream is not None:
-                        if event.end and len(streams) >= MANY:
+                        if event.end and len(streams) >= MIN_STREAMS_TO_COALESCE:
                             self._moderation.answered(read_at - stream.opened_at, read_at)
                         stream.accept_headers(event)
                 case DataReceived():
@@ -209,15 +209,15 @@ class Connection:
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
-                    if len(streams) >= MANY:
+                    if len(streams) >= MIN_STREAMS_TO_COALESCE:
                         self._moderation.data(event.stream_id, read_at)
                 case SettingsReceived():
                     self._settings(event)
                 case GoAwayReceived():
                     self._goaway(event)
-                case WindowOpened():
+                case WindowUpdated():
                     http2.handle(event)
-                    self._moderation.disturbed(read_at)
+                    self._moderation.stream_activity(read_at)
                 case _:
                     http2.handle(event)
         # Not before the rest of this read was handled: a server may say SETTINGS and GOAWAY in one breath.
@@ -227,7 +227,7 @@ class Connection:
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Let answers gather, or lone callers read."""
         streams, moderation, read_at = self.streams, self._moderation, self.http2.reader.last_read
-        if len(streams.open) >= MANY:
+        if len(streams.open) >= MIN_STREAMS_TO_COALESCE:
             moderation.settle(streams.open.keys(), read_at)
             pause = moderation.pause(len(streams.open), read_at)
             return partial(trio.sleep, pause) if pause else None
@@ -248,12 +248,12 @@ class Connection:
             self.http2.writer.left_behind()
 
     def _tell_settled(self) -> None:
-        if self._settled is not None and (self._is_settled or self.over is not None):
+        if self._settled is not None and (self._is_settled or self.closed_status is not None):
             self._settled.set()
 
     def _goaway(self, event: GoAwayReceived) -> None:
         # A8: "too_many_pings" makes the whole channel ask half as often.
-        if self._keepalive is not None and self._keepalive.heed(event, self.peer):
+        if self._keepalive is not None and self._keepalive.on_too_many_pings(event, self.peer):
             self._keepalive = None  # one complaint of a connection is enough, however often it is made
         self.goaway = event.code
         self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
@@ -281,7 +281,7 @@ class Connection:
         """Fail every stream with `status`, say goodbye, and let `run()` return."""
         self.http2.close(status)
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Take no new streams, and close when the last has ended."""
         self._drain(unavailable(f"{self.peer}: the connection is no longer wanted"))
         self._close_when_drained()
@@ -293,7 +293,7 @@ class Connection:
                 self.on_draining()
 
     def _close_when_drained(self) -> None:
-        if self.error is not None and self.over is None and not self.stream_count:
+        if self.error is not None and self.closed_status is None and not self.stream_count:
             self.close(self.error)
 
     def ended(self, status: Status) -> None:
@@ -307,5 +307,5 @@ class Connection:
         )
 
 
-def _engine(options: WireOptions) -> Engine:
-    return FastHttp2Engine(options) if options.lean else H2Engine(client=True, options=options)
+def _engine(options: WireOptions) -> Http2Engine:
+    return FastHttp2Engine(options) if options.lean else H2LibraryEngine(client=True, options=options)

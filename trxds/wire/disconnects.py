@@ -19,7 +19,7 @@ _BY_NUMBER: Mapping[int, str] = MappingProxyType(
 )
 
 
-def lost_by(error: BaseException | None) -> str:
+def disconnect_reason(error: BaseException | None) -> str:
     """Of the transport's error, or of its end without one: the peer hung up without a word."""
     if error is None:
         return UNKNOWN

@@ -19,7 +19,7 @@ Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields that are the same for every call of a method."""
 
 
-class Engine(Protocol):
+class Http2Engine(Protocol):
     """One end of a connection, without the connection: feed it what was read, write what it has."""
 
     outgoing: OutgoingFrames
@@ -69,7 +69,7 @@ class Engine(Protocol):
         """How much this stream may send now, its connection's window apart; may be negative."""
         ...
 
-    def opening_room(self) -> int:
+    def initial_data_limit(self) -> int:
         """How much a stream may send along with its headers, if it is opened now."""
         ...
 
@@ -78,7 +78,7 @@ class Engine(Protocol):
 
         `passing` are fields whose values will not come again: they enter no compression table,
         where they would push out those that do. `whole` is all the data that there is, if any of it is known
-        and no more than `opening_room()`: our half ends with it.
+        and no more than `initial_data_limit()`: our half ends with it.
         """
         ...
 
@@ -90,11 +90,11 @@ class Engine(Protocol):
         """
         ...
 
-    def credit(self, stream_id: int, size: int) -> None:
+    def increment_window(self, stream_id: int, size: int) -> None:
         """Give window back to the peer: a stream's while it is open, the connection's if `stream_id` is 0."""
         ...
 
-    def widen(self, stream_window: int) -> None:
+    def update_initial_window(self, stream_window: int) -> None:
         """Let the peer send so much ahead on every stream, those that are open too; it was less before."""
         ...
 

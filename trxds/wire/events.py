@@ -68,7 +68,7 @@ class DataReceived:
 
 
 @dataclass(slots=True)
-class Answered:
+class UnaryResponse:
     """Headers, one frame of data, and the trailers that end the peer's half, which came together.
 
     It stands for three events; most unary calls are answered so.
@@ -87,7 +87,7 @@ class StreamReset:
 
 
 @dataclass(slots=True)
-class StreamBroken:
+class StreamFailed:
     """The peer broke a rule whose breach costs this stream only; it has been reset. `message` is the engine's own."""
 
     stream_id: int
@@ -96,7 +96,7 @@ class StreamBroken:
 
 
 @dataclass(slots=True)
-class WindowOpened:
+class WindowUpdated:
     """More may be sent on this stream; on the connection if `stream_id` is 0.
 
     Of a window that was open already, for which nobody waits, an engine need not say it.
@@ -125,7 +125,7 @@ class PingAcked:
 
 
 @dataclass(slots=True)
-class Broken:
+class ConnectionFailed:
     """The peer violated the protocol. Our GOAWAY is queued and nothing further is read."""
 
     code: int
@@ -136,12 +136,12 @@ Event: TypeAlias = (
     HeadersReceived
     | HeadersTooLarge
     | DataReceived
-    | Answered
+    | UnaryResponse
     | StreamReset
-    | StreamBroken
-    | WindowOpened
+    | StreamFailed
+    | WindowUpdated
     | SettingsReceived
     | GoAwayReceived
     | PingAcked
-    | Broken
+    | ConnectionFailed
 )

@@ -10,9 +10,9 @@ from trxds.ground.metadata import Headers
 
 from . import frames
 from .engine import Fields
-from .events import Broken, ErrorCode, Event
+from .events import ConnectionFailed, ErrorCode, Event
 from .frame_handler import FrameHandler
-from .frames import END_STREAM, FrameReader, Violation
+from .frames import END_STREAM, FrameReader, Http2ProtocolError
 from .header_blocks import BlockEncoder
 from .options import WireOptions
 from .outgoing_frames import Octets, OutgoingFrames
@@ -54,10 +54,10 @@ class FastHttp2Engine:
             data = self.unread + data
         try:
             self.unread = self._frames.read(data, handler.take, handler.take_answer)
-        except Violation as violation:
+        except Http2ProtocolError as violation:
             self.unread = b""
             self.goaway(violation.code, str(violation).encode())
-            handler.events.append(Broken(violation.code, str(violation)))
+            handler.events.append(ConnectionFailed(violation.code, str(violation)))
         if handler.overhead:
             self.overhead += handler.overhead
             handler.overhead = 0
@@ -85,7 +85,7 @@ class FastHttp2Engine:
     def stream_window(self, stream_id: int) -> int:
         return self._streams.send_window_of(stream_id)
 
-    def opening_room(self) -> int:
+    def initial_data_limit(self) -> int:
         streams = self._streams
         return min(streams.initial_send_window, streams.send_window, self._peer.max_frame)
 
@@ -138,7 +138,7 @@ class FastHttp2Engine:
         head = frames.head(size - start, frames.DATA, END_STREAM if end else 0, stream_id)
         self.outgoing.add_data(head, data[start:] if start else data)
 
-    def credit(self, stream_id: int, size: int) -> None:
+    def increment_window(self, stream_id: int, size: int) -> None:
         if not stream_id:
             self._streams.receive_window += size
         elif stream_id in self._streams.open:
@@ -147,7 +147,7 @@ class FastHttp2Engine:
             return  # the peer, which has closed the stream, has no use for it
         self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
 
-    def widen(self, stream_window: int) -> None:
+    def update_initial_window(self, stream_window: int) -> None:
         # Counted at once, though the peer may send by the smaller window until it has read this: it only grows.
         self._streams.set_initial_receive_window(stream_window)
         self.outgoing.add_control(frames.settings({frames.INITIAL_WINDOW_SIZE: stream_window}))

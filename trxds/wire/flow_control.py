@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import trio
 
-from .engine import Engine
+from .engine import Http2Engine
 from .options import WireOptions
 from .window_estimate import WindowEstimate
 
-_BDP_PING = b"how far?"
+BDP_PING = b"how far?"
 
 
 class FlowControl:
     """The windows for receiving, of one connection."""
 
-    def __init__(self, engine: Engine, options: WireOptions) -> None:
+    def __init__(self, engine: Http2Engine, options: WireOptions) -> None:
         self.stream_threshold = options.stream_window // 2
         """A stream's window is opened by no less. The peer has the other half to send meanwhile."""
         self.is_measuring = False
@@ -29,35 +29,35 @@ class FlowControl:
         self._threshold = options.connection_window // 4
         self._unacked_bytes = 0
         self._total_acked = 0  # of the connection's window
-        self._estimate = WindowEstimate(options.stream_window, options.most_stream_window)
+        self._estimate = WindowEstimate(options.stream_window, options.max_stream_window)
 
     def received(self, size: int) -> None:
         """So many bytes of DATA have come, on whatever stream."""
         self._unacked_bytes += size
         # A WINDOW_UPDATE for each DATA frame would be a write for each, and a flood to some peers (RFC 9113 §10.5).
         if self._unacked_bytes >= self._threshold:
-            self._engine.credit(0, self._unacked_bytes)
+            self._engine.increment_window(0, self._unacked_bytes)
             self._total_acked += self._unacked_bytes
             self._unacked_bytes = 0
 
     def open_stream_window(self, stream_id: int, size: int) -> None:
         """Let the peer send so much more on a stream."""
-        self._engine.credit(stream_id, size)
+        self._engine.increment_window(stream_id, size)
         # A server at its window's end has sent the rest of it by now, so what is given back counts too.
         if self._estimate.begins(self._total_acked + self._unacked_bytes - size, trio.current_time()):
-            self._engine.ping(_BDP_PING)
+            self._engine.ping(BDP_PING)
             self.is_measuring = True
 
     def ping_acked(self, payload: bytes) -> None:
         """Widen all windows if the peer's answer shows that they were in the way."""
-        if payload != _BDP_PING:
+        if payload != BDP_PING:
             return
         self.is_measuring = False
         estimate = self._estimate
         if estimate.grows(self._total_acked + self._unacked_bytes, trio.current_time()):
             # The connection's window is two streams' wide at least: one that fills its own leaves room for others.
-            self._engine.widen(estimate.window)
+            self._engine.update_initial_window(estimate.window)
             self.stream_threshold = estimate.window // 2
             if 2 * estimate.window > self._connection_window:
-                self._engine.credit(0, 2 * estimate.window - self._connection_window)
+                self._engine.increment_window(0, 2 * estimate.window - self._connection_window)
                 self._connection_window = 2 * estimate.window

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from . import frames
 from .events import (
-    Answered,
     DataReceived,
     ErrorCode,
     Event,
@@ -23,12 +22,13 @@ from .events import (
     HeadersTooLarge,
     PingAcked,
     SettingsReceived,
-    StreamBroken,
+    StreamFailed,
     StreamReset,
-    WindowOpened,
+    UnaryResponse,
+    WindowUpdated,
 )
 from .flood_guard import MANY_SETTINGS
-from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Violation
+from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Http2ProtocolError
 from .header_blocks import BlockDecoder
 from .options import WireOptions
 from .outgoing_frames import OutgoingFrames
@@ -69,7 +69,7 @@ class FrameHandler:
         """Read one frame."""
         if self._fragment is not None and (kind != frames.CONTINUATION or stream_id != self._fragment.stream_id):
             # A header block is one unit, also for the compression table (RFC 9113 §4.3).
-            raise Violation(ErrorCode.PROTOCOL_ERROR, "another frame in the middle of a header block")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "another frame in the middle of a header block")
         read = self._READ.get(kind)
         if read is None:
             self.overhead += 1
@@ -94,7 +94,7 @@ class FrameHandler:
         streams.receive_window -= size
         stream.receive_window -= size
         self._peer_ended(stream_id, stream)
-        self.events.append(Answered(stream_id, headers, data, trailers))
+        self.events.append(UnaryResponse(stream_id, headers, data, trailers))
         return True
 
     def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
@@ -103,7 +103,7 @@ class FrameHandler:
         # Padding counts too, and so does what comes for a stream that is closed (RFC 9113 §6.1, §6.9).
         self._streams.receive_window -= size
         if self._streams.receive_window < 0:
-            raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
+            raise Http2ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
         end = flags & END_STREAM != 0
         if not data and not end:
             self.overhead += 1
@@ -115,11 +115,13 @@ class FrameHandler:
         if stream.receiving is not BODY:
             self._unclaim(size)
             if stream.receiving is HEADERS:
-                raise Violation(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
+                raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end of the stream")
         stream.receive_window -= size
         if stream.receive_window < 0:
-            raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"more data than the window of stream {stream_id} allows")
+            raise Http2ProtocolError(
+                ErrorCode.FLOW_CONTROL_ERROR, f"more data than the window of stream {stream_id} allows"
+            )
         if end:
             self._peer_ended(stream_id, stream)
         return DataReceived(stream_id, data, size, end)
@@ -149,14 +151,16 @@ class FrameHandler:
     def _read_continuation(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         block = self._fragment
         if block is None:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
         if not flags & END_HEADERS and len(payload) < FIRST_MAX_FRAME:
             self.overhead += 1  # who has more to say fills the frame
         block.parts.append(payload)
         block.size += len(payload)
         # A peer could go on for ever, with empty frames too (CVE-2024-27316 and its kin).
         if len(block.parts) > _MOST_CONTINUATIONS or block.size > self._options.header_list_bound:
-            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far")
+            raise Http2ProtocolError(
+                ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far"
+            )
         if not flags & END_HEADERS:
             return None
         self._fragment = None
@@ -175,10 +179,10 @@ class FrameHandler:
             # Any number of 1xx may come before the response, and ends no half (RFC 9113 §8.1).
             self.overhead += 1
             if end or stream.receiving is BODY:
-                raise Violation(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
+                raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
         if stream.receiving is BODY and not end:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
         stream.receiving = BODY
         if end:
             self._peer_ended(stream_id, stream)
@@ -191,14 +195,14 @@ class FrameHandler:
         """The peer's mistake costs one stream and not the connection (RFC 9113 §5.4.2)."""
         if self._streams.open.pop(stream_id, None) is not None:
             self._outgoing.add_control(frames.long_frame(frames.RST_STREAM, stream_id, code))
-        return StreamBroken(stream_id, code, message)
+        return StreamFailed(stream_id, code, message)
 
     def _read_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         self.overhead += 1
         if not stream_id:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
         if len(payload) != 5:
-            raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
+            raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
 
     def _read_reset(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         # The stream is closed at once, and needs no answer: a RST_STREAM is never answered by one (RFC 9113 §5.4.2).
@@ -214,7 +218,7 @@ class FrameHandler:
         self._check_no_stream(stream_id, "SETTINGS")
         if flags & frames.ACK:
             if payload:
-                raise Violation(ErrorCode.FRAME_SIZE_ERROR, "acknowledged SETTINGS are not empty")
+                raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "acknowledged SETTINGS are not empty")
             return None
         for key, value in frames.settings_values(payload).items():
             if key == frames.INITIAL_WINDOW_SIZE:
@@ -226,13 +230,13 @@ class FrameHandler:
         return SettingsReceived()
 
     def _read_push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
-        raise Violation(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which our SETTINGS forbid")
+        raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which our SETTINGS forbid")
 
     def _read_ping(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         self.overhead += 1
         self._check_no_stream(stream_id, "PING")
         if len(payload) != 8:
-            raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
+            raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
         # An answer is not answered, and one that is owed carries the same eight bytes (RFC 9113 §6.7).
         if flags & frames.ACK:
             return PingAcked(payload)
@@ -248,14 +252,16 @@ class FrameHandler:
         self.overhead += 1
         size = frames.long_value(payload, "WINDOW_UPDATE") & MAX_WINDOW
         if not size:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
         streams = self._streams
         if not stream_id:
             was_open = streams.send_window > 0
             streams.send_window += size
             if streams.send_window > MAX_WINDOW:
-                raise Violation(ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens the connection's window too far")
-            return None if was_open else WindowOpened(0)
+                raise Http2ProtocolError(
+                    ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens the connection's window too far"
+                )
+            return None if was_open else WindowUpdated(0)
         stream = streams.open.get(stream_id)
         if stream is None:
             streams.check_opened(stream_id)
@@ -263,7 +269,7 @@ class FrameHandler:
         was_open = streams.initial_send_window + stream.send_offset > 0
         if not streams.open_send_window(stream, size):
             return self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
-        return None if was_open else WindowOpened(stream_id)
+        return None if was_open else WindowUpdated(stream_id)
 
     _READ: ClassVar[dict[int, Callable[[FrameHandler, int, int, bytes], Event | None]]] = {
         frames.DATA: _read_data,
@@ -280,7 +286,7 @@ class FrameHandler:
 
     def _check_no_stream(self, stream_id: int, kind: str) -> None:
         if stream_id:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
 
     def _peer_ended(self, stream_id: int, stream: StreamState) -> None:
         stream.receiving = NOTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .events import ErrorCode
 from .flood_guard import MANY_SETTINGS
-from .frames import CONTINUATION, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Violation
+from .frames import CONTINUATION, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Http2ProtocolError
 from .options import WireOptions
 
 _HEAD_SIZE = 9
@@ -47,7 +47,7 @@ class FrameHeads:
                 self._check_first(data[position : position + _HEAD_SIZE])
             if length > self._largest:
                 agreed = f"where {self._largest} were agreed on"
-                raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
+                raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
             kind = data[position + 3]
             self._check_block(kind, length)
             self.overhead += self._overhead(kind, data[position + 4], length)
@@ -71,11 +71,13 @@ class FrameHeads:
             return
         self._block = length if kind == HEADERS else self._block + length
         if self._block > self._largest_block:
-            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block} bytes so far")
+            raise Http2ProtocolError(
+                ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block} bytes so far"
+            )
 
     def _check_first(self, header: bytes) -> None:
         self._first = False
         if header[3] != SETTINGS:  # RFC 9113 §3.4
             speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
             text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
-            raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
+            raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)

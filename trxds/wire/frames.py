@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from .events import ErrorCode
 from .outgoing_frames import Octets
-from .pieces import Pieces
+from .pieces import ChunkBuffer
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -61,7 +61,7 @@ _DATA_SHIFT = 9  # of data 512 bytes cost as much as a frame, for they may be a 
 _SHIFT = 4  # ... and of anything else 16, for they may be sixteen header fields
 
 
-class Violation(Exception):
+class Http2ProtocolError(Exception):
     """The peer broke a rule for whose breach the connection ends."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -116,21 +116,21 @@ def request(stream_id: int, block: bytes, data: Octets, largest: int) -> bytes:
 def long_value(payload: bytes, kind: str) -> int:
     """What RST_STREAM or WINDOW_UPDATE carries."""
     if len(payload) != 4:
-        raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
+        raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
     return int.from_bytes(payload)
 
 
 def settings_values(payload: bytes) -> dict[int, int]:
     """The last value of each; a frame has room for ten thousand."""
     if len(payload) % 6:
-        raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes, no multiple of 6")
+        raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes, no multiple of 6")
     return dict(_SETTING.iter_unpack(payload))
 
 
 def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
     """The last stream, the error code and the debug data."""
     if len(payload) < 8:
-        raise Violation(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes, less than 8")
+        raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes, less than 8")
     last, code = _GOAWAY.unpack_from(payload)
     return last & MAX_STREAM_ID, code, payload[8:]
 
@@ -138,14 +138,14 @@ def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
 def without_padding(payload: bytes) -> bytes:
     """The payload of a frame that is PADDED."""
     if not payload or payload[0] >= len(payload):
-        raise Violation(ErrorCode.PROTOCOL_ERROR, "padding as long as its frame")
+        raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "padding as long as its frame")
     return payload[1 : len(payload) - payload[0]]
 
 
 def without_priority(payload: bytes) -> bytes:
     """The payload of HEADERS with a priority, which RFC 9113 §5.3 lets us ignore."""
     if len(payload) < 5:
-        raise Violation(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for their priority")
+        raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for their priority")
     return payload[5:]
 
 
@@ -158,7 +158,7 @@ class FrameReader:
         self._largest = largest
         self._rest = b""  # less than a head
         self._head = (0, 0, 0)  # of the frame that is under way: kind, flags, stream
-        self._pieces = Pieces()  # of its payload
+        self._pieces = ChunkBuffer()  # of its payload
         self._missing = 0  # bytes of that still to come; 0 between frames
         self._first = True
 
@@ -193,7 +193,7 @@ class FrameReader:
                 self._check_first(word & 0xFF, data[:start])
             if end - start > largest:
                 text = f"frame of {end - start} bytes, where {largest} were agreed on"
-                raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
+                raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
             if end > size:
                 self._head, self._missing = (word & 0xFF, flags, stream_id), end - size
                 self._pieces.add(data[start:])
@@ -238,4 +238,4 @@ class FrameReader:
         if kind != SETTINGS:
             speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
             text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"
-            raise Violation(ErrorCode.FRAME_SIZE_ERROR, text)
+            raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)

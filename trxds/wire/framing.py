@@ -11,7 +11,7 @@ from collections import deque
 from trxds.ground.status import Status, StatusCode
 
 from .compression import ACCEPTED, IDENTITY, Compressed, encoding_shown, known
-from .pieces import Pieces
+from .pieces import ChunkBuffer
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
@@ -32,7 +32,7 @@ def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
     return memoryview(prefix + message[:_FIRST]), memoryview(message)[_FIRST:]
 
 
-def only_message(data: bytes, most: int) -> bytes | None:
+def single_message(data: bytes, most: int) -> bytes | None:
     """The message that `data` is, of at most `most` bytes; None if it is not exactly one, or one that is compressed."""
     size = len(data) - PREFIX_SIZE
     if 0 <= size <= most and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
@@ -48,7 +48,7 @@ class Deframer:
 
     __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
 
-    _pieces: Pieces  # of a message that does not come in one; most do
+    _pieces: ChunkBuffer  # of a message that does not come in one; most do
 
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
@@ -103,7 +103,7 @@ class Deframer:
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
-                self._pieces = Pieces()
+                self._pieces = ChunkBuffer()
                 self._pieces.add(data[start:])
                 self._missing = position - len(data)
                 self._compressed = flag == 1

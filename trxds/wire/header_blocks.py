@@ -22,7 +22,7 @@ from trxds.ground.metadata import Headers
 
 from .engine import Fields
 from .events import ErrorCode
-from .frames import Violation
+from .frames import Http2ProtocolError
 from .hpack_logs import hide_values
 
 hide_values()
@@ -107,7 +107,7 @@ def _integer(flags: int, bits: int, value: int) -> bytes:
     return bytes(tail)
 
 
-class Block(NamedTuple):
+class HeaderBlock(NamedTuple):
     """A decoded header block. It may be shared by many answers: nobody changes it."""
 
     headers: Headers
@@ -134,7 +134,7 @@ class BlockDecoder:
         """Blocks that mean the same as the last time, are not larger than `limit`, and no informational response."""
         self._bound = header_list_bound
         self._limit = limit
-        self._known: dict[bytes, Block] = {}
+        self._known: dict[bytes, HeaderBlock] = {}
         self._begun = False  # by the first block: a thousand idle hosts need no tables
 
     def _begin(self) -> None:
@@ -142,7 +142,7 @@ class BlockDecoder:
         self._table = self._decoder.header_table
         self._begun = True
 
-    def decode(self, data: bytes) -> Block:
+    def decode(self, data: bytes) -> HeaderBlock:
         """`Violation` if there is no sense in it; the table is then lost, and with it the connection."""
         block = self._known.get(data)
         if block is None:
@@ -156,16 +156,16 @@ class BlockDecoder:
                 self._keep(data, block)
         return block
 
-    def _decode(self, data: bytes) -> Block:
+    def _decode(self, data: bytes) -> HeaderBlock:
         try:
             headers: Headers = [(name, value) for name, value in self._decoder.decode(data, raw=True)]
         except OversizedHeaderListError as error:
-            raise Violation(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
+            raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
         except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
-            raise Violation(ErrorCode.COMPRESSION_ERROR, f"header block: {complaint(error)}") from error
-        return Block(headers, list_size(headers), _is_informational(headers))
+            raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
+        return HeaderBlock(headers, list_size(headers), _is_informational(headers))
 
-    def _keep(self, data: bytes, block: Block) -> None:
+    def _keep(self, data: bytes, block: HeaderBlock) -> None:
         if len(self._known) >= _KEPT_BLOCKS:
             self._forget()
         self._known[data] = block
@@ -224,7 +224,7 @@ class _CountedTable(PrivateTable):
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
 
 
-def complaint(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """In the words of hpack or h2, without the names and values that they quote, which may be secrets.
 
     And without where hpack's view of the bytes lay: failures that are alike have equal messages.

@@ -32,7 +32,7 @@ from trxds.ground.metadata import Headers
 
 from .engine import Fields
 from .events import (
-    Broken,
+    ConnectionFailed,
     DataReceived,
     ErrorCode,
     Event,
@@ -41,14 +41,14 @@ from .events import (
     HeadersTooLarge,
     PingAcked,
     SettingsReceived,
-    StreamBroken,
+    StreamFailed,
     StreamReset,
-    WindowOpened,
+    WindowUpdated,
 )
 from .frame_heads import FrameHeads
-from .frames import Violation
+from .frames import Http2ProtocolError
 from .h2_connection import make_h2
-from .header_blocks import complaint, list_size
+from .header_blocks import error_text, list_size
 from .options import WireOptions
 from .outgoing_frames import Octets, OutgoingFrames
 
@@ -56,7 +56,7 @@ _INITIAL_WINDOW = 65_535
 _LAST_STREAM_ID = 2**31 - 1
 
 
-class H2Engine:
+class H2LibraryEngine:
     """The `Engine` of servers, and of clients that want every rule of h2's checked."""
 
     def __init__(self, *, client: bool, options: WireOptions) -> None:
@@ -82,12 +82,12 @@ class H2Engine:
             if end < len(data):
                 data, self.unread = data[:end], data[end:]
             received = self._h2.receive_data(data)
-        except Violation as error:
+        except Http2ProtocolError as error:
             return self._break(error.code, str(error))
         except h2.exceptions.ProtocolError as error:
             self.unread = b""
             self._collect(control=True)
-            return [Broken(int(error.error_code), _complaint(error))]
+            return [ConnectionFailed(int(error.error_code), _complaint(error))]
         self.overhead += self._frames.overhead
         self._frames.overhead = 0
         self._collect(control=True)
@@ -102,7 +102,7 @@ class H2Engine:
 
     def _break(self, code: ErrorCode, message: str) -> list[Event]:
         self.goaway(code, message.encode())
-        return [Broken(code, message)]
+        return [ConnectionFailed(code, message)]
 
     # -- out
 
@@ -128,7 +128,7 @@ class H2Engine:
     def exhausted(self) -> bool:
         return self._next_id > _LAST_STREAM_ID
 
-    def opening_room(self) -> int:
+    def initial_data_limit(self) -> int:
         window = min(self._h2.remote_settings.initial_window_size, self._h2.outbound_flow_control_window)
         return min(window, self._h2.max_outbound_frame_size)
 
@@ -184,12 +184,12 @@ class H2Engine:
     def receive_window(self) -> int:
         return self._h2.inbound_flow_control_window
 
-    def credit(self, stream_id: int, size: int) -> None:
+    def increment_window(self, stream_id: int, size: int) -> None:
         if stream_id == 0 or self._is_open(stream_id):
             self._h2.increment_flow_control_window(size, stream_id or None)
             self._collect(control=True)
 
-    def widen(self, stream_window: int) -> None:
+    def update_initial_window(self, stream_window: int) -> None:
         self._h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: stream_window})
         self._collect(control=True)
 
@@ -225,7 +225,7 @@ def _data(event: Any) -> Event:
 def _reset(event: Any) -> Event:
     if event.remote_reset:
         return StreamReset(event.stream_id, int(event.error_code))
-    return StreamBroken(event.stream_id, int(event.error_code), "it broke a rule of HTTP/2 on this stream")
+    return StreamFailed(event.stream_id, int(event.error_code), "it broke a rule of HTTP/2 on this stream")
 
 
 _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
@@ -234,7 +234,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.TrailersReceived: _headers,
     h2.events.DataReceived: _data,
     h2.events.StreamReset: _reset,
-    h2.events.WindowUpdated: lambda event: WindowOpened(event.stream_id),
+    h2.events.WindowUpdated: lambda event: WindowUpdated(event.stream_id),
     h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
     h2.events.ConnectionTerminated: lambda event: GoAwayReceived(
@@ -249,7 +249,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
 def _complaint(error: h2.exceptions.ProtocolError) -> str:
     if isinstance(error, h2.exceptions.NoSuchStreamError):
         return f"{type(error).__name__} on stream {error.stream_id}"  # it says the number and nothing else
-    return complaint(error) or type(error).__name__
+    return error_text(error) or type(error).__name__
 
 
 def _translate(event: h2.events.Event) -> Event | None:

@@ -17,18 +17,18 @@ from trxds.ground.status import Status, StatusCode, unavailable
 
 from .connection_counts import ConnectionCounts
 from .connection_tasks import ConnectionTasks
-from .disconnects import SHUTDOWN, UNKNOWN, lost_by
-from .engine import Engine
+from .disconnects import SHUTDOWN, UNKNOWN, disconnect_reason
+from .engine import Http2Engine
 from .events import (
-    Broken,
+    ConnectionFailed,
     ErrorCode,
     Event,
     HeadersTooLarge,
     PingAcked,
     SettingsReceived,
-    StreamBroken,
+    StreamFailed,
     StreamReset,
-    WindowOpened,
+    WindowUpdated,
     code_name,
 )
 from .flood_guard import EARNED
@@ -65,7 +65,7 @@ class Http2Connection:
     def __init__(
         self,
         transport: trio.abc.Stream,
-        engine: Engine,
+        engine: Http2Engine,
         role: Role,
         streams: Mapping[int, Http2Stream],
         *,
@@ -120,14 +120,14 @@ class Http2Connection:
                 stream = self.streams.get(event.stream_id)
                 if stream is not None:
                     stream.was_reset(event.code)
-            case StreamBroken():
+            case StreamFailed():
                 stream = self.streams.get(event.stream_id)
                 if stream is not None:
                     text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                     stream.fail(Status(StatusCode.INTERNAL, text))
             case HeadersTooLarge():
                 self._headers_too_large(event)
-            case WindowOpened():
+            case WindowUpdated():
                 stream = self.streams.get(event.stream_id)
                 if stream is not None and stream.outgoing is not None:
                     self.send_queue.append(stream.outgoing)
@@ -136,7 +136,7 @@ class Http2Connection:
                 self.send_queue.look_again()  # the windows of all streams may have changed (RFC 9113 §6.9.2)
             case PingAcked():
                 self.flow.ping_acked(event.payload)  # for a sign of life `reader.last_read` is enough
-            case Broken():
+            case ConnectionFailed():
                 text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                 self.end(unavailable(text), disconnect=UNKNOWN, flush=True)
 
@@ -208,7 +208,7 @@ class Http2Connection:
     def lost(self, error: BaseException | None) -> None:
         """The transport is gone."""
         lost = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
-        self.end(unavailable(f"{self.peer}: {lost}{self.doubt}"), disconnect=lost_by(error))
+        self.end(unavailable(f"{self.peer}: {lost}{self.doubt}"), disconnect=disconnect_reason(error))
 
     def flooded(self) -> None:
         """The peer says too much that says nothing; it is told so."""

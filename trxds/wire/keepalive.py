@@ -21,7 +21,7 @@ from .disconnects import TIMED_OUT
 from .events import ErrorCode, GoAwayReceived
 from .http2_connection import Http2Connection
 
-FLOOR = 10.0
+MIN_KEEPALIVE_TIME = 10.0
 """Seconds: nobody asks more often (A8)."""
 
 ANSWER_WITHIN = 20.0
@@ -40,7 +40,7 @@ class Keepalive:
     def __init__(self, time: float, timeout: float = ANSWER_WITHIN, *, without_calls: bool = False) -> None:
         if not time > 0 or not 0 < timeout < math.inf:
             raise ValueError(f"keepalive of {time!r} and {timeout!r} s: both times must be above 0")
-        self.time = max(time, FLOOR)
+        self.time = max(time, MIN_KEEPALIVE_TIME)
         self._timeout = timeout
         self._without_calls = without_calls
 
@@ -65,7 +65,7 @@ class Keepalive:
             await trio.sleep_until(asked + self._timeout)
         return http2.reader.last_read >= asked
 
-    def heed(self, event: GoAwayReceived, peer: str) -> bool:
+    def on_too_many_pings(self, event: GoAwayReceived, peer: str) -> bool:
         """Ask half as often from now on, if that is what the peer complains of; whether it is."""
         if event.code != ErrorCode.ENHANCE_YOUR_CALM or event.debug != b"too_many_pings":
             return False

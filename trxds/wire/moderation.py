@@ -22,11 +22,11 @@ _SILENCE = 0.1  # longer ones say nothing of how fast answers come
 _RESPITE = 1.0  # seconds without pauses, for streams that would feel them
 _RARE = 128  # answers without pauses after a quick one: one call in a hundred is nobody's exception
 
-MANY = 16
+MIN_STREAMS_TO_COALESCE = 16
 """Fewer calls than `_WORTH / _PART` do not have so many answers in that part of their time (Little's law)."""
 
 
-class ReadModeration:
+class ReadCoalescing:
     """`most` is the longest pause, in seconds; with 0 there is none. `now` is when the bytes were read."""
 
     def __init__(self, most: float) -> None:
@@ -53,7 +53,7 @@ class ReadModeration:
             self._wary -= 1
         self._quick = min(took, self._quick + (took - self._quick) / 8)
 
-    def disturbed(self, now: float) -> None:
+    def stream_activity(self, now: float) -> None:
         """This read brought what a stream ought not to have waited for."""
         self._resumes = now + _RESPITE
 
@@ -67,7 +67,7 @@ class ReadModeration:
     def settle(self, streams: Collection[int], now: float) -> None:
         """All of a read was handled: who had data and is still among these `streams` ought not to wait."""
         if self._streaming_at == now and self._streaming and not self._streaming.isdisjoint(streams):
-            self.disturbed(now)
+            self.stream_activity(now)
 
     def pause(self, under_way: int, now: float) -> float:
         """How long to wait before the next read, in seconds; often 0. Asked once for each read of `MANY` calls."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 MAX_METADATA_SIZE = 64 * 1024
-READ_PAUSE = 0.003
+MAX_READ_DELAY = 0.003
 _QUICKLY_READ = 80 * 1024  # of header fields, in less than 10 ms
 
 
@@ -19,7 +19,7 @@ class WireOptions:
     """
 
     stream_window: int = 256 * 1024
-    most_stream_window: int = 4 * 1024 * 1024
+    max_stream_window: int = 4 * 1024 * 1024
     """What `stream_window` grows to where the peer is far away and our side reads as fast as it can send."""
 
     connection_window: int = 4 * 1024 * 1024
@@ -44,7 +44,7 @@ class WireOptions:
     Past this the peer is told ENHANCE_YOUR_CALM and the connection ends.
     """
 
-    read_pause: float = READ_PAUSE
+    max_read_delay: float = MAX_READ_DELAY
     """How long, at most, a client lets answers gather before it reads on; see `ReadModeration`. With 0 never."""
 
     lean: bool = True
@@ -56,8 +56,8 @@ class WireOptions:
     def __post_init__(self) -> None:
         if self.max_header_list < 1:
             raise ValueError(f"max_metadata_size is {self.max_header_list!r} bytes; it must be above 0")
-        if not 0 <= self.read_pause < math.inf:
-            raise ValueError(f"read_pause is {self.read_pause!r} seconds; it must be 0, for none, or above")
+        if not 0 <= self.max_read_delay < math.inf:
+            raise ValueError(f"max_read_delay is {self.max_read_delay!r} seconds; it must be 0, for none, or above")
 
     @property
     def header_list_bound(self) -> int:

@@ -13,7 +13,7 @@ Piece: TypeAlias = bytes | bytearray | memoryview
 _CRUMB = 1024
 
 
-class Pieces:
+class ChunkBuffer:
     __slots__ = ("_parts",)
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ CLOSED = Status(StatusCode.CANCELLED, "channel closed")
 _STARTS_A_SLICE = 64  # of hosts, at 30 µs each
 
 
-class Pool:
+class SubchannelPool:
     """Lease hosts at any time; they connect while `run()` runs.
 
     `subchannels` are the hosts that are leased, or kept for the change that is under way. `secured`
@@ -106,9 +106,9 @@ class Pool:
 
     # -- leases
 
-    def with_security(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
+    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
         """The same pool for a user who asks something of the connection to each address."""
-        return SecuredPool(self, security) if self._secured is not None else self
+        return ClusterSubchannelPool(self, security) if self._secured is not None else self
 
     def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
         """The host of that address if anybody leases it; takes no lease."""
@@ -174,14 +174,14 @@ class Pool:
         self.subchannels.pop(key).retire()
 
 
-class SecuredPool:
+class ClusterSubchannelPool:
     """Made by `Pool.over`."""
 
-    def __init__(self, pool: Pool, security: Callable[[str], Hashable]) -> None:
+    def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable]) -> None:
         self._pool = pool
         self._security = security
 
-    def with_security(self, security: Callable[[str], Hashable]) -> Pool | SecuredPool:
+    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
         return self._pool.with_security(security)
 
     def lookup(self, address: str) -> Subchannel | None:
@@ -196,11 +196,11 @@ class Lease:
 
     __slots__ = ("_key", "_mailbox", "_pool", "subchannel")
 
-    def __init__(self, pool: Pool, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
+    def __init__(self, pool: SubchannelPool, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
         self.subchannel = subchannel
         self._key = key
         self._mailbox = mailbox
-        self._pool: Pool | None = pool
+        self._pool: SubchannelPool | None = pool
 
     def release(self) -> None:
         """Let go. Plain and idempotent; any task may do it."""

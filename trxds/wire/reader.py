@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import trio
 
-from .engine import Engine
+from .engine import Http2Engine
 from .flood_guard import FloodGuard
 from .options import WireOptions
 from .role import Role
@@ -25,7 +25,7 @@ class Reader:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Http2Engine,
         transport: Transport,
         writer: Writer,
         role: Role,

@@ -38,7 +38,7 @@ _MEDIA_TYPE = re.compile(rb"[a-z]{1,20}/[a-z0-9.+-]{1,60}\Z", re.IGNORECASE)
 _Initial: TypeAlias = tuple[Status | None, Metadata, str]
 
 
-class Answers:
+class ResponseHeaderParser:
     """Reads what one server sends around its messages; what is the same as the last time is not read again."""
 
     __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
@@ -54,7 +54,7 @@ class Answers:
     def initial(self, headers: Headers) -> _Initial:
         """What is wrong with them, if anything; the metadata; how messages are compressed, if they are."""
         if headers is not self._initial and headers != self._initial:
-            problem, encoding = headers_problem(headers, self._peer), find(headers, b"grpc-encoding") or b""
+            problem, encoding = headers_error(headers, self._peer), find(headers, b"grpc-encoding") or b""
             self._initial, self._initial_read = headers, (problem, decode(headers), encoding.decode("latin-1"))
         return self._initial_read
 
@@ -65,7 +65,7 @@ class Answers:
         return self._trailers_read
 
 
-def headers_problem(headers: Headers, peer: str) -> Status | None:
+def headers_error(headers: Headers, peer: str) -> Status | None:
     """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
     problem = _bad_name(headers, peer)
     if problem is not None:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from .engine import Engine
+from .engine import Http2Engine
 
 TURNS = 64
 """So many streams may be served, or begun, in one step."""
@@ -39,7 +39,7 @@ class SendQueue:
 
     __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
 
-    def __init__(self, engine: Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
+    def __init__(self, engine: Http2Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
         self.line: OrderedDict[Sender, None] = OrderedDict()  # an empty deque would be five times as large
         self.blocked: OrderedDict[Sender, None] = OrderedDict()
         """Streams that have something to send and whose own window is closed."""

@@ -12,14 +12,14 @@ from trxds.ground.observe import AttemptObserver
 from trxds.ground.status import Status, StatusCode
 
 from .compression import Compressed
-from .events import Answered, DataReceived, ErrorCode, HeadersReceived
-from .framing import only_message
+from .events import DataReceived, ErrorCode, HeadersReceived, UnaryResponse
+from .framing import single_message
 from .http2_connection import Http2Connection
 from .incoming_messages import IncomingMessages
 from .inline_read import InlineReads
 from .outgoing_messages import OutgoingMessages
 from .request import Request
-from .response import Answers, reset_status
+from .response import ResponseHeaderParser, reset_status
 from .waiter import Waiter
 
 
@@ -30,7 +30,7 @@ class StreamOwner(Protocol):
     def http2(self) -> Http2Connection: ...
 
     @property
-    def answers(self) -> Answers: ...
+    def answers(self) -> ResponseHeaderParser: ...
 
     @property
     def inline_reads(self) -> InlineReads: ...
@@ -214,7 +214,7 @@ class ClientStream:
             observer.received(len(message), size)
         return message
 
-    async def receive_only(self) -> bytes | None:
+    async def receive_unary(self) -> bytes | None:
         """The one message of a call whose server sends one, when its status came too.
 
         Its caller is woken when all of it is there, or reads it by itself (`inline_read.py`). None if the call failed;
@@ -248,12 +248,12 @@ class ClientStream:
 
     # -- what the connection reads
 
-    def accept_answer(self, event: Answered) -> None:
+    def accept_answer(self, event: UnaryResponse) -> None:
         """Take in headers, data and trailers in one."""
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        reply = only_message(event.data, self.request.max_receive_size) if self._single else None
+        reply = single_message(event.data, self.request.max_receive_size) if self._single else None
         if reply is not None:
             self._reply = reply
             http2 = self._connection.http2

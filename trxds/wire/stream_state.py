@@ -7,7 +7,7 @@ import math
 
 from . import frames
 from .events import ErrorCode
-from .frames import MAX_WINDOW, Violation
+from .frames import MAX_WINDOW, Http2ProtocolError
 from .options import WireOptions
 
 FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
@@ -61,7 +61,7 @@ class StreamStates:
         """A frame came for a stream that is not open: `Violation` unless it has been (all of ours are odd)."""
         # RFC 9113 §5.1 lets us ignore what still comes for a closed stream; on an idle one it is an error.
         if stream_id >= self.next_id or not stream_id & 1:
-            raise Violation(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
+            raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
 
     def send_window_of(self, stream_id: int) -> int:
         """How much this stream may send now, its connection's window apart; may be negative."""
@@ -75,7 +75,9 @@ class StreamStates:
             self._max_send_offset = max([0, *(stream.send_offset for stream in self.open.values())])
         self.initial_send_window = size
         if size + self._max_send_offset > MAX_WINDOW:
-            raise Violation(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE of {size} opens a window too far")
+            raise Http2ProtocolError(
+                ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE of {size} opens a window too far"
+            )
 
     def set_initial_receive_window(self, size: int) -> None:
         """Our SETTINGS change what the peer may send on all streams."""
@@ -105,14 +107,14 @@ class PeerSettings:
         """One setting; `Violation` if it may not have that value. Unknown ones are ignored (RFC 9113 §6.5.2)."""
         match key:
             case frames.ENABLE_PUSH if value:
-                raise Violation(ErrorCode.PROTOCOL_ERROR, "a server cannot be pushed to")
+                raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "a server cannot be pushed to")
             case frames.MAX_CONCURRENT_STREAMS:
                 self.max_streams = value
             case frames.MAX_HEADER_LIST_SIZE:
                 self.max_header_list = value
             case frames.MAX_FRAME_SIZE:
                 if not FIRST_MAX_FRAME <= value < 2**24:
-                    raise Violation(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE of {value}")
+                    raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE of {value}")
                 self.max_frame = value
 
 

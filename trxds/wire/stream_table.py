@@ -73,7 +73,7 @@ class StreamTable:
         complete = b""
         if request.message is not None and len(request.message) <= LARGE:
             complete = frame(request.message)
-            if len(complete) > engine.opening_room():
+            if len(complete) > engine.initial_data_limit():
                 complete = b""  # the send queue waits for windows, and the headers need none
         # A call that waited says what is left of its time.
         timeout = request.timeout(now) if request.deadline < math.inf else _NO_TIMEOUT

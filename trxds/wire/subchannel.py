@@ -28,7 +28,7 @@ from .options import WireOptions
 from .request import Request
 from .stream import ClientStream
 from .tls import TlsNetwork
-from .traffic import Traffic
+from .traffic import ConnectionStats
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
 
@@ -68,7 +68,7 @@ class Subchannel:
         self.error: Status | None = None
         self.created_at = trio.current_time()
         self.changed_at = -math.inf  # when it came to its state, on Trio's clock
-        self.traffic = Traffic()
+        self.traffic = ConnectionStats()
         self.secure = isinstance(network, TlsNetwork)
         self._network = network
         self._context = context
@@ -86,7 +86,7 @@ class Subchannel:
         """Connect if IDLE; otherwise nothing."""
         if self.state is Connectivity.IDLE and not self.retired:
             self._scope = trio.CancelScope()
-            self._become(Connectivity.CONNECTING)
+            self._set_state(Connectivity.CONNECTING)
             self._context.start(self)
 
     def open_stream(self, request: Request) -> ClientStream | None:
@@ -112,7 +112,7 @@ class Subchannel:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.on_draining = None
-            connection.retire()
+            connection.drain()
             self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
         elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
             self._scope.cancel(reason=f"{self.address} is no longer wanted")
@@ -129,10 +129,10 @@ class Subchannel:
             return
         self._context.observers.connection_failed(self.address, failure)
         self.error, self._scope = failure, trio.CancelScope()
-        self._become(Connectivity.TRANSIENT_FAILURE)
+        self._set_state(Connectivity.TRANSIENT_FAILURE)
         with self._scope:
             await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
-            self._become(Connectivity.IDLE)
+            self._set_state(Connectivity.IDLE)
 
     async def _attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
         """Returns when it is over: why there was no connection, or None. Once READY it has no `deadline` any more."""
@@ -175,20 +175,20 @@ class Subchannel:
         self._backoff.reset()
         self._connection = connection
         connection.on_draining = partial(self._leave, connection)
-        self._become(Connectivity.READY)
+        self._set_state(Connectivity.READY)
         self._context.observers.connection_opened(self.address, self._security)
 
     def _leave(self, connection: Connection) -> None:
         self._connection = None
         self.error = connection.error
-        self._become(Connectivity.IDLE)
+        self._set_state(Connectivity.IDLE)
         self._context.observers.connection_closed(self.address, self._security, connection.http2.disconnect)
 
     @property
     def _security(self) -> str:
         return "privacy_and_integrity" if self.secure else "none"
 
-    def _become(self, state: Connectivity) -> None:
+    def _set_state(self, state: Connectivity) -> None:
         self.state = state
         self.changed_at = trio.current_time()
         self._changed(self)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from .aside import aside
+from .aside import run_in_thread
 from .certificates import CertificateFiles, FreshContext
 from .connect import Network, split_address
 from .credentials import Credentials, Insecure, Tls
@@ -93,7 +93,9 @@ async def _given(context: ssl.SSLContext) -> ssl.SSLContext:
 
 async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
     async with one_reads:
-        return context.current(trio.current_time()) or context.take(await aside(context.read), trio.current_time())
+        return context.current(trio.current_time()) or context.take(
+            await run_in_thread(context.read), trio.current_time()
+        )
 
 
 def host_of(address: str) -> str:

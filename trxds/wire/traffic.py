@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-class Traffic:
+class ConnectionStats:
     """The connections to one peer: those that stand, also while they drain, and what all that ever stood carried."""
 
     __slots__ = ("_past", "connections")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-_LONGEST_PAUSE = 63
+_MAX_PAUSE = 63
 _BURST = 1 / 8  # of a round trip: for so long it is the same
 _FADING = 0.9  # of the best, with each sample: one that was too good by chance must not stand for ever
 
@@ -60,7 +60,7 @@ class WindowEstimate:
         self._bandwidth = max(bandwidth, _FADING * best)
         if bandwidth < best or sample * 3 < self.window * 2:
             # The more often it was in vain, the less often we ask: servers count PINGs.
-            self._skip = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
+            self._skip = self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
             return False
         self._pause = 0
         self.window = min(2 * sample, self.most)

@@ -304,7 +304,7 @@ def measure(kind: Kind, calls: int, meter: Meter, *, lean: bool, size: int = REA
 
 async def _measure(kind: Kind, calls: int, meter: Meter, lean: bool, size: int) -> Cost:
     server = _Server()
-    options = WireOptions(lean=lean, overhead_rate=NO_FLOOD, read_pause=0)
+    options = WireOptions(lean=lean, overhead_rate=NO_FLOOD, max_read_delay=0)
     connection = Connection(server, peer="10.0.0.1:443", options=options)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)

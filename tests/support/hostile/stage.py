@@ -16,7 +16,7 @@ from trxds.ground.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair
 from trxds.wire.keepalive import Keepalive
 from trxds.wire.options import WireOptions
-from trxds.wire.pool import Pool
+from trxds.wire.pool import SubchannelPool
 from trxds.wire.request import Request
 
 from .peer import Peer, Script
@@ -48,7 +48,7 @@ async def perform(script: Script, options: WireOptions, keepalive: Keepalive | N
     """Play a script to calls of ours."""
     async with trio.open_nursery() as nursery:
         stage = _Stage(script, nursery)
-        pool = Pool(stage, options, Random(0), keepalive=keepalive)
+        pool = SubchannelPool(stage, options, Random(0), keepalive=keepalive)
         nursery.start_soon(pool.run)
         callers = _Callers(script, pool)
         tracemalloc.start()
@@ -87,7 +87,7 @@ class _Stage:
 class _Callers:
     """They share one host."""
 
-    def __init__(self, script: Script, pool: Pool) -> None:
+    def __init__(self, script: Script, pool: SubchannelPool) -> None:
         self._script = script
         self._mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self._host = pool.lease(ADDRESS, self._mailbox).subchannel
@@ -127,7 +127,7 @@ class _Callers:
             stream.send_nowait(self._message, end=True)
             if not self._script.reads:
                 await trio.sleep_forever()
-            await stream.receive_only()
+            await stream.receive_unary()
         status, refused = stream.status, stream.refused
         stream.cancel()
         return status or Status(StatusCode.DEADLINE_EXCEEDED), refused

@@ -15,7 +15,7 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.numbers import IdAllocator
 from trxds.wire.connection import Connection
 from trxds.wire.subchannel import Subchannel
-from trxds.wire.traffic import Traffic
+from trxds.wire.traffic import ConnectionStats
 
 from ..channel_source import Source
 from . import protos
@@ -81,7 +81,7 @@ class ChannelzEncoder:
     def _add_references(self, ref: Any, subchannel: Subchannel) -> None:
         ref.subchannel_id, ref.name = self.numbers.id_of(subchannel), subchannel.address
 
-    def _fill_sockets(self, message: Any, traffic: Traffic) -> None:
+    def _fill_sockets(self, message: Any, traffic: ConnectionStats) -> None:
         for connection in traffic.connections:
             message.socket_ref.add(socket_id=self.numbers.id_of(connection), name=connection.peer)
 

@@ -50,7 +50,7 @@ class Channelz:
 
     async def get_socket(self, request: Any, call: Call) -> Any:
         connection = self._numbers.find(request.socket_id)
-        if not isinstance(connection, Connection) or connection.over is not None:
+        if not isinstance(connection, Connection) or connection.closed_status is not None:
             _unknown("socket", request.socket_id, call)
         return _reply("GetSocket", socket=self._encoder.socket(connection))
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trxds.ground.numbers import IdAllocator
 from trxds.wire.connection import Connection
-from trxds.wire.pool import Pool
-from trxds.wire.traffic import Traffic
+from trxds.wire.pool import SubchannelPool
+from trxds.wire.traffic import ConnectionStats
 
 from .messages import ConnectionRow
 
@@ -15,7 +15,7 @@ Epoch = Callable[[float], float]  # from Trio's clock to seconds since 1970
 
 
 def connections(
-    channel: str, pool: Pool, lines: Iterable[tuple[str, Traffic]], numbers: IdAllocator, epoch: Epoch
+    channel: str, pool: SubchannelPool, lines: Iterable[tuple[str, ConnectionStats]], numbers: IdAllocator, epoch: Epoch
 ) -> Iterator[tuple[str, ConnectionRow]]:
     """Return the rows. `lines` are the channels to control planes."""
     every = [("data", connection) for connection in pool.connections]
@@ -36,7 +36,7 @@ def _row(channel: str, kind: str, connection: Connection, epoch: Epoch) -> Conne
     }
 
 
-def begun(pool: Pool) -> Mapping[int, int]:
+def begun(pool: SubchannelPool) -> Mapping[int, int]:
     """Return the number of calls that each host ever had, by its `id`."""
     counts = ((id(host), host.traffic.calls.started) for host in pool.hosts if host.traffic.used)
     return {host: started for host, started in counts if started}
