@@ -19,7 +19,7 @@ from functools import partial
 
 import trio
 
-from trxds.serving.server import Listening, Server
+from trxds.serving.server import Server, ServerListener
 from trxds.serving.unix import unix_listener
 
 from .access import AccessPolicy
@@ -40,7 +40,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 @asynccontextmanager
 async def serve(
-    *sources: Source | XdsSource, address: str | Admin = "127.0.0.1:0", network: Listening | None = None
+    *sources: Source | XdsSource, address: str | Admin = "127.0.0.1:0", network: ServerListener | None = None
 ) -> AsyncIterator[str]:
     """Serve these channels and shared xDS clients to operators while the block lasts; the value is the address.
 
@@ -85,7 +85,7 @@ def page_url(address: str, token: str = "") -> str:
     return f"http://{address}/" + (f"#token={token}" if token else "")
 
 
-async def _listen(admin: Admin, network: Listening | None) -> tuple[trio.abc.Listener[trio.abc.Stream], str]:
+async def _listen(admin: Admin, network: ServerListener | None) -> tuple[trio.abc.Listener[trio.abc.Stream], str]:
     if network is not None:
         return network.listen(admin.address), admin.address
     try:

@@ -196,7 +196,8 @@ async def open_channel(
     the connection is closed and its calls are UNAVAILABLE. None asks never: choose what your servers allow.
 
     Where many calls are under way on a connection and their answers come one by one, these are left to gather, for a
-    quarter of what a quick call takes and `max_read_delay` seconds at most: that saves a third of their CPU. 0 is never.
+    quarter of what a quick call takes and `max_read_delay` seconds at most: that saves a third of their CPU. 0 is
+    never.
 
     After `idle_timeout` seconds without a call (and up to an eighth more) the channel is IDLE: its connections to hosts
     end, and the next call begins anew with them and with DNS; xDS watches stay. None is never.

@@ -113,7 +113,7 @@ class ServerConnection:
         return self.http2.peer
 
     @property
-    def over(self) -> Status | None:
+    def closed_status(self) -> Status | None:
         """Why nothing is sent or read any more."""
         return self.http2.over
 
@@ -156,7 +156,7 @@ class ServerConnection:
 
     def count_reset(self) -> None:
         """The client has reset a call before it was answered, or made us reset or refuse one."""
-        if self.over is None and not self._resets.spend(self.http2.counts.now()):
+        if self.closed_status is None and not self._resets.spend(self.http2.counts.now()):
             _log.info("%s: the connection ends, as too many of its calls were reset", self.peer)
             self._engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many calls were reset")
             status = unavailable(f"{self.peer}: too many of its calls were reset")
@@ -189,7 +189,7 @@ class ServerConnection:
 
     def _headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
-        if self.over is not None:
+        if self.closed_status is not None:
             return  # it came in one read with what ended the connection
         check = malformed_request if stream is None else malformed_trailers
         problem = check(event.headers)
@@ -235,7 +235,7 @@ class ServerConnection:
         await self.http2.writer.taken.wait(self._has_room)
 
     def _has_room(self) -> bool:
-        return self._engine.outgoing.unsent <= self._most_unsent or self.over is not None
+        return self._engine.outgoing.unsent <= self._most_unsent or self.closed_status is not None
 
     def output_taken(self) -> None:
         self.http2.send_queue.serve()
@@ -250,5 +250,5 @@ class ServerConnection:
         self._handlers.clear()
 
     def _close_when_drained(self) -> None:
-        if self.draining and not self.streams and self.over is None:
+        if self.draining and not self.streams and self.closed_status is None:
             self.http2.end(unavailable("the server has drained"), flush=True)

@@ -22,12 +22,12 @@ from .limits import ServerLimits
 _log = logging.getLogger("trxds.serving")
 
 
-class Newcomer:
+class PendingConnection:
     """One connection until its first request. Its time limit is that of `scope`."""
 
     __slots__ = ("_newcomers", "connection", "peer", "scope")
 
-    def __init__(self, newcomers: Newcomers, peer: str, scope: trio.CancelScope) -> None:
+    def __init__(self, newcomers: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
         self._newcomers = newcomers
         self.peer = peer
         self.scope = scope
@@ -55,21 +55,21 @@ class Newcomer:
             self.scope.cancel()
 
 
-class Newcomers:
+class PendingConnections:
     """All of a server's. In order of age."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
-        self._silent: OrderedDict[Newcomer, None] = OrderedDict()
-        self._idle: OrderedDict[Newcomer, None] = OrderedDict()  # their preface has come
+        self._silent: OrderedDict[PendingConnection, None] = OrderedDict()
+        self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # their preface has come
 
     @contextmanager
-    def admit(self, peer: str, *, tls: bool) -> Iterator[Newcomer]:
+    def admit(self, peer: str, *, tls: bool) -> Iterator[PendingConnection]:
         """Somebody has connected, and stays for as long as the block lasts."""
         limits = self.limits
         timeout = limits.handshake_timeout if tls else limits.preface_timeout
         with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
-            newcomer = Newcomer(self, peer, scope)
+            newcomer = PendingConnection(self, peer, scope)
             try:
                 self._join(self._silent, newcomer, "as too many others have not sent their preface")
                 yield newcomer
@@ -78,18 +78,18 @@ class Newcomers:
         if scope.cancelled_caught and trio.current_time() >= scope.deadline:
             _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
 
-    def said_hello(self, newcomer: Newcomer) -> None:
+    def said_hello(self, newcomer: PendingConnection) -> None:
         """Called by one whose preface has come."""
         if newcomer in self._silent:
             del self._silent[newcomer]
             self._join(self._idle, newcomer, "as too many others have sent no request")
 
-    def _join(self, waiting: OrderedDict[Newcomer, None], newcomer: Newcomer, why: str) -> None:
+    def _join(self, waiting: OrderedDict[PendingConnection, None], newcomer: PendingConnection, why: str) -> None:
         waiting[newcomer] = None
         if len(waiting) > self.limits.max_pending_connections:
             waiting.popitem(last=False)[0].send_away(why)
 
-    def leave(self, newcomer: Newcomer) -> None:
+    def leave(self, newcomer: PendingConnection) -> None:
         """It has asked for something, or is gone. Idempotent."""
         self._silent.pop(newcomer, None)
         self._idle.pop(newcomer, None)

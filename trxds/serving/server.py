@@ -26,7 +26,7 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 from .call import Call, Handler
 from .connection import ServerConnection
 from .limits import ServerLimits
-from .newcomers import Newcomer, Newcomers
+from .newcomers import PendingConnection, PendingConnections
 from .service import handlers_of
 from .unix import unix_listener
 
@@ -39,7 +39,7 @@ MAX_FRAME = 16 * 1024
 DEFAULT_LIMITS = ServerLimits()
 
 
-class Listening(Protocol):
+class ServerListener(Protocol):
     """Where a server can listen, in place of a socket."""
 
     def listen(self, address: str) -> trio.abc.Listener[trio.abc.Stream]:
@@ -64,7 +64,7 @@ class Server:
         *,
         fallback: Handler | None = None,
         address: str = "127.0.0.1:0",
-        network: Listening | None = None,
+        network: ServerListener | None = None,
         max_concurrent_streams: int | None = MAX_CONCURRENT_STREAMS,
         max_receive_size: int = MAX_RECEIVE_SIZE,
         options: WireOptions | None = None,
@@ -90,7 +90,7 @@ class Server:
         self._deaf = trio.Event()  # set while nobody listens
         self._deaf.set()
         self._client_numbers = itertools.count(1)
-        self._newcomers = Newcomers(limits)
+        self._newcomers = PendingConnections(limits)
 
     def __repr__(self) -> str:
         state = "listening" if self._listening else "stopped"
@@ -181,7 +181,7 @@ class Server:
         finally:
             await trio.aclose_forcefully(transport)
 
-    async def _converse(self, transport: trio.abc.Stream, newcomer: Newcomer) -> None:
+    async def _converse(self, transport: trio.abc.Stream, newcomer: PendingConnection) -> None:
         async with trio.open_nursery() as nursery:
 
             def start(call: Call) -> None:
@@ -236,7 +236,7 @@ async def serve(
     *,
     fallback: Handler | None = None,
     address: str = "127.0.0.1:0",
-    network: Listening | None = None,
+    network: ServerListener | None = None,
     max_concurrent_streams: int | None = MAX_CONCURRENT_STREAMS,
     max_receive_size: int = MAX_RECEIVE_SIZE,
     options: WireOptions | None = None,
