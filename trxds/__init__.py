@@ -16,8 +16,8 @@ from trxds.channel.channel import Channel, Session, open_channel
 from trxds.channel.completed_call import CompletedCall
 from trxds.channel.credentials import insecure, tls, xds_credentials
 from trxds.channel.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
-from trxds.channel.kinds import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from trxds.channel.method import Method
+from trxds.channel.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from trxds.channel.stub import MethodFactory, Stub
 from trxds.channel.xds import SharedXdsClient, open_xds_client
 from trxds.config.explain import Explanation

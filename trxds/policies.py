@@ -5,9 +5,10 @@ async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPo
 
 from trxds.ground.connectivity import Connectivity
 from trxds.lb.configs import Target, WeightedTargetConfig
-from trxds.lb.custom import PolicyType
+from trxds.lb.custom_policy import PolicyType
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.endpoints import EndpointList, EndpointState, Key
+from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.pick import (
     QUEUE_PICKER,
     Complete,
@@ -26,7 +27,6 @@ from trxds.lb.pick import (
     transient_failure_picker,
 )
 from trxds.lb.policy import CONNECTING, ChannelControl, Decision, LbConfig, Policy, PolicyInputs, PolicyState
-from trxds.lb.ports import SubchannelInterface
 from trxds.lb.state import aggregate
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.lb_policy import CustomPolicy as CustomConfig

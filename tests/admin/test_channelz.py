@@ -12,7 +12,7 @@ import trxds
 import trxds.admin
 from trxds import RpcError, StatusCode
 from trxds.admin.channelz.service import PAGE
-from trxds.ground.numbers import IdAllocator
+from trxds.ground.id_allocator import IdAllocator
 from trxds.testing import ManagementServer, serve
 from trxds.testing import resources as xds
 from trxds.wire.connect import TcpNetwork

@@ -10,7 +10,7 @@ from support.mesh import Mesh, ask, bidi
 import trxds
 import trxds.admin
 from trxds.wire import connection
-from trxds.wire.http2 import H2LibraryEngine
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.options import WireOptions
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from trxds.ads.ads_stream_state import AdsStreamState
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import AdsStreamState
 from trxds.ads.resource import Changes
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ads.response import ParsedResource, ParsedResponse
-from trxds.ads.state import ResourceUpdate
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, Parsed, ResourceType
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "600"))

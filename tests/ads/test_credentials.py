@@ -23,8 +23,8 @@ from trxds.ads.authorization import authorization, read_token
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, parse
 from trxds.ads.client import XdsClient
 from trxds.ads.credentials import GoogleDefault, JwtTokenFile
-from trxds.ads.state import ResourceUpdate
-from trxds.ground.channels import ConflatingQueue
+from trxds.ads.resource_update import ResourceUpdate
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.status import BootstrapError
 from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve

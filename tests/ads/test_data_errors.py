@@ -6,8 +6,8 @@ import pytest
 from support.talk import WHERE, Bad, Talk, shown, since
 
 from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.dataerrors import ResourceErrorPolicy, is_a88_enabled, resource_error_policy
 from trxds.ads.resource import CacheState, Resource
+from trxds.ads.resource_error_policy import ResourceErrorPolicy, is_a88_enabled, resource_error_policy
 
 NOT_FOUND, PERMISSION_DENIED, INTERNAL = 5, 7, 13
 

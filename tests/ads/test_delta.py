@@ -8,7 +8,7 @@ from support.talk import TYPES, Bad, Talk
 from trxds.ads.delta import DeltaProtocol
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.slices import at_once
+from trxds.resources.cooperative_parse import at_once
 from trxds.resources.types import CDS, RDS
 from trxds.testing import resources
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.talk import since
 
+from trxds.ads.ads_stream_state import AdsStreamState
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import AdsStreamState
 from trxds.ads.resource import Changes
 from trxds.ads.response import ParsedResource, ParsedResponse
 from trxds.resources.types import CDS, EDS, Parsed, ResourceType

@@ -10,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trxds.ads.ads_stream_state import AdsStreamState
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.protocol import AdsStreamState
 from trxds.ads.resource import CacheState, Changes
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ads.response import ParsedResource, ParsedResponse
-from trxds.ads.state import ResourceUpdate
 from trxds.resources.types import EDS, Parsed
 
 pytestmark = pytest.mark.slow

@@ -3,8 +3,8 @@
 import pytest
 
 from trxds.ads.bootstrap import ServerConfig
-from trxds.ads.load_servers import LrsServers
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.lrs_servers import LrsServers
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ground.status import unavailable
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.talk import SERVER, TYPES, WHERE, Bad, Talk, in_words, since
 
+from trxds.ads.ads_stream_state import AdsStreamState
 from trxds.ads.bootstrap import Locality, Node
-from trxds.ads.protocol import AdsStreamState
 from trxds.ground.status import StatusCode
 
 

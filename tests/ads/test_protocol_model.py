@@ -16,18 +16,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trxds.ads.ads_stream_state import AdsStreamState
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.dataerrors import NOT_FOUND, PERMISSION_DENIED, resource_error_policy
 from trxds.ads.delta import DeltaProtocol
-from trxds.ads.protocol import AdsStreamState
 from trxds.ads.request import ProtocolVariant
 from trxds.ads.resource import Changes
+from trxds.ads.resource_error_policy import NOT_FOUND, PERMISSION_DENIED, resource_error_policy
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ads.response import ParsedResource, ParsedResponse, ResourceError, UnknownResponse
 from trxds.ads.sotw import SotwProtocol
-from trxds.ads.state import ResourceUpdate
 from trxds.ground.status import StatusCode
-from trxds.resources.slices import at_once
+from trxds.resources.cooperative_parse import at_once
 from trxds.resources.types import CDS, EDS, RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 pytestmark = pytest.mark.slow

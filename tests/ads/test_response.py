@@ -10,7 +10,7 @@ import pytest
 from trxds.ads.response import ParsedResponse, Raw, known_type, read
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
-from trxds.resources.slices import at_once
+from trxds.resources.cooperative_parse import at_once
 from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.affinity.carriers import CookieSessionState
 from trxds.affinity.cookie import (
     MAX_HOSTS,
     MAX_SIZE,
@@ -18,6 +17,7 @@ from trxds.affinity.cookie import (
     set_cookie,
     written,
 )
+from trxds.affinity.session_state import CookieSessionState
 from trxds.ground.metadata import Metadata
 from trxds.resources.stateful_session import CookieConfig
 

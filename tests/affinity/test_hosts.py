@@ -6,8 +6,8 @@ import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
 from trxds.affinity.hosts import MIN_SWEEP_INTERVAL, HostTable
+from trxds.lb.call_counter import CallCounter
 from trxds.lb.host_trackers import HostTrackers
-from trxds.lb.limits import CallCounter
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING

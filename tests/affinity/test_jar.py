@@ -3,7 +3,7 @@
 import pytest
 
 from trxds.affinity.cookie import MAX_SIZE
-from trxds.affinity.jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar
+from trxds.affinity.cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar
 
 EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock says 0
 

@@ -10,7 +10,7 @@ from support.sessions import answer, b64
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError
-from trxds.config.steps import PickDropped, PickedSubchannel, PickFailed, PickQueued
+from trxds.config.pick_outcomes import PickDropped, PickedSubchannel, PickFailed, PickQueued
 from trxds.lb.pick import Complete, PickArgs
 from trxds.policies import QUEUE_PICKER, Connectivity, Decision, PolicyType
 from trxds.testing import resources as xds

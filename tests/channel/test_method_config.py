@@ -6,7 +6,7 @@ from support.mesh import Mesh, method
 from support.method_config import configured, for_all
 
 from trxds import RpcError, StatusCode
-from trxds.channel.throttle import RetryThrottle
+from trxds.channel.retry_throttle import RetryThrottle
 from trxds.config.service_config import RetryThrottling
 
 PATH = "/shop.Cart/Fail"

@@ -11,12 +11,12 @@ from support.watching import Watcher
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import Observer, RpcError, StatusCode
-from trxds.channel.watched import CallTelemetry
+from trxds.channel.call_telemetry import CallTelemetry
 from trxds.ground.observe import CallStarted
 from trxds.ground.observers import Observers
 from trxds.lb.pick import Complete, Override, PickArgs
 from trxds.testing import resources as xds
-from trxds.wire.http2 import ErrorCode
+from trxds.wire.h2_engine import ErrorCode
 
 FAIL = "/shop.Cart/Fail"
 OF_A_CALL = ("call", "resolution", "attempt", "delayed", "picked", "sent", "received", "backoff", "ended", "over")

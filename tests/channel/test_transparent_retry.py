@@ -7,7 +7,7 @@ import trio
 from support.mesh import Mesh, ask, bidi, method
 
 from trxds import RpcError, StatusCode
-from trxds.wire.http2 import ErrorCode
+from trxds.wire.h2_engine import ErrorCode
 
 
 async def test_after_goaway_new_calls_go_to_a_new_connection(autojump_clock):

@@ -2,7 +2,7 @@
 
 from support.picture import failed, has, listens, routed
 
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.config.assemble import assemble
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterError, Missing, can_serve
 from trxds.ground.status import StatusCode

@@ -2,7 +2,7 @@
 
 from support.picture import LDS, RDS, failed, has, listens, routed, routes
 
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.config.assemble import assemble
 from trxds.config.snapshot import ClusterConfig, ClusterError, ConfigError, Missing, XdsConfig
 from trxds.ground.status import StatusCode, unavailable

@@ -6,7 +6,7 @@ from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.config.clusters import Clusters, RouteTable
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.config.chains import EffectiveFilter
 from trxds.config.explain import SkippedRoute, WeightedChoice
+from trxds.config.http_filters import EffectiveFilter
+from trxds.config.pick_outcomes import PickDropped, PickFailed
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, Selection
-from trxds.config.steps import PickDropped, PickFailed
 from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import unavailable

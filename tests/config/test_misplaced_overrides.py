@@ -6,7 +6,7 @@ from trxds.config.misplaced_overrides import MisplacedOverride, misplaced_overri
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector
 from trxds.ground.metadata import EMPTY
-from trxds.ground.standing import ResourceStatus
+from trxds.ground.resource_status import ResourceStatus
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trxds.config.pace import BURST, INTERVAL, UpdateRateLimiter
+from trxds.config.update_rate_limiter import BURST, INTERVAL, UpdateRateLimiter
 
 
 def spend(pace, changes, now=0.0):

@@ -5,7 +5,7 @@ from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 from support.tasks import task_names
 
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.config.snapshot import ClusterError
 from trxds.ground.metadata import EMPTY
 from trxds.resources.cluster import Cluster

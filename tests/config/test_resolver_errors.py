@@ -6,7 +6,7 @@ import pytest
 from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.config.select import ErrorSelector
 from trxds.config.snapshot import ClusterConfig, ClusterError
 from trxds.ground.status import unavailable

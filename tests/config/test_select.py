@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from trxds.config.limits import legacy_route_timeout, max_stream_duration
+from trxds.config.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.config.routes import BoundRoutes
 from trxds.config.select import ConfigSelector, ErrorSelector, RouteError, Selection
 from trxds.ground.metadata import EMPTY, Metadata

@@ -21,7 +21,7 @@ from trxds.resources.leaf_policy import (
     RingHash,
     RoundRobin,
 )
-from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 from trxds.resources.retry import RetryPolicy
 
 RETRY = {

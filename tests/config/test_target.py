@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trxds.config.target import NonXdsTarget, parse_non_xds_target
+from trxds.config.target_uri import NonXdsTarget, parse_non_xds_target
 
 
 @pytest.mark.parametrize(

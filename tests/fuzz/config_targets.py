@@ -18,24 +18,24 @@ from trxds.ads.bootstrap import Bootstrap, ServerConfig
 from trxds.ads.delta import DeltaProtocol
 from trxds.ads.names import authority_of, canonical, check_type, parse_target
 from trxds.affinity import cookie
-from trxds.affinity.carriers import carrier
-from trxds.affinity.jar import CookieJar
+from trxds.affinity.cookie_jar import CookieJar
+from trxds.affinity.session_state import carrier
 from trxds.channel.fault import decide
 from trxds.channel.retry import pushback
 from trxds.config.request_hash import request_hash
 from trxds.config.service_config import parse_service_config
-from trxds.config.target import canonical as canonical_target
-from trxds.config.target import parse_non_xds_target
+from trxds.config.target_uri import canonical as canonical_target
+from trxds.config.target_uri import parse_non_xds_target
 from trxds.ground.metadata import Metadata, is_value
 from trxds.ground.status import BootstrapError
 from trxds.lb.balancing_config import STRUCT_POLICIES, reader
 from trxds.resources.context import ParseContext
+from trxds.resources.cooperative_parse import at_once
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.hash_policy import HeaderHash
 from trxds.resources.load_stats import MIN_INTERVAL, reporting_order
 from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, LoadStatsResponse, from_json
 from trxds.resources.regex import Regex, Rewrite
-from trxds.resources.slices import at_once
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.resources.types import ResourceType
 from trxds.testing import resources as xds

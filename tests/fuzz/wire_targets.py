@@ -22,8 +22,8 @@ from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.frames import Http2ProtocolError
 from trxds.wire.framing import Deframer, frame
 from trxds.wire.grpc_timeout import decode_timeout, encode_timeout
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.header_blocks import BlockDecoder, list_size
-from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.response import headers_error, reset_status, trailers_status
 

@@ -12,9 +12,9 @@ from support.sessions import answer, hosts, in_cookie, listen, override, session
 from trxds import RpcError
 from trxds.resources import protos
 from trxds.resources.extension import Extension
-from trxds.resources.problems import ValidationErrors
 from trxds.resources.stateful_session import STATEFUL_SESSION
 from trxds.resources.types import LDS, RDS, ParseContext
+from trxds.resources.validation_errors import ValidationErrors
 from trxds.testing import resources as xds
 
 FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"

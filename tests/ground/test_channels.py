@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import ConflatingQueue, Observable
+from trxds.ground.conflating_queue import ConflatingQueue, Observable
 
 
 async def test_a_newer_letter_replaces_an_unread_one_of_its_sender():

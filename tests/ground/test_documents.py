@@ -9,7 +9,7 @@ import pytest
 from trxds.ads import bootstrap
 from trxds.cli.check import check
 from trxds.config.service_config import parse_service_config
-from trxds.ground.documents import MAX_DEPTH, parse_json
+from trxds.ground.json_parse import MAX_DEPTH, parse_json
 from trxds.ground.status import BootstrapError
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trxds.ground.place import JsonNode
+from trxds.ground.json_reader import JsonNode
 
 
 def number(text):

@@ -8,6 +8,7 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel
 from trxds.affinity.override_host import OverrideHost
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError
 from trxds.ground.status import unavailable
+from trxds.lb.call_counter import CallCounter
 from trxds.lb.cds import AggregateErrorPicker, Cds, UnroutedPicker
 from trxds.lb.cluster_impl import ClusterImpl, ClusterImplPicker
 from trxds.lb.cluster_manager import ClusterManager, ClusterManagerPicker
@@ -24,7 +25,6 @@ from trxds.lb.configs import (
 from trxds.lb.endpoint_set import NO_ENDPOINTS, Endpoints
 from trxds.lb.explain import Describes
 from trxds.lb.least_request import LeastRequest
-from trxds.lb.limits import CallCounter
 from trxds.lb.load_report.load_reporting_picker import LoadReportingPicker
 from trxds.lb.outlier_detection.policy import OutlierDetection, OutlierDetectionPicker
 from trxds.lb.pick import QUEUE, Complete, Drop, Explainable, Fail, Override, PickArgs, Trace, TraceNote

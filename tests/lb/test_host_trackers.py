@@ -4,11 +4,11 @@ import pytest
 from support.policies import CONNECTING, READY, channel_control, given, hosts
 from support.tree import Tree, Wants
 
-from trxds.lb.custom import checked_policy_type
+from trxds.lb.call_counter import CallCounter
+from trxds.lb.custom_policy import checked_policy_type
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.least_request import LeastRequest
-from trxds.lb.limits import CallCounter
 from trxds.lb.pick import QUEUE_PICKER, PickArgs
 from trxds.lb.policy import Decision, PolicyInputs
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin

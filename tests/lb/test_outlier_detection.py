@@ -13,7 +13,7 @@ from trxds.lb.pick import QUEUE, Complete, FixedPicker, PickArgs
 from trxds.lb.policy import CONNECTING, PolicyInputs, PolicyState
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RoundRobin
-from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 FAILED = unavailable("no")
 HOSTS = endpoints("abcde")

@@ -17,7 +17,7 @@ from support.envoy_cases import ACCEPTED, ONLY_ENVOYS, ONLY_OURS, REFUSED, USUAL
 
 from trxds.ads.bootstrap import parse
 from trxds.ads.client import XdsClient
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.resources.context import ParseContext
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer

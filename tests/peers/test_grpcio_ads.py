@@ -14,9 +14,9 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ads.sotw import PATH
-from trxds.ads.state import ResourceUpdate
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.types import CDS, EDS

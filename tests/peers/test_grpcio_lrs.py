@@ -8,7 +8,7 @@ import grpc
 import trio
 
 import trxds
-from trxds.ads.load_stream import PATH as LRS
+from trxds.ads.lrs_stream import PATH as LRS
 from trxds.ads.sotw import PATH as ADS
 from trxds.resources import protos
 from trxds.testing import resources as xds

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 from trxds.resources.types import CDS
 
 

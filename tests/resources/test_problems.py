@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trxds.resources.problems import ValidationErrors
+from trxds.resources.validation_errors import ValidationErrors
 
 
 def test_a_problem_names_the_field_it_was_found_at() -> None:

@@ -11,7 +11,7 @@ import pytest
 import trio
 from support.tasks import all_tasks, task_names
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import StatusCode
 from trxds.testing import Call, bidi_streaming, serve, unary

@@ -214,7 +214,7 @@ class TestLocations:
 
 
 def test_a_target_without_a_scheme_has_one_for_telemetry():
-    from trxds.config.target import canonical
+    from trxds.config.target_uri import canonical
 
     assert [canonical(each) for each in ("cart:80", "dns:cart", "xds:///shop", "unix:/x", "[::1]:80")] == [
         "dns:///cart:80", "dns:cart", "xds:///shop", "unix:/x", "dns:///[::1]:80",

@@ -23,7 +23,7 @@ from trxds.ads.bootstrap import parse
 from trxds.ground.observe import AttemptObserver, CallObserver, Observer
 from trxds.testing import serve, unary
 from trxds.wire import connection
-from trxds.wire.http2 import H2LibraryEngine
+from trxds.wire.h2_engine import H2LibraryEngine
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from trxds.channel.throttle import RetryThrottle
+from trxds.channel.retry_throttle import RetryThrottle
 from trxds.config.routes import BoundRoutes
 from trxds.config.service_config import parse_service_config
 

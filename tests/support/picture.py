@@ -3,7 +3,7 @@
 {**listens(), **routed("cart"), **has("cart", "10.0.0.1:80")}
 """
 
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ground.status import unavailable
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.cluster import Cluster

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from trxds.ads.ads_stream_state import AdsStreamState
 from trxds.ads.authority import Authority
 from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.dataerrors import resource_error_policy
 from trxds.ads.delta import DeltaProtocol
-from trxds.ads.protocol import AdsStreamState
 from trxds.ads.request import ProtocolVariant
 from trxds.ads.resource import Changes, Resource
+from trxds.ads.resource_error_policy import resource_error_policy
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ads.response import ParsedResource, ParsedResponse, ResourceError
-from trxds.ads.state import ResourceUpdate
 from trxds.ground.status import StatusCode
 from trxds.resources.protos import DiscoveryRequest
 from trxds.resources.types import RESOURCE_TYPES, Parsed

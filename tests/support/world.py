@@ -13,10 +13,10 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
 from trxds.ads.client import XdsClient
-from trxds.ads.state import ResourceUpdate
-from trxds.ads.watches import Watch
-from trxds.ground.channels import ConflatingQueue
+from trxds.ads.resource_update import ResourceUpdate
+from trxds.ads.watch_registry import Watch
 from trxds.ground.clock import since_1970
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.resources.context import ParseContext
 from trxds.resources.types import ResourceType
 from trxds.testing import MemoryNetwork

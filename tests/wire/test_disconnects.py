@@ -7,7 +7,7 @@ import struct
 import pytest
 import trio
 
-from trxds.wire.disconnects import disconnect_reason
+from trxds.wire.disconnect_reason import disconnect_reason
 from trxds.wire.transport import transport_of
 
 

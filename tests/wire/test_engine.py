@@ -25,7 +25,7 @@ from trxds.wire.events import (
     WindowUpdated,
 )
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.http2 import H2LibraryEngine
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.options import WireOptions
 
 FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))

@@ -23,8 +23,8 @@ from trxds.wire.events import (
 )
 from trxds.wire.fast_http2 import FastHttp2Engine
 from trxds.wire.frames import Http2ProtocolError
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.header_blocks import BlockDecoder, BlockEncoder
-from trxds.wire.http2 import H2LibraryEngine
 from trxds.wire.options import WireOptions
 
 pytestmark = pytest.mark.slow

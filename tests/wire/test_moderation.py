@@ -12,8 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 from trxds.ground.status import OK, unavailable
 from trxds.wire.connection import Connection
 from trxds.wire.framing import frame
-from trxds.wire.moderation import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from trxds.wire.options import WireOptions
+from trxds.wire.read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from trxds.wire import frames
-from trxds.wire.pieces import ChunkBuffer
+from trxds.wire.chunk_buffer import ChunkBuffer
 
 
 def test_pieces_are_joined_in_order_and_forgotten() -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trxds.wire.connect import TcpNetwork
-from trxds.wire.race import first_connected
+from trxds.wire.connection_race import first_connected
 
 
 class Made:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.testing import MemoryNetwork, serve
 from trxds.wire.options import WireOptions

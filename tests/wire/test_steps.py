@@ -27,7 +27,7 @@ from trxds.wire.connection_tasks import ENDS
 from trxds.wire.engine import Http2Engine
 from trxds.wire.events import ConnectionFailed, ErrorCode
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.http2 import H2LibraryEngine
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.send_queue import TURNS
 

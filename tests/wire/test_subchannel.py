@@ -10,7 +10,7 @@ import trio
 from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 from trxds.testing import Call, MemoryNetwork, serve, unary

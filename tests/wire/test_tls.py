@@ -10,7 +10,7 @@ import pytest
 import trio
 import trustme
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.testing import Call, MemoryNetwork, serve, unary
 from trxds.wire.certificates import CertificateFiles, FreshContext, client_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trxds.wire.moderation import MIN_STREAMS_TO_COALESCE
+from trxds.wire.read_coalescing import MIN_STREAMS_TO_COALESCE
 from trxds.wire.stream import SECOND_REPLY
 
 

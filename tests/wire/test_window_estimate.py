@@ -10,7 +10,7 @@ from trxds.ground.status import StatusCode
 from trxds.wire.engine import Http2Engine
 from trxds.wire.events import DataReceived
 from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.http2 import H2LibraryEngine
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.options import WireOptions
 from trxds.wire.window_estimate import WindowEstimate
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.documents import parse_json
+from trxds.ground.json_parse import parse_json
 from trxds.ground.status import RpcError
 
 from .channel_source import Source

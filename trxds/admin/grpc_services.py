@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from trxds.ads.client import XdsClient
-from trxds.ads.line import XdsChannel
+from trxds.ads.xds_channel import XdsChannel
 from trxds.ground.clock import Clock
 from trxds.ground.status import StatusCode
 from trxds.serving.call import Call, Handler, bidi_streaming, unary

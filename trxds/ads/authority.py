@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from trxds.ground.clock import TimeOfDay, since_1970
-from trxds.ground.standing import resource_error
+from trxds.ground.resource_status import resource_error
 from trxds.ground.status import Status
 from trxds.resources.types import ResourceType
 
+from .ads_stream_state import AdsStreamState
 from .bootstrap import ServerConfig
-from .protocol import AdsStreamState
 from .resource import CacheState, Changes, Key, Resource, ResourceFailure, differs
-from .state import ResourceUpdate
+from .resource_update import ResourceUpdate
 
 log = logging.getLogger("trxds.ads")
 

@@ -12,9 +12,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from trxds.ground.documents import parse_json
+from trxds.ground.json_parse import parse_json
 from trxds.ground.metadata import Headers, flaw
-from trxds.wire.aside import run_in_thread
+from trxds.wire.run_in_thread import run_in_thread
 
 from .bootstrap import ServerConfig
 from .credentials import GoogleDefault

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trxds.ground.documents import parse_json
-from trxds.ground.place import JsonNode, Problem, kind_of
+from trxds.ground.json_parse import parse_json
+from trxds.ground.json_reader import JsonNode, Problem, kind_of
 from trxds.ground.status import BootstrapError
 from trxds.wire.certificates import CertificateFiles
 from trxds.wire.credentials import INSECURE

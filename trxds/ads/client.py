@@ -14,32 +14,32 @@ from random import Random
 
 import trio
 
-from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import TimeOfDay, time_of_day
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.observers import Observers
-from trxds.ground.standing import ResourceStatus, resource_error
-from trxds.ground.words import plural
+from trxds.ground.plural import plural
+from trxds.ground.resource_status import ResourceStatus, resource_error
 from trxds.resources.load_stats import ClusterLoad
 from trxds.resources.types import ParseContext, ResourceType
 from trxds.wire.connect import Network
 
 from . import delta
+from .ads_stream_state import AdsStreamState
 from .authority import Authority
 from .bootstrap import Bootstrap, Node, ServerConfig
 from .credentials import secure_network
-from .dataerrors import resource_error_policy
 from .delta import DeltaProtocol
-from .line import XdsChannel
-from .load_servers import LrsServers
-from .load_stream import LrsStream, TakeLoadReports
+from .lrs_servers import LrsServers
+from .lrs_stream import LrsStream, TakeLoadReports
 from .names import authority_of, canonical, check_type
-from .protocol import AdsStreamState
 from .resource import Changes, Resource
+from .resource_error_policy import resource_error_policy
+from .resource_update import ResourceUpdate
 from .sotw import SotwProtocol
-from .state import ResourceUpdate
 from .stream import AdsStream
-from .told import resource_event
-from .watches import Watch, WatchRegistry
+from .watch_registry import Watch, WatchRegistry
+from .xds_channel import XdsChannel
+from .xds_telemetry import resource_event
 
 log = logging.getLogger("trxds.ads")
 

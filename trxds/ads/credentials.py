@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TypeAlias
 
-from trxds.ground.place import JsonNode
+from trxds.ground.json_reader import JsonNode
 from trxds.wire.certificates import REFRESH_INTERVAL, CertificateFiles
 from trxds.wire.connect import Network
 from trxds.wire.credentials import INSECURE, Insecure, Tls

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
-from trxds.resources.slices import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import DELTA

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from trxds.ground.status import StatusCode
 from trxds.ground.version import VERSION
-from trxds.resources.slices import Slices
+from trxds.resources.cooperative_parse import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node

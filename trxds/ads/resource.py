@@ -10,12 +10,12 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trxds.ground.standing import ResourceStatus, resource_error
+from trxds.ground.resource_status import ResourceStatus, resource_error
 from trxds.ground.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
+from .resource_update import ResourceUpdate
 from .response import Raw
-from .state import ResourceUpdate
 
 Key: TypeAlias = tuple[ResourceType, str]
 Changes: TypeAlias = dict[Key, ResourceUpdate]

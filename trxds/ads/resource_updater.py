@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from trxds.ground.clock import TimeOfDay
 
-from .dataerrors import NOT_FOUND, ResourceErrorPolicy
 from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
+from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
 from .response import NOTHING, ParsedResource, ResourceError, invalid
 from .subscription import Subscription
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from trxds.ground.status import StatusCode
+from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import AnyProto, DiscoveryResponse
-from trxds.resources.slices import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .names import canonical, check_type

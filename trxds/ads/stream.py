@@ -18,20 +18,20 @@ from typing import Any, TypeAlias, TypeVar
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.observers import Observers
-from trxds.ground.words import plural
-from trxds.resources.slices import Slices
+from trxds.ground.plural import plural
+from trxds.resources.cooperative_parse import Slices
 from trxds.resources.types import ParseContext
 from trxds.wire.stream import ClientStream
 
-from .line import XdsChannel
-from .protocol import AdsStreamState
+from .ads_stream_state import AdsStreamState
+from .control_plane_stream import ControlPlaneStream
 from .resource import Changes, Resource
 from .response import UnknownResponse
-from .talk import ControlPlaneStream
-from .told import XdsTelemetry
-from .watches import WatchRegistry
+from .watch_registry import WatchRegistry
+from .xds_channel import XdsChannel
+from .xds_telemetry import XdsTelemetry
 
 log = logging.getLogger("trxds.ads")
 

@@ -6,13 +6,13 @@ import logging
 import time
 from collections.abc import Callable
 
-from trxds.config.steps import SessionStep
+from trxds.config.pick_outcomes import SessionStep
 from trxds.ground.metadata import Metadata
 from trxds.lb.pick import Override, PickArgs
 from trxds.resources.stateful_session import SessionState
 
 from . import cookie
-from .carriers import carrier
+from .session_state import carrier
 
 _log = logging.getLogger("trxds.affinity")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from trxds.ground.connectivity import Connectivity
 from trxds.lb.host_trackers import HostTrackers
+from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.pick import Complete
-from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import Endpoint, HealthStatus
 
 MIN_SWEEP_INTERVAL = 5.0  # seconds between two sweeps at least

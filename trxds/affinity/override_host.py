@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.happy_eyeballs import ATTEMPT_DELAY
+from trxds.ground.plural import plural
 from trxds.ground.status import Status, unavailable
-from trxds.ground.words import plural
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
+from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Trace
 from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
-from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import HealthStatus
 
 from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
 from .hosts import Entry, HostTable
-from .moves import RepinReason
+from .repin_reason import RepinReason
 
 _CHILD = "everybody"
 # The states that are waited for, the best one first.

@@ -15,8 +15,8 @@ from trxds.ground.metadata import EMPTY, Metadata, Value, is_value
 from trxds.lb.pick import PickArgs
 
 from .cookie import MAX_SIZE
-from .jar import CookieJar
-from .moves import Repin, reason_of
+from .cookie_jar import CookieJar
+from .repin_reason import Repin, reason_of
 
 
 class SessionCookies:

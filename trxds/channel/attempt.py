@@ -26,10 +26,10 @@ from trxds.wire.stream import NO_REPLY, ClientStream
 from .call_credentials import authorize, requires_tls
 from .call_scope import CallScope
 from .call_settings import CallSettings
+from .call_telemetry import AttemptTelemetry
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .replay_buffer import ReplayBuffer
-from .watched import AttemptTelemetry
 
 _log = logging.getLogger("trxds.channel")
 

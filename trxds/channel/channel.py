@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from trxds.config.explain import Explanation
-from trxds.config.limits import legacy_route_timeout, max_stream_duration
-from trxds.config.target import canonical, checked_authority, parse_non_xds_target
+from trxds.config.route_timeout import legacy_route_timeout, max_stream_duration
+from trxds.config.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.ground import metadata as md
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observe import Observer, Telemetry
 from trxds.ground.observers import Observers, observe
-from trxds.lb.custom import PolicyType
+from trxds.lb.custom_policy import PolicyType
 from trxds.wire.compression import IDENTITY, encoding_named
 from trxds.wire.connect import Network, TcpNetwork
 from trxds.wire.credentials import INSECURE
@@ -28,23 +28,23 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 
 from .admin_endpoint import admin_endpoint, checked_admin
 from .admin_view import AdminView
-from .beside import run_with_services
+from .background_services import run_with_services
 from .call_credentials import CallCredentials
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
-from .control import IDLE_TIMEOUT, ClientChannel, idle_after
+from .client_channel import IDLE_TIMEOUT, ClientChannel, idle_after
 from .credentials import ChannelCredentials, checked_credentials
 from .explain import explain
 from .fork import tell_after_fork
 from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
-from .plain import ServiceConfigSource, plain_origin
-from .secured import make_pool
-from .states import StateIterator
+from .non_xds_channel import ServiceConfigSource, plain_origin
+from .state_iterator import StateIterator
 from .stub import MethodFactory
+from .transport_security import make_pool
 from .xds import BootstrapSource, SharedXdsClient, xds_origin
 
 if TYPE_CHECKING:

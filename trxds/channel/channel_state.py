@@ -12,9 +12,9 @@ from .call_registry import CallRegistry
 from .call_settings import CallSettings
 from .dataplane import LiveDataPlane
 from .lifecycle import ChannelLifecycle
-from .origin import ResolverSetup
+from .resolver_setup import ResolverSetup
+from .retry_throttle import RetryThrottle
 from .session_registry import SessionRegistry
-from .throttle import RetryThrottle
 
 
 class ChannelState:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import trio
 
-from trxds.config.steps import FaultStep
+from trxds.config.pick_outcomes import FaultStep
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status, StatusCode
 from trxds.lb.pick import PickArgs

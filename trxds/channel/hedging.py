@@ -21,12 +21,12 @@ from trxds.config.method_config import HedgingPolicy
 from trxds.ground.status import Status, TrxdsInternalError
 
 from .attempt import Attempt, AttemptCommitted, AttemptFailed, AttemptOutcome
-from .beside import run_with_services
+from .background_services import run_with_services
 from .call_scope import CallScope
 from .lifecycle import ChannelLifecycle
 from .replay_buffer import ReplayBuffer
 from .retry import may_repeat, pushback
-from .throttle import RetryThrottle
+from .retry_throttle import RetryThrottle
 
 
 class HedgedCall(Protocol):

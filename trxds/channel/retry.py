@@ -11,7 +11,7 @@ from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 from trxds.resources.retry import RetryPolicy
 
-from .throttle import RetryThrottle
+from .retry_throttle import RetryThrottle
 
 _PUSHBACK = "grpc-retry-pushback-ms"
 _MAX_PUSHBACK = 10  # digits of a 32-bit number, which it is

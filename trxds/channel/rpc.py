@@ -25,12 +25,12 @@ from trxds.wire.compression import compress
 from .attempt import Attempt, AttemptFailed
 from .call_scope import CallScope
 from .call_settings import CallSettings
+from .call_telemetry import CallTelemetry
 from .channel_state import ChannelState
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
 from .retry import RetryState
 from .routing import CallRoute, find_route
-from .watched import CallTelemetry
 
 _log = logging.getLogger("trxds.channel")
 

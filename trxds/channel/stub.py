@@ -15,9 +15,9 @@ from trxds.affinity.session import SessionCookies
 from .channel_state import ChannelState
 from .intercepted import InterceptedMethod
 from .interceptors import Interceptor
-from .kinds import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .messages import deserializer, is_message, serializer
 from .method import Method, checked_path
+from .method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")

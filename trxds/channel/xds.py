@@ -12,26 +12,26 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.ads import dataerrors
 from trxds.ads.bootstrap import Bootstrap, load, parse, read
 from trxds.ads.client import XdsClient
 from trxds.ads.names import parse_target
-from trxds.config.limits import TimeoutRule
+from trxds.ads.resource_error_policy import is_a88_enabled
 from trxds.config.resolver import ResolverResultHandler, XdsResolver
+from trxds.config.route_timeout import TimeoutRule
 from trxds.ground.observe import NOWHERE, Telemetry
 from trxds.ground.observers import Observers, observe
 from trxds.ground.status import TrxdsInternalError
 from trxds.lb.balancing_config import STRUCT_POLICIES
+from trxds.lb.call_counter import CircuitBreakers
 from trxds.lb.config_builder import clusters
 from trxds.lb.configs import ClusterManagerConfig
-from trxds.lb.custom import PolicyType
-from trxds.lb.limits import CircuitBreakers
+from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.resources.context import ParseContext
 from trxds.wire.connect import Network, TcpNetwork
 
-from .beside import run_with_services
-from .origin import Policies, ResolverSetup, check_policies
+from .background_services import run_with_services
+from .resolver_setup import Policies, ResolverSetup, check_policies
 
 BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
 
@@ -184,7 +184,7 @@ def make_client(
         override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
         aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
     )
-    a88 = dataerrors.is_a88_enabled(os.environ)
+    a88 = is_a88_enabled(os.environ)
     return XdsClient(
         settings, network, random, context, data_error_handling=a88, take_loads=loads.take, observers=observers
     )

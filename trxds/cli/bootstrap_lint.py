@@ -14,7 +14,7 @@ from trxds.ads.authorization import read_token
 from trxds.ads.bootstrap import FEATURES, dial_address
 from trxds.ads.credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
 from trxds.ads.names import authority_of
-from trxds.ground.place import JsonNode, Problem
+from trxds.ground.json_reader import JsonNode, Problem
 from trxds.wire.certificates import CertificateFiles, client_context
 
 _SERVER_LIST = "xds_servers"

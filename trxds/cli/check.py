@@ -13,9 +13,9 @@ import trio
 
 from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
 from trxds.ads.names import authority_of, canonical, parse_target
-from trxds.ground.documents import parse_json
-from trxds.ground.place import Problem
-from trxds.ground.words import plural
+from trxds.ground.json_parse import parse_json
+from trxds.ground.json_reader import Problem
+from trxds.ground.plural import plural
 from trxds.wire.connect import Network
 
 from .bootstrap_lint import lint_bootstrap

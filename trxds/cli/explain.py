@@ -15,7 +15,7 @@ import trxds
 from trxds.channel.credentials import ChannelCredentials
 from trxds.channel.xds import BootstrapSource
 from trxds.config.explain import Explanation
-from trxds.config.steps import PickDropped, PickFailed, PickQueued
+from trxds.config.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.wire.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS

@@ -12,7 +12,7 @@ import trio
 from rich.console import Console
 
 import trxds
-from trxds.config.data import as_plain_data
+from trxds.config.as_plain_data import as_plain_data
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options

@@ -12,14 +12,14 @@ import trio
 
 from trxds.ads.authorization import authorization
 from trxds.ads.bootstrap import Node, ServerConfig
+from trxds.ads.control_plane_stream import ended_with
 from trxds.ads.credentials import secure_network
 from trxds.ads.delta import FEATURE, DeltaProtocol
 from trxds.ads.request import DiscoveryRequestParams, ProtocolVariant, set_node
 from trxds.ads.sotw import SotwProtocol
-from trxds.ads.talk import ended_with
 from trxds.ground.metadata import Headers
+from trxds.resources.cooperative_parse import at_once
 from trxds.resources.protos import DecodeError
-from trxds.resources.slices import at_once
 from trxds.resources.types import LDS, ParseContext
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
-from trxds.ads.state import ResourceUpdate
-from trxds.ground.standing import ResourceStatus, resource_error
+from trxds.ads.resource_update import ResourceUpdate
+from trxds.ground.resource_status import ResourceStatus, resource_error
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Aggregate, Eds, LogicalDns

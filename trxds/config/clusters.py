@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.lifetime import Hold, Lifetime
 
 

@@ -12,15 +12,15 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from trxds.ads.state import ResourceUpdate
-from trxds.ground.channels import ConflatingQueue
+from trxds.ads.resource_update import ResourceUpdate
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.status import Status, unavailable
 from trxds.resources.types import CDS, EDS, LDS, RDS, ResourceType
 
 from .assemble import Assembly, Key, Known, assemble
 from .meanwhile import is_troubled, up_to_date
-from .pace import UpdateRateLimiter
 from .snapshot import ClusterResult, ConfigError, Missing, XdsConfig
+from .update_rate_limiter import UpdateRateLimiter
 
 # Also the order in which new watches begin, so that requests leave in the order servers expect.
 _TYPES = {kind.kind: kind for kind in (LDS, RDS, CDS, EDS)}

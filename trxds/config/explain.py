@@ -13,12 +13,12 @@ from typing import Any
 from trxds.ground.metadata import Metadata
 from trxds.ground.status import Status
 
-from .chains import EffectiveFilter
-from .data import as_plain_data
-from .limits import RouteTimeout
-from .reasons import match_verdict
+from .as_plain_data import as_plain_data
+from .http_filters import EffectiveFilter
+from .match_reasons import match_verdict
+from .pick_outcomes import FaultStep, Outcome, PickDropped, PickedSubchannel, PickFailed, SessionStep, TraceStep
+from .route_timeout import RouteTimeout
 from .routes import BoundCluster, BoundRoute, BoundRoutes
-from .steps import FaultStep, Outcome, PickDropped, PickedSubchannel, PickFailed, SessionStep, TraceStep
 
 _SHOWN = 20  # of the routes that were passed, by `str`
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trxds.ground.place import JsonNode
+from trxds.ground.json_reader import JsonNode
 from trxds.ground.status import StatusCode
 from trxds.resources.retry import RetryPolicy
 

@@ -16,13 +16,13 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import trio
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 
-from .chains import MakeChain
 from .clusters import Clusters
 from .dependency_manager import DependencyManager, Source
-from .dns import DnsResolver, Resolve
-from .limits import TimeoutRule, max_stream_duration
+from .dns_resolver import DnsResolver, Resolve
+from .http_filters import MakeChain
+from .route_timeout import TimeoutRule, max_stream_duration
 from .routing import Routing, RoutingFactory
 from .select import Selector
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve

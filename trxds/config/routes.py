@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
-from trxds.ground.standing import ResourceStatus, error_with_note
+from trxds.ground.resource_status import ResourceStatus, error_with_note
 from trxds.ground.status import Status
 from trxds.resources.hash_policy import HashPolicy
 from trxds.resources.listener import Listener
 from trxds.resources.route import Route, VirtualHost
 
-from .chains import EffectiveFilter, FilterChain, FilterChains, MakeChain
+from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
 from .index import RouteIndex
-from .limits import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
 from .method_config import NO_METHOD_CONFIG, MethodConfig
 from .misplaced_overrides import misplaced_overrides
+from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
 
 
 @dataclass(frozen=True, slots=True)

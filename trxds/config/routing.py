@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
-from trxds.ground.standing import ResourceStatus
+from trxds.ground.resource_status import ResourceStatus
 from trxds.ground.status import Status
 
-from .chains import MakeChain
 from .clusters import Clusters
-from .limits import TimeoutRule
+from .http_filters import MakeChain
+from .route_timeout import TimeoutRule
 from .routes import BoundRoutes
 from .select import ConfigSelector, ErrorSelector, Selector
 from .snapshot import ConfigError, XdsConfig

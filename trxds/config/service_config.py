@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from trxds.ground.documents import parse_json
-from trxds.ground.place import JsonNode, Problem, kind_of
+from trxds.ground.json_parse import parse_json
+from trxds.ground.json_reader import JsonNode, Problem, kind_of
 
 from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from trxds.ground.standing import ResourceStatus
+from trxds.ground.resource_status import ResourceStatus
 from trxds.ground.status import Status
 from trxds.resources.cluster import Cluster
 from trxds.resources.endpoint import ClusterLoadAssignment, HealthStatus, Locality

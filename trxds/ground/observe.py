@@ -64,7 +64,7 @@ class SessionPick:
     """What became of the cookie of a call with a session filter: `hit` its host, `wait` for it, or `fallback`.
 
     A fallback is a choice as for anybody else, and `reason` says why: `no_cookie`, or the rule that a host of the
-    cookie did not meet (`affinity/moves.py`). `wanted` are the cookie's addresses.
+    cookie did not meet (`affinity/repin_reason.py`). `wanted` are the cookie's addresses.
     """
 
     result: str

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from trxds.config.service_config import ReadLbPolicy
+from trxds.ground.json_reader import JsonNode, Problem
 from trxds.ground.metadata import is_key
-from trxds.ground.place import JsonNode, Problem
 from trxds.resources.extension import Extension
 from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (

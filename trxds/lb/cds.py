@@ -11,8 +11,8 @@ from typing import TypeAlias, assert_never
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterResult
 from trxds.ground.connectivity import Connectivity
+from trxds.ground.plural import plural
 from trxds.ground.status import Status
-from trxds.ground.words import plural
 from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
 from .explain import TreeNode
+from .interfaces import SubchannelPoolInterface
 from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
-from .ports import SubchannelPoolInterface
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.standing import ResourceStatus, error_with_note
+from trxds.ground.resource_status import ResourceStatus, error_with_note
 from trxds.ground.status import Status
 from trxds.resources.endpoint import DropOverload as DropShare
 
+from .call_counter import CallCounter
 from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
-from .limits import CallCounter
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker
 from .pick import Complete, Drop, Explainable, Fail, PickArgs, Picker, PickResult
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs

@@ -15,7 +15,7 @@ from itertools import chain, count
 from typing import TypeAlias
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
-from trxds.ground.standing import ResourceStatus
+from trxds.ground.resource_status import ResourceStatus
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trxds.ground.standing import ResourceStatus
+from trxds.ground.resource_status import ResourceStatus
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
 from trxds.resources.endpoint import DropOverload, HealthStatus
 from trxds.resources.leaf_policy import LbPolicyConfig
-from trxds.resources.outlier import OutlierDetectionSettings
+from trxds.resources.outlier_detection import OutlierDetectionSettings
 from trxds.resources.upstream_tls import UpstreamTls
 
 

@@ -19,9 +19,9 @@ from trxds.resources.endpoint import Endpoint
 
 from .endpoint_set import Endpoints
 from .explain import counted
+from .interfaces import SubchannelInterface
 from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
 from .policy import Decision, PolicyInputs
-from .ports import SubchannelInterface
 from .state import aggregate
 
 T = TypeVar("T")

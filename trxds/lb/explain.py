@@ -11,7 +11,15 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol, assert_never, runtime_checkable
 
-from trxds.config.steps import Outcome, PickDropped, PickedSubchannel, PickFailed, PickQueued, TraceStep, Unknown
+from trxds.config.pick_outcomes import (
+    Outcome,
+    PickDropped,
+    PickedSubchannel,
+    PickFailed,
+    PickQueued,
+    TraceStep,
+    Unknown,
+)
 from trxds.ground.connectivity import Connectivity
 
 from .node_snapshot import NodeSnapshot

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trxds.ground.channels import ConflatingQueue
-from trxds.resources.slices import Slices
+from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.resources.cooperative_parse import Slices
 
-from .ports import Lease, SubchannelInterface, SubchannelPoolInterface
+from .interfaces import Lease, SubchannelInterface, SubchannelPoolInterface
 
 _A_SLICE = 256  # hosts, at 10 µs each
 

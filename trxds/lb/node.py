@@ -17,24 +17,24 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 from trxds.ground.status import Status
-from trxds.resources.slices import Slices
+from trxds.resources.cooperative_parse import Slices
 
+from .call_counter import CircuitBreakers
 from .children import Child, Children, Configure
 from .explain import TreeNode
 from .guarded_policy import GuardedPolicy
 from .host_trackers import HostTrackers
+from .interfaces import SubchannelPoolInterface
 from .leases import Leases
-from .limits import CircuitBreakers
 from .load_report.load_store import LoadStore
 from .node_snapshot import NodeSnapshot
 from .node_tasks import NodeTasks
 from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
 from .policy import ChannelControl, Decision, Policy, PolicyInputs, PolicyState
-from .ports import SubchannelPoolInterface
 from .registry import Registry
 from .subtree import Ejections, Subtree
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trxds.ground.connectivity import Connectivity
 
-from .ports import SubchannelInterface
+from .interfaces import SubchannelInterface
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from trxds.ground.draws import RandomCopies
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
 
-from .ports import SubchannelInterface
+from .interfaces import SubchannelInterface
 
 
 @dataclass(slots=True)

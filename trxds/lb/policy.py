@@ -15,12 +15,12 @@ from typing import Any, Protocol, runtime_checkable
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.observers import Observers
 
+from .call_counter import CircuitBreakers
 from .endpoint_set import NO_ENDPOINTS
 from .host_trackers import HostTrackers
-from .limits import CircuitBreakers
+from .interfaces import SubchannelInterface
 from .load_report.load_store import LoadStore
 from .pick import QUEUE_PICKER, Picker, TraceNote, Tracker
-from .ports import SubchannelInterface
 from .security import Security
 
 CHILD_RETENTION = 15 * 60.0  # seconds that a child not wanted any more stays warm (A28, A56)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 
 from .host_trackers import HostTrackers
+from .interfaces import SubchannelPoolInterface
 from .pick import Tracker
 from .policy import Decision
-from .ports import SubchannelPoolInterface
 from .security import Security
 
 

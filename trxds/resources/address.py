@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from .problems import ValidationErrors
+from .validation_errors import ValidationErrors
 
 MAX_PORT = 65535
 

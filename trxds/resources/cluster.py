@@ -12,10 +12,10 @@ from .endpoint import HealthStatus, known_health
 from .extension import extension
 from .lb_policy import WRR_LOCALITY, WrapperPolicy, WrrLocality, load_balancing_policy
 from .leaf_policy import LbPolicyConfig, cluster_least_request, cluster_ring_hash
-from .outlier import OutlierDetectionSettings, outlier_detection_settings
-from .problems import ValidationErrors
+from .outlier_detection import OutlierDetectionSettings, outlier_detection_settings
 from .units import optional_duration
 from .upstream_tls import UpstreamTls, upstream_tls
+from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
     from .context import ParseContext

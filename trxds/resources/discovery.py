@@ -10,7 +10,7 @@ from .address import MAX_PORT
 from .config_source import is_ads_or_self
 from .extension import extension
 from .leaf_policy import LbPolicyConfig
-from .problems import ValidationErrors
+from .validation_errors import ValidationErrors
 
 
 @dataclass(frozen=True, slots=True)

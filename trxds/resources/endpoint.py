@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .address import check_address, parse_address
-from .problems import ValidationErrors
-from .slices import Slices, TimeSlice
+from .cooperative_parse import Slices, TimeSlice
 from .units import UINT32_MAX, per_million
+from .validation_errors import ValidationErrors
 
 
 class HealthStatus(enum.Enum):

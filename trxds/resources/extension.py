@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import protos
-from .problems import ValidationErrors
+from .validation_errors import ValidationErrors
 
 # The same message under two names: udpa's came first, and A52 takes either.
 _TYPED_STRUCTS = {protos.type_name(each): each for each in (protos.TypedStruct, protos.UdpaTypedStruct)}

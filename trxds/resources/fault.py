@@ -10,8 +10,8 @@ from trxds.ground.status import StatusCode, from_http
 from . import protos
 from .extension import Extension
 from .filter_config import FilterConfig, HttpFilterType
-from .problems import ValidationErrors
 from .units import optional_duration
+from .validation_errors import ValidationErrors
 
 # By the number of FractionalPercent.DenominatorType; one that we do not know counts as a million.
 _DENOMINATORS = {0: 100, 1: 10_000, 2: 1_000_000}

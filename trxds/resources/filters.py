@@ -16,8 +16,8 @@ from . import protos
 from .extension import Extension, extension, unpack
 from .fault import FAULT
 from .filter_config import FilterConfig, HttpFilterType
-from .problems import ValidationErrors
 from .stateful_session import STATEFUL_SESSION
+from .validation_errors import ValidationErrors
 
 _WRAPPER = protos.type_name(protos.FilterConfig)
 

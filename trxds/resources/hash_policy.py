@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .problems import ValidationErrors
 from .regex import Regex, Rewrite
+from .validation_errors import ValidationErrors
 
 _CHANNEL_ID = "io.grpc.channel_id"
 

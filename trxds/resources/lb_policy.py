@@ -15,7 +15,7 @@ from . import leaf_policy as leaf
 from . import proto_backports, protos
 from .extension import Extension, extension
 from .leaf_policy import LbPolicyConfig, RoundRobin
-from .problems import ValidationErrors
+from .validation_errors import ValidationErrors
 
 ParseSettings: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """The user's own code, which makes settings of a TypedStruct's fields (A52)."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import protos
 from .extension import Extension
-from .problems import ValidationErrors
 from .units import optional_duration
+from .validation_errors import ValidationErrors
 
 MIN_RING_SIZE = 1024
 MAX_RING_SIZE = 4096  # unless configured; xDS has the largest for that (A42)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import protos
 from .config_source import is_ads_or_self
+from .cooperative_parse import Slices
 from .extension import extension
 from .filters import HttpFilter, http_filters
-from .problems import ValidationErrors
 from .route import RouteConfig, route_config
-from .slices import Slices
 from .units import optional_duration
+from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
     from .context import ParseContext

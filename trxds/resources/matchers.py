@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, assert_never
 
 from trxds.ground.metadata import Metadata, Value
 
-from .problems import ValidationErrors
 from .regex import Regex
+from .validation_errors import ValidationErrors
 
 
 def fold(text: str) -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 
 from trxds.ground.status import StatusCode
 
-from .problems import ValidationErrors
 from .units import optional_duration
+from .validation_errors import ValidationErrors
 
 _RETRYABLE = {
     "cancelled": StatusCode.CANCELLED,

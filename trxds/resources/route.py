@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .action import Inherited, RouteAction, route_action
+from .cooperative_parse import Slices, TimeSlice
 from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import filter_overrides
-from .problems import ValidationErrors
 from .retry import retry_policy
 from .route_match import RouteMatch, route_match
-from .slices import Slices, TimeSlice
+from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
     from .context import ParseContext

@@ -18,8 +18,8 @@ from .matchers import (
     pattern,
     string_match,
 )
-from .problems import ValidationErrors
 from .units import per_million
+from .validation_errors import ValidationErrors
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeAlias
 from . import protos
 from .extension import Extension, extension
 from .filter_config import FilterConfig, HttpFilterType
-from .problems import ValidationErrors
 from .units import optional_duration
+from .validation_errors import ValidationErrors
 
 _COOKIE = protos.type_name(protos.CookieBasedSessionState)
 _HEADER = protos.type_name(protos.HeaderBasedSessionState)

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 from . import protos
 from .cluster import cluster
 from .context import ParseContext
+from .cooperative_parse import Slices, at_once
 from .endpoint import cluster_load_assignment
 from .extension import parse
 from .listener import listener
-from .problems import ValidationErrors
 from .route import route_config
-from .slices import Slices, at_once
+from .validation_errors import ValidationErrors
 
 __all__ = [
     "CDS",

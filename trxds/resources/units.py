@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .problems import ValidationErrors
+from .validation_errors import ValidationErrors
 
 _MAX_SECONDS = 315_576_000_000  # google.protobuf.Duration: about ten thousand years
 _MAX_NANOS = 999_999_999

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .matchers import TextMatch, string_match
-from .problems import ValidationErrors
+from .validation_errors import ValidationErrors
 
 if TYPE_CHECKING:
     from .context import ParseContext

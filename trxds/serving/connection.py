@@ -11,7 +11,7 @@ import trio
 
 from trxds.ground.metadata import Headers
 from trxds.ground.status import Status, unavailable
-from trxds.wire.disconnects import UNKNOWN
+from trxds.wire.disconnect_reason import UNKNOWN
 from trxds.wire.events import (
     DataReceived,
     ErrorCode,
@@ -22,7 +22,7 @@ from trxds.wire.events import (
     SettingsReceived,
     StreamFailed,
 )
-from trxds.wire.http2 import H2LibraryEngine
+from trxds.wire.h2_engine import H2LibraryEngine
 from trxds.wire.http2_connection import Http2Connection
 from trxds.wire.options import WireOptions
 

@@ -26,7 +26,7 @@ from trxds.wire.request import MAX_RECEIVE_SIZE
 from .call import Call, Handler
 from .connection import ServerConnection
 from .limits import ServerLimits
-from .newcomers import PendingConnection, PendingConnections
+from .pending_connections import PendingConnection, PendingConnections
 from .service import handlers_of
 from .unix import unix_listener
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import trio
 
+from .connection_race import first_connected
 from .options import WireOptions
-from .race import first_connected
 from .resolve import resolve
 
 __all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_address"]

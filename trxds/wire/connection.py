@@ -10,7 +10,7 @@ import trio
 from trxds.ground.calls import Calls
 from trxds.ground.status import Status, unavailable
 
-from .disconnects import UNKNOWN
+from .disconnect_reason import UNKNOWN
 from .engine import Http2Engine
 from .events import (
     DataReceived,
@@ -23,12 +23,12 @@ from .events import (
     code_name,
 )
 from .fast_http2 import FastHttp2Engine
-from .http2 import H2LibraryEngine
+from .h2_engine import H2LibraryEngine
 from .http2_connection import Http2Connection
 from .inline_read import READ_FRESHNESS, InlineReads
 from .keepalive import Keepalive
-from .moderation import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from .options import WireOptions
+from .read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
 from .stream import ClientStream

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from .chunk_buffer import ChunkBuffer
 from .events import ErrorCode
 from .outgoing_frames import Octets
-from .pieces import ChunkBuffer
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

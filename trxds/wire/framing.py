@@ -10,8 +10,8 @@ from collections import deque
 
 from trxds.ground.status import Status, StatusCode
 
+from .chunk_buffer import ChunkBuffer
 from .compression import ACCEPTED, IDENTITY, Compressed, encoding_shown, known
-from .pieces import ChunkBuffer
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size

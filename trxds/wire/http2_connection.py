@@ -17,7 +17,7 @@ from trxds.ground.status import Status, StatusCode, unavailable
 
 from .connection_counts import ConnectionCounts
 from .connection_tasks import ConnectionTasks
-from .disconnects import SHUTDOWN, UNKNOWN, disconnect_reason
+from .disconnect_reason import SHUTDOWN, UNKNOWN, disconnect_reason
 from .engine import Http2Engine
 from .events import (
     ConnectionFailed,

@@ -17,7 +17,7 @@ import trio
 
 from trxds.ground.status import unavailable
 
-from .disconnects import TIMED_OUT
+from .disconnect_reason import TIMED_OUT
 from .events import ErrorCode, GoAwayReceived
 from .http2_connection import Http2Connection
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.observers import Observers
 from trxds.ground.status import Status, StatusCode
 

@@ -22,13 +22,13 @@ from trxds.ground.status import Status, unavailable
 
 from .connect import Network, connect_error
 from .connection import Connection
-from .disconnects import SHUTDOWN
+from .connection_stats import ConnectionStats
+from .disconnect_reason import SHUTDOWN
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
 from .stream import ClientStream
 from .tls import TlsNetwork
-from .traffic import ConnectionStats
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
 

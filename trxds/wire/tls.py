@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import trio
 
-from .aside import run_in_thread
 from .certificates import CertificateFiles, FreshContext
 from .connect import Network, split_address
 from .credentials import Credentials, Insecure, Tls
+from .run_in_thread import run_in_thread
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]

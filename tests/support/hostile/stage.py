@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.connectivity import Connectivity
 from trxds.ground.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair

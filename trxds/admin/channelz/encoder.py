@@ -8,14 +8,14 @@ from typing import Any
 
 import trio
 
-from trxds.ads.line import XdsChannel
+from trxds.ads.xds_channel import XdsChannel
 from trxds.ground.calls import Calls
 from trxds.ground.clock import Clock
 from trxds.ground.connectivity import Connectivity
-from trxds.ground.numbers import IdAllocator
+from trxds.ground.id_allocator import IdAllocator
 from trxds.wire.connection import Connection
+from trxds.wire.connection_stats import ConnectionStats
 from trxds.wire.subchannel import Subchannel
-from trxds.wire.traffic import ConnectionStats
 
 from ..channel_source import Source
 from . import protos

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from trxds.ads.line import XdsChannel
+from trxds.ads.xds_channel import XdsChannel
 from trxds.ground.clock import Clock
-from trxds.ground.numbers import IdAllocator
+from trxds.ground.id_allocator import IdAllocator
 from trxds.ground.status import StatusCode
 from trxds.serving.call import Call, Handler, unary
 from trxds.wire.connection import Connection

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from trxds.config.explain import Explanation
-from trxds.config.steps import PickDropped, PickFailed, PickQueued
+from trxds.config.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.ground.status import RpcError
 
 from ..channel_source import Source

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from trxds.ground.documents import parse_json
+from trxds.ground.json_parse import parse_json
 from trxds.ground.version import VERSION
 
 from ..access import SUBPROTOCOL

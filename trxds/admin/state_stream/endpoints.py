@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.node_snapshot import NodeSnapshot
-from trxds.lb.ports import SubchannelInterface
 from trxds.resources.endpoint import Endpoint, LocalityId
 
 from .messages import EndpointRow

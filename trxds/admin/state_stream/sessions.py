@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from trxds.affinity.moves import Repin
+from trxds.affinity.repin_reason import Repin
 from trxds.affinity.session import SessionCookies
 
 from .messages import Move as MoveRow

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import trio
 
 from trxds.ground.clock import Clock
-from trxds.ground.numbers import IdAllocator
+from trxds.ground.id_allocator import IdAllocator
 from trxds.lb.node_snapshot import NodeSnapshot
 
 from ..channel_source import KeyedChannel

@@ -15,7 +15,7 @@ import trio
 
 from trxds.admin.state_stream.changes import apply
 from trxds.admin.state_stream.messages import State
-from trxds.ground.documents import parse_json
+from trxds.ground.json_parse import parse_json
 from trxds.wire.connect import TcpNetwork, connect_error
 
 _TIMEOUT = 5.0  # seconds for a connection and the head of the answer

@@ -12,7 +12,7 @@ from trxds.ground.backoff import Backoff
 from trxds.ground.status import Status, StatusCode
 from trxds.resources.orca import LoadReport, load_report, report_request
 
-from ..ports import SubchannelInterface
+from ..interfaces import SubchannelInterface
 
 _log = logging.getLogger("trxds.lb")
 

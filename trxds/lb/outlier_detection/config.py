@@ -5,8 +5,8 @@ An algorithm that is not there is not run, where a resource's success rate runs 
 
 from __future__ import annotations
 
-from trxds.ground.place import JsonNode
-from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
+from trxds.ground.json_reader import JsonNode
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 _DEFAULT = OutlierDetectionSettings()
 

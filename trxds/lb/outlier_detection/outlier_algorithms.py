@@ -11,7 +11,7 @@ from math import fsum, sqrt
 
 from trxds.ground.metadata import EMPTY, Metadata
 from trxds.ground.status import Status
-from trxds.resources.outlier import FailurePercentage, OutlierDetectionSettings, SuccessRate
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 
 class EndpointStats:

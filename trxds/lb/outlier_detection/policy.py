@@ -14,7 +14,7 @@ from itertools import chain
 
 from trxds.ground.observe import OutlierEvent
 from trxds.resources.endpoint import Endpoint
-from trxds.resources.outlier import OutlierDetectionSettings
+from trxds.resources.outlier_detection import OutlierDetectionSettings
 
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoints import Key, key_of

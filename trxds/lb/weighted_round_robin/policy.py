@@ -13,10 +13,10 @@ from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
 from ..endpoint_set import Endpoints
 from ..endpoints import EndpointList, EndpointState, Key, by_address, key_of
+from ..interfaces import SubchannelInterface
 from ..load_report.orca_oob import watch_load_reports
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult
 from ..policy import ChannelControl, Decision, PolicyInputs
-from ..ports import SubchannelInterface
 from .edf_scheduler import EdfScheduler
 from .endpoint_weight import EndpointWeight
 

@@ -18,10 +18,10 @@ import trio
 from trxds.affinity.override_host import OverrideHost
 from trxds.config.resolver import ResolverResultHandler
 from trxds.config.select import Selector
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.lb.children import Configure
 from trxds.lb.configs import OverrideHostConfig
-from trxds.lb.custom import checked_policy_type
+from trxds.lb.custom_policy import checked_policy_type
 from trxds.lb.node import Node, PolicyContext
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
@@ -33,7 +33,7 @@ from trxds.wire.pool import SubchannelPool
 
 from .channel_state import ChannelState
 from .filters import FilterContext, make_chain
-from .origin import ResolverInterface, ResolverSetup
+from .resolver_setup import ResolverInterface, ResolverSetup
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients
 _LOOKS = 8  # within the time: so much later than it may the channel become idle

@@ -17,8 +17,8 @@ from trxds.resources.route_match import RouteMatch
 
 from .clusters import RouteTable
 from .explain import Explanation, MatchedRoute
-from .limits import NO_LIMIT, RouteTimeout
 from .method_config import MethodConfig
+from .route_timeout import NO_LIMIT, RouteTimeout
 from .routes import BoundCluster, BoundRoute
 from .select import Explained, Selection
 from .service_config import ServiceConfig

@@ -14,7 +14,7 @@ from trxds.wire.request import Request
 from trxds.wire.stream import ClientStream
 
 from .authorization import authorization
-from .line import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable
+from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import trio
 
-from trxds.affinity.moves import reason_of
+from trxds.affinity.repin_reason import reason_of
 from trxds.affinity.session import SessionCookies
 from trxds.ground.metadata import Headers, Metadata, encode
 from trxds.ground.observe import Pick, SessionHostChanged, SessionPick
 from trxds.ground.observers import AttemptObservers, CallObservers
 from trxds.ground.status import Status, StatusCode
-from trxds.lb.limits import CallCounter
+from trxds.lb.call_counter import CallCounter
 from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
 from trxds.wire.stream import ClientStream
 

@@ -19,8 +19,8 @@ from trxds.ground.connectivity import Connectivity
 from trxds.ground.lifetime import Hold, Lifetime
 from trxds.wire.connect import Network, WireOptions, connect_error
 from trxds.wire.connection import Connection
+from trxds.wire.connection_stats import ConnectionStats
 from trxds.wire.keepalive import Keepalive
-from trxds.wire.traffic import ConnectionStats
 
 from .bootstrap import ServerConfig
 

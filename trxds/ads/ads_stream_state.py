@@ -24,14 +24,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trxds.ground.clock import TimeOfDay, since_1970
+from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import DecodeError
-from trxds.resources.slices import Slices
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
-from .dataerrors import ResourceErrorPolicy
 from .request import DiscoveryRequestParams, ProtocolVariant, set_nack, set_node
 from .resource import CacheState, Resource
+from .resource_error_policy import ResourceErrorPolicy
 from .resource_type_state import ResourceTypeState
 from .resource_updater import ResourceUpdater
 from .response import ParsedResponse, Raw, UnknownResponse, known_type

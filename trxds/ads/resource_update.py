@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trxds.ground.standing import ResourceStatus
+from trxds.ground.resource_status import ResourceStatus
 from trxds.ground.status import Status
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from trxds.ground.channels import ConflatingQueue, Observable, Subscription
+from trxds.ground.conflating_queue import ConflatingQueue, Observable, Subscription
 from trxds.resources.types import ResourceType
 
 from .resource import Changes, Key
-from .state import ResourceUpdate
+from .resource_update import ResourceUpdate
 
 
 class WatchRegistry:

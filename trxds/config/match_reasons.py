@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trxds.ground.metadata import Metadata
-from trxds.ground.words import plural
+from trxds.ground.plural import plural
 from trxds.resources.matchers import HeaderMatch, header_value, in_words
 from trxds.resources.route_match import RouteMatch
 

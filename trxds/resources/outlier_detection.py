@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .problems import ValidationErrors
 from .units import optional_duration
+from .validation_errors import ValidationErrors
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.ads.state import ResourceUpdate
+from trxds.ads.resource_update import ResourceUpdate
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import ConflatingQueue
 from trxds.ground.clock import time_of_day
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.ground.status import unavailable
 
 # As in the C++ client and in grpc-go: a fleet that fails asks for a look-up with each connection that it loses.

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, TypeAlias
 
-from trxds.config.plain import NonXdsResolver, ResolvedAddress
+from trxds.config.non_xds_resolver import NonXdsResolver, ResolvedAddress
 from trxds.config.resolver import ResolverResultHandler
 from trxds.config.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
-from trxds.config.target import NonXdsTarget
+from trxds.config.target_uri import NonXdsTarget
 from trxds.lb.balancing_config import reader
 from trxds.lb.config_builder import Update, balanced
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.wire.connect import Network
 
-from .origin import Policies, ResolverSetup, check_policies
+from .resolver_setup import Policies, ResolverSetup, check_policies
 
 _log = logging.getLogger("trxds.channel")
 

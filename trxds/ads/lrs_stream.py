@@ -15,15 +15,15 @@ from typing import Any, TypeAlias
 import trio
 
 from trxds.ground.backoff import Backoff
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.resources.load_stats import ClusterLoad, LrsResponse, load_stats, reporting_order
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
 from trxds.wire.stream import ClientStream
 
 from .bootstrap import Node, ServerConfig
-from .line import XdsChannel
+from .control_plane_stream import ControlPlaneStream
 from .request import set_node
-from .talk import ControlPlaneStream
+from .xds_channel import XdsChannel
 
 log = logging.getLogger("trxds.ads")
 

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, get_args
 
-from .steps import Outcome
+from .pick_outcomes import Outcome
 
 _OUTCOMES = get_args(Outcome)
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import trio
 
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .clusters import Clusters
-from .dns import DnsResolver, DnsWatch, Resolve
-from .methods import MethodSelector
+from .dns_resolver import DnsResolver, DnsWatch, Resolve
 from .resolver import ResolverResultHandler, RootReport
 from .service_config import ServiceConfig
-from .target import NonXdsTarget
+from .service_config_selector import MethodSelector
+from .target_uri import NonXdsTarget
 
 _NOWHERE = LocalityId()
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from trxds.config.resolver import ResolverResultHandler
 from trxds.config.service_config import RetryThrottling
-from trxds.ground.channels import ConflatingQueue
+from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.lb.call_counter import CircuitBreakers
 from trxds.lb.config_builder import Update
 from trxds.lb.configs import OverrideHostConfig
-from trxds.lb.custom import PolicyType
-from trxds.lb.limits import CircuitBreakers
+from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.registry import BUILT_IN
 from trxds.wire.certificates import CertificateFiles
 
-from .beside import Services
+from .background_services import Services
 
 if TYPE_CHECKING:
     from trxds.ads.client import XdsClient
