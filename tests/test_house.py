@@ -18,16 +18,16 @@ HOUSE = Path(__file__).parent.parent / "trxds"
 FILES = sorted(path.relative_to(HOUSE) for path in HOUSE.rglob("*.py"))
 
 FLOORS = {
-    "ground": 0,
+    "core": 0,
     "resources": 1,
-    "wire": 1,
-    "ads": 2,
-    "serving": 2,
-    "config": 3,
+    "transport": 1,
+    "xds": 2,
+    "server": 2,
+    "resolver": 3,
     "lb": 4,
-    "affinity": 5,
+    "session_affinity": 5,
     "admin": 6,  # below the channel, which opens it for a program that gives `admin=`
-    "channel": 7,
+    "client": 7,
 }
 # What stands on the house: it may use everything, and no floor may use it.
 ROOF = {"": 8, "sync": 9, "testing": 9, "generate": 9, "interop": 10, "otel": 10, "cli": 11}
@@ -35,19 +35,19 @@ HEIGHT = FLOORS | ROOF
 
 SHELLS = frozenset(
     {
-        "ads/client.py",
-        "ads/xds_channel.py",
-        "ads/lrs_stream.py",
-        "ads/stream.py",
-        "ads/control_plane_stream.py",
-        "affinity/session.py",
-        "config/clusters.py",
-        "config/dns_resolver.py",
-        "config/non_xds_resolver.py",
-        "config/resolver.py",
-        "ground/conflating_queue.py",
-        "ground/clock.py",
-        "ground/lifetime.py",
+        "xds/client.py",
+        "xds/xds_channel.py",
+        "xds/lrs_stream.py",
+        "xds/stream.py",
+        "xds/control_plane_stream.py",
+        "session_affinity/session.py",
+        "resolver/clusters.py",
+        "resolver/dns_resolver.py",
+        "resolver/non_xds_resolver.py",
+        "resolver/resolver.py",
+        "core/conflating_queue.py",
+        "core/clock.py",
+        "core/lifetime.py",
         "lb/children.py",
         "lb/load_report/orca_oob.py",
         "lb/node.py",
@@ -55,28 +55,28 @@ SHELLS = frozenset(
         "sync/channel.py",
         "sync/hand_over.py",
         "sync/trio_thread.py",
-        "wire/run_in_thread.py",
-        "wire/connect.py",
-        "wire/connection.py",
-        "wire/connection_tasks.py",
-        "wire/flow_control.py",
-        "wire/http2_connection.py",
-        "wire/inline_read.py",
-        "wire/keepalive.py",
-        "wire/outgoing_messages.py",
-        "wire/pool.py",
-        "wire/connection_race.py",
-        "wire/reader.py",
-        "wire/resolve.py",
-        "wire/stream.py",
-        "wire/subchannel.py",
-        "wire/tls.py",
-        "wire/transport.py",
-        "wire/waiter.py",
-        "wire/writer.py",
+        "transport/run_in_thread.py",
+        "transport/connect.py",
+        "transport/connection.py",
+        "transport/connection_tasks.py",
+        "transport/flow_control.py",
+        "transport/http2_connection.py",
+        "transport/inline_read.py",
+        "transport/keepalive.py",
+        "transport/outgoing_messages.py",
+        "transport/pool.py",
+        "transport/connection_race.py",
+        "transport/reader.py",
+        "transport/resolve.py",
+        "transport/stream.py",
+        "transport/subchannel.py",
+        "transport/tls.py",
+        "transport/transport.py",
+        "transport/waiter.py",
+        "transport/writer.py",
     }
 )
-WHOLE_ROOMS_OF_SHELLS = frozenset({"channel", "serving", "testing", "admin", "cli", "interop", "otel"})
+WHOLE_ROOMS_OF_SHELLS = frozenset({"client", "server", "testing", "admin", "cli", "interop", "otel"})
 
 
 def room_of(path: Path) -> str:
@@ -163,16 +163,16 @@ def test_generated_messages_are_imported_in_one_file_of_a_room_only() -> None:
 
 
 def test_only_the_channel_and_what_admin_reads_of_it_know_every_room() -> None:
-    know_all = [path for path in FILES if rooms_imported(path) >= {"wire", "ads", "config", "lb"}]
-    assert {path.as_posix() for path in know_all if room_of(path) != "channel"} == {"admin/channel_source.py"}
+    know_all = [path for path in FILES if rooms_imported(path) >= {"transport", "xds", "resolver", "lb"}]
+    assert {path.as_posix() for path in know_all if room_of(path) != "client"} == {"admin/channel_source.py"}
 
 
 def test_load_balancing_knows_neither_wire_nor_ads() -> None:
-    assert [str(path) for path in FILES if room_of(path) == "lb" and rooms_imported(path) & {"wire", "ads"}] == []
+    assert [str(path) for path in FILES if room_of(path) == "lb" and rooms_imported(path) & {"transport", "xds"}] == []
 
 
 def test_wire_and_resources_never_see_each_other() -> None:
-    for room, other in (("wire", "resources"), ("resources", "wire")):
+    for room, other in (("transport", "resources"), ("resources", "transport")):
         assert [str(path) for path in FILES if room_of(path) == room and other in rooms_imported(path)] == []
 
 

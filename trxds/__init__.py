@@ -9,23 +9,23 @@ Loggers are `trxds.<room>`, silent unless the program configures logging.
 
 import logging
 
-from trxds.channel.call import Call
-from trxds.channel.call_credentials import AuthContext, CallCredentials
-from trxds.channel.call_protocol import CallOptions, CallProtocol, ResponseStream
-from trxds.channel.channel import Channel, Session, open_channel
-from trxds.channel.completed_call import CompletedCall
-from trxds.channel.credentials import insecure, tls, xds_credentials
-from trxds.channel.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
-from trxds.channel.method import Method
-from trxds.channel.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from trxds.channel.stub import MethodFactory, Stub
-from trxds.channel.xds import SharedXdsClient, open_xds_client
-from trxds.config.explain import Explanation
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.metadata import Metadata
-from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
-from trxds.ground.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
-from trxds.ground.version import VERSION
+from trxds.client.call import Call
+from trxds.client.call_credentials import AuthContext, CallCredentials
+from trxds.client.call_protocol import CallOptions, CallProtocol, ResponseStream
+from trxds.client.channel import Channel, Session, open_channel
+from trxds.client.completed_call import CompletedCall
+from trxds.client.credentials import insecure, tls, xds_credentials
+from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
+from trxds.client.method import Method
+from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from trxds.client.stub import MethodFactory, Stub
+from trxds.client.xds import SharedXdsClient, open_xds_client
+from trxds.core.connectivity import Connectivity
+from trxds.core.metadata import Metadata
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
+from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
+from trxds.core.version import VERSION
+from trxds.resolver.explain import Explanation
 
 __version__ = VERSION
 

@@ -3,7 +3,7 @@
 async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPolicy)}) as channel: ...
 """
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.endpoint_set import Endpoints

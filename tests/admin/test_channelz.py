@@ -12,10 +12,10 @@ import trxds
 import trxds.admin
 from trxds import RpcError, StatusCode
 from trxds.admin.channelz.service import PAGE
-from trxds.ground.id_allocator import IdAllocator
+from trxds.core.id_allocator import IdAllocator
 from trxds.testing import ManagementServer, serve
 from trxds.testing import resources as xds
-from trxds.wire.connect import TcpNetwork
+from trxds.transport.connect import TcpNetwork
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from support.mesh import Mesh, ask, bidi
 
 import trxds
 import trxds.admin
-from trxds.wire import connection
-from trxds.wire.h2_engine import H2LibraryEngine
-from trxds.wire.options import WireOptions
+from trxds.transport import connection
+from trxds.transport.h2_engine import H2LibraryEngine
+from trxds.transport.options import WireOptions
 
 
 def at(data, field):

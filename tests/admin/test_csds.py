@@ -15,10 +15,10 @@ import trxds.admin
 from trxds import StatusCode
 from trxds.admin.csds import SERVICE, CsdsEncoder
 from trxds.admin.protos import ClientResourceStatus, ClientStatusRequest, ClientStatusResponse
-from trxds.ground.clock import Clock
+from trxds.core.clock import Clock
 from trxds.resources import protos
 from trxds.testing import resources as xds
-from trxds.wire.connect import TcpNetwork
+from trxds.transport.connect import TcpNetwork
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from trxds.admin.access import AccessPolicy
 from trxds.admin.health import SERVICE
 from trxds.admin.http_service import HttpService
 from trxds.admin.server import MAX_CONNECTIONS, MAX_HEAD_TIME, AdminConnections
-from trxds.serving.server import Server
+from trxds.server.server import Server
 
 TOKEN = "0123456789abcdef"
 

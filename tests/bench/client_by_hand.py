@@ -11,10 +11,10 @@ import struct
 import trio
 from measure import METHOD, PAYLOAD, Orders, metered, orders
 
-from trxds.wire import frames
-from trxds.wire.framing import frame
-from trxds.wire.header_blocks import BlockEncoder
-from trxds.wire.request import RequestHeaders
+from trxds.transport import frames
+from trxds.transport.framing import frame
+from trxds.transport.header_blocks import BlockEncoder
+from trxds.transport.request import RequestHeaders
 
 _HEAD = struct.Struct(">HBBBL")
 _WIDE = 2**31 - 1 - 65_535

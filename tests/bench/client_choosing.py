@@ -12,11 +12,11 @@ import trio
 from measure import METHOD, PAYLOAD, cookie_in, metered, orders
 
 import trxds
-from trxds.channel.channel_state import ChannelState
-from trxds.channel.rpc import Rpc
-from trxds.ground.metadata import EMPTY, Metadata, check
-from trxds.ground.status import OK
-from trxds.wire.subchannel import Subchannel
+from trxds.client.channel_state import ChannelState
+from trxds.client.rpc import Rpc
+from trxds.core.metadata import EMPTY, Metadata, check
+from trxds.core.status import OK
+from trxds.transport.subchannel import Subchannel
 
 ORDERS = orders()
 

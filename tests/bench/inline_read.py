@@ -24,7 +24,7 @@ from pathlib import Path
 import trio
 
 import trxds
-from trxds.wire.inline_read import InlineReads
+from trxds.transport.inline_read import InlineReads
 
 HERE = Path(__file__).parent
 GO_BACKEND = HERE.parent.parent / ".peers" / "go" / "backend"

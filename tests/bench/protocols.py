@@ -14,7 +14,7 @@ from process import child
 from scale import SMALL
 from scale_runs import Readings, Sizes, one_of_many, stage
 
-from trxds.ads.delta import FEATURE
+from trxds.xds.delta import FEATURE
 
 METHOD_TEXT = """
 The two protocols of ADS: {endpoints:,} endpoints in {clusters:,} clusters that nobody calls yet, then one endpoint of

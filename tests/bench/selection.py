@@ -13,9 +13,9 @@ from random import Random
 from time import process_time
 from typing import Any
 
-from trxds.config.routes import BoundRoutes
-from trxds.config.select import ConfigSelector
-from trxds.ground.metadata import Metadata
+from trxds.core.metadata import Metadata
+from trxds.resolver.routes import BoundRoutes
+from trxds.resolver.select import ConfigSelector
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact, HeaderMatch, Pattern, Prefix

@@ -10,12 +10,12 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from trxds.ads.bootstrap import parse
 from trxds.cli.check import check, check_servers
 from trxds.cli.json_lines import JsonLines
 from trxds.cli.main import main
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
 from trxds.testing.management import DELTA_PATH
+from trxds.xds.bootstrap import parse
 
 LOCAL = {"server_uri": "127.0.0.1:18000", "channel_creds": [{"type": "insecure"}]}
 GOOD = {"xds_servers": [LOCAL], "node": {"id": "web-1"}}

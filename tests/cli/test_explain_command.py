@@ -13,7 +13,7 @@ from support.transcript import printed
 from trxds import RpcError
 from trxds.cli.explain import CREDENTIALS, call_metadata, explain_call, has_destination
 from trxds.cli.main import main
-from trxds.config.pick_outcomes import PickedSubchannel
+from trxds.resolver.pick_outcomes import PickedSubchannel
 from trxds.testing import resources as xds
 
 

@@ -10,7 +10,7 @@ from trxds.cli.running.pages import RUOK, XDS, health_rows, session_lines, tree_
 from trxds.cli.running.show import News, Sheets, draw_latest
 from trxds.cli.running.taps import Filter, event_line
 from trxds.cli.running.words import age, columns
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 
 
 def channel(state="READY", error=""):

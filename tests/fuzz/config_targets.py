@@ -12,23 +12,15 @@ from tempfile import NamedTemporaryFile
 
 from google.protobuf.message import DecodeError
 
-from trxds.ads import bootstrap, response
-from trxds.ads.authorization import read_token
-from trxds.ads.bootstrap import Bootstrap, ServerConfig
-from trxds.ads.delta import DeltaProtocol
-from trxds.ads.names import authority_of, canonical, check_type, parse_target
-from trxds.affinity import cookie
-from trxds.affinity.cookie_jar import CookieJar
-from trxds.affinity.session_state import carrier
-from trxds.channel.fault import decide
-from trxds.channel.retry import pushback
-from trxds.config.request_hash import request_hash
-from trxds.config.service_config import parse_service_config
-from trxds.config.target_uri import canonical as canonical_target
-from trxds.config.target_uri import parse_non_xds_target
-from trxds.ground.metadata import Metadata, is_value
-from trxds.ground.status import BootstrapError
+from trxds.client.fault import decide
+from trxds.client.retry import pushback
+from trxds.core.metadata import Metadata, is_value
+from trxds.core.status import BootstrapError
 from trxds.lb.balancing_config import STRUCT_POLICIES, reader
+from trxds.resolver.request_hash import request_hash
+from trxds.resolver.service_config import parse_service_config
+from trxds.resolver.target_uri import canonical as canonical_target
+from trxds.resolver.target_uri import parse_non_xds_target
 from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import at_once
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
@@ -38,7 +30,15 @@ from trxds.resources.protos import DeltaDiscoveryResponse, DiscoveryResponse, Lo
 from trxds.resources.regex import Regex, Rewrite
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.resources.types import ResourceType
+from trxds.session_affinity import cookie
+from trxds.session_affinity.cookie_jar import CookieJar
+from trxds.session_affinity.session_state import carrier
 from trxds.testing import resources as xds
+from trxds.xds import bootstrap, response
+from trxds.xds.authorization import read_token
+from trxds.xds.bootstrap import Bootstrap, ServerConfig
+from trxds.xds.delta import DeltaProtocol
+from trxds.xds.names import authority_of, canonical, check_type, parse_target
 
 from .resource_seeds import SEEDS
 from .target import Target

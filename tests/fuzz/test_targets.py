@@ -21,20 +21,39 @@ PACKAGE = Path(trxds.__file__).parent
 
 PARSERS = (
     "resources/*.py",
-    *(f"wire/{name}.py" for name in ("frames", "lean", "http2", "header_blocks", "framing", "compression", "response")),
-    *(f"ads/{name}.py" for name in ("bootstrap", "names", "response", "delta", "authorization")),
-    *(f"config/{name}.py" for name in ("service_config", "method_config", "target")),
+    *(
+        f"transport/{name}.py"
+        for name in (
+            "frames",
+            "fast_http2",
+            "frame_handler",
+            "h2_engine",
+            "header_blocks",
+            "framing",
+            "compression",
+            "response",
+        )
+    ),
+    *(f"xds/{name}.py" for name in ("bootstrap", "names", "response", "delta", "authorization")),
+    *(f"resolver/{name}.py" for name in ("service_config", "method_config", "target_uri")),
     "lb/balancing_config.py",
-    *(f"affinity/{name}.py" for name in ("cookie", "jar", "carriers")),
-    *(f"channel/{name}.py" for name in ("fault", "retry")),
-    *(f"ground/{name}.py" for name in ("metadata", "documents")),
+    *(f"session_affinity/{name}.py" for name in ("cookie", "cookie_jar", "session_state")),
+    *(f"client/{name}.py" for name in ("fault", "retry")),
+    *(f"core/{name}.py" for name in ("metadata", "json_parse")),
     *(f"admin/{name}.py" for name in ("http", "explain_request", "access")),
     *(f"admin/page/{name}.py" for name in ("explain_request", "viewer")),
     *(
         f"cli/{name}.py"
-        for name in ("resource_file", "proto_form", "check", "json_lines", "unusual", "running/program")
+        for name in (
+            "resource_file",
+            "proto_yaml_validator",
+            "check",
+            "json_lines",
+            "bootstrap_lint",
+            "running/program",
+        )
     ),
-    "wire/certificates.py",
+    "transport/certificates.py",
     "generate/comments.py",
 )
 """Files that read what others write; a function there that is called like a reader is one."""
@@ -54,6 +73,11 @@ def test_a_target_withstands_its_seeds_with_a_byte_changed_anywhere(name: str) -
             target.run(seed[:place])
 
 
+@pytest.mark.parametrize("pattern", PARSERS)
+def test_each_pattern_of_parsers_names_a_file(pattern: str) -> None:
+    assert list(PACKAGE.glob(pattern))
+
+
 def test_the_seeds_of_a_target_reach_every_parser() -> None:
     reached = reached_by_seeds()
     assert [each for each in readers() if each not in reached] == []
@@ -62,7 +86,7 @@ def test_the_seeds_of_a_target_reach_every_parser() -> None:
 NOT_FROM_OUTSIDE = {
     "resources/protos.py:from_json": "the field's JSON form, of tests and of `trxds plane`",
     "resources/types.py:read": "at once, what the target `discovery` reads in slices",
-    "ads/bootstrap.py:read": "opens the file, and parses it by `parse`",
+    "xds/bootstrap.py:read": "opens the file, and parses it by `parse`",
     "lb/balancing_config.py:_from_struct": "makes the readers, once",
 }
 

@@ -10,22 +10,22 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status as RichStatus
 from support.engines import parts_of, receive_all
 
-from trxds.ground.metadata import decode, decode_message, encode_message
-from trxds.ground.status import Status, StatusCode
+from trxds.core.metadata import decode, decode_message, encode_message
+from trxds.core.status import Status, StatusCode
 from trxds.resources.orca import chosen_metrics, load_report
 from trxds.resources.protos import OrcaLoadReport
-from trxds.wire import frames
-from trxds.wire.compression import Compressed, compress, decompress
-from trxds.wire.engine import Http2Engine
-from trxds.wire.events import ConnectionFailed, DataReceived, Event, HeadersReceived
-from trxds.wire.fast_http2 import FastHttp2Engine
-from trxds.wire.frames import Http2ProtocolError
-from trxds.wire.framing import Deframer, frame
-from trxds.wire.grpc_timeout import decode_timeout, encode_timeout
-from trxds.wire.h2_engine import H2LibraryEngine
-from trxds.wire.header_blocks import BlockDecoder, list_size
-from trxds.wire.options import WireOptions
-from trxds.wire.response import headers_error, reset_status, trailers_status
+from trxds.transport import frames
+from trxds.transport.compression import Compressed, compress, decompress
+from trxds.transport.engine import Http2Engine
+from trxds.transport.events import ConnectionFailed, DataReceived, Event, HeadersReceived
+from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.frames import Http2ProtocolError
+from trxds.transport.framing import Deframer, frame
+from trxds.transport.grpc_timeout import decode_timeout, encode_timeout
+from trxds.transport.h2_engine import H2LibraryEngine
+from trxds.transport.header_blocks import BlockDecoder, list_size
+from trxds.transport.options import WireOptions
+from trxds.transport.response import headers_error, reset_status, trailers_status
 
 from .target import Target
 

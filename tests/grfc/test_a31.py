@@ -1,6 +1,6 @@
 """Time limits of routes (A31), every row of both tables, as an RPC and its server see them.
 
-Which field counts is in tests/config/test_select.py; lifetimes of clusters and route tables are in
+Which field counts is in tests/resolver/test_select.py; lifetimes of clusters and route tables are in
 tests/stories/test_lifetimes.py.
 """
 

@@ -41,7 +41,7 @@ UNIT_TESTS = {
         f"{HERE}::test_a_host_that_drained_from_the_start_is_connected_for_its_session"
     ),
     "ChildPolicyUnrefsSubchannelNotUsedWithinIdleThreshold": f"{HERE}::test_a_host_that_no_session_used_is_not_kept",
-    "IdleTimer": "affinity/test_hosts.py::test_the_story_of_an_idle_timer",
+    "IdleTimer": "session_affinity/test_hosts.py::test_the_story_of_an_idle_timer",
 }
 
 # Of the C++ client: test/cpp/end2end/xds/xds_override_host_end2end_test.cc

@@ -159,12 +159,12 @@ async def test_outside_its_path_no_cookie_is_read_or_set(autojump_clock):
 
 class TestBadAddresses:
     async def warnings(self, caplog, *cookies, times=3):
-        with caplog.at_level(logging.WARNING, "trxds.affinity"):
+        with caplog.at_level(logging.WARNING, "trxds.session_affinity"):
             async with Mesh.run(1) as mesh, mesh.channel() as channel:
                 for cookie in cookies:
                     for _ in range(times):
                         await answer(channel, metadata=[("cookie", f"session={cookie}")])
-        return [record.getMessage() for record in caplog.records if record.name == "trxds.affinity"]
+        return [record.getMessage() for record in caplog.records if record.name == "trxds.session_affinity"]
 
     async def test_each_is_logged_once(self, autojump_clock, caplog):
         bad = await self.warnings(caplog, b64("localhost:1;cart"), "!!!")

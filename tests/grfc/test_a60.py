@@ -8,7 +8,7 @@ import base64
 import trio
 from support.routing import routed, to
 
-from trxds.affinity.cookie import encode
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute"

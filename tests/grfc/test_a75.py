@@ -20,11 +20,11 @@ from support.mesh import Mesh, ask, bidi, method, spread
 from support.picture import assignment
 
 from trxds import RpcError, StatusCode
-from trxds.affinity.cookie import encode
-from trxds.config.snapshot import AggregateConfig, ClusterConfig
 from trxds.lb.config_builder import PriorityNames, failover, subtree
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 JUDGED = {

@@ -3,12 +3,12 @@
 from support.picture import assignment
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
 
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
-from trxds.ground.status import unavailable
+from trxds.core.status import unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.configs import CdsConfig
 from trxds.lb.pick import Complete, PickArgs, transient_failure_picker
 from trxds.lb.policy import PolicyInputs, PolicyState
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.config.snapshot import ClusterConfig
 from trxds.lb.config_builder import PriorityNames, subtree
+from trxds.resolver.snapshot import ClusterConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus, Locality, LocalityId

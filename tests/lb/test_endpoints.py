@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
-from trxds.ground.happy_eyeballs import interleaved
+from trxds.core.happy_eyeballs import interleaved
 from trxds.lb.endpoints import EndpointState
 
 

@@ -5,9 +5,7 @@ from random import Random
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, report
 
-from trxds.affinity.override_host import OverrideHost
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError
-from trxds.ground.status import unavailable
+from trxds.core.status import unavailable
 from trxds.lb.call_counter import CallCounter
 from trxds.lb.cds import AggregateErrorPicker, Cds, UnroutedPicker
 from trxds.lb.cluster_impl import ClusterImpl, ClusterImplPicker
@@ -37,6 +35,7 @@ from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.round_robin import RoundRobin
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.lb.weighted_target import WeightedTarget, WeightedTargetPicker
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus
@@ -47,6 +46,7 @@ from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
+from trxds.session_affinity.override_host import OverrideHost
 
 LEAF = RoundRobinConfig()
 HEALTHY, DRAINING = HealthStatus.HEALTHY, HealthStatus.DRAINING

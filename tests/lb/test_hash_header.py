@@ -7,7 +7,7 @@ import pytest
 from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, given
 from xxhash import xxh64_intdigest
 
-from trxds.ground.metadata import Metadata
+from trxds.core.metadata import Metadata
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs, Trace
 from trxds.lb.policy import PolicyInputs
 from trxds.lb.ring_hash.policy import RingHash

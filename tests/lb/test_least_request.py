@@ -4,7 +4,7 @@ from collections import Counter
 
 from support.policies import CONNECTING, FAILURE, READY, channel_control, given, hosts
 
-from trxds.ground.status import OK
+from trxds.core.status import OK
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import PolicyInputs

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from support.policies import READY, FakeHost, channel_control, report
 
-from trxds.config.snapshot import ClusterConfig
-from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import OK, unavailable
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import OK, unavailable
 from trxds.lb.cluster_impl import ClusterImpl
 from trxds.lb.config_builder import PriorityNames, subtree
 from trxds.lb.configs import ClusterImplConfig
@@ -17,6 +16,7 @@ from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.pick import Complete, PickArgs
 from trxds.lb.policy import PolicyInputs, PolicyState
+from trxds.resolver.snapshot import ClusterConfig
 from trxds.resources import protos
 from trxds.resources.cluster import Cluster, LoadReporting
 from trxds.resources.discovery import Eds

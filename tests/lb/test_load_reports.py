@@ -7,7 +7,7 @@ import trio
 from support.policies import READY, FakeHost
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
-from trxds.ground.status import Status, StatusCode
+from trxds.core.status import Status, StatusCode
 from trxds.lb.load_report.orca_oob import watch_load_reports
 from trxds.resources.orca import LoadReport
 

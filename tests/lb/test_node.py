@@ -9,8 +9,8 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY, given
 from support.tree import Texts, Tree, Wants
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import StatusCode
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import StatusCode
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE_PICKER, Fail, PickArgs
 from trxds.lb.policy import CHILD_RETENTION, Decision

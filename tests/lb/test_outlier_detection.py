@@ -5,7 +5,7 @@ import math
 import pytest
 from support.policies import FAILURE, READY, channel_control, endpoints, report
 
-from trxds.ground.status import OK, unavailable
+from trxds.core.status import OK, unavailable
 from trxds.lb.configs import OutlierDetectionConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.outlier_detection.policy import OutlierDetection

@@ -3,8 +3,7 @@
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, endpoints, picked, report
 
-from trxds.config.snapshot import ClusterConfig, ClusterEntry, ClusterError
-from trxds.ground.status import OK, StatusCode, unavailable
+from trxds.core.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
 from trxds.lb.cluster_impl import ClusterImpl, max_requests_exceeded
 from trxds.lb.cluster_manager import ClusterManager
@@ -14,6 +13,7 @@ from trxds.lb.pick import QUEUE, Complete, Drop, Fail, PickArgs, transient_failu
 from trxds.lb.policy import CONNECTING as UNDECIDED
 from trxds.lb.policy import PolicyInputs, PolicyState
 from trxds.lb.weighted_target import WeightedTarget
+from trxds.resolver.snapshot import ClusterConfig, ClusterEntry, ClusterError
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
 from trxds.resources.endpoint import ClusterLoadAssignment, Locality, LocalityId

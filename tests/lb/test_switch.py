@@ -5,7 +5,7 @@ import trio
 from support.policies import CONNECTING, FAILURE, READY, report
 from support.tree import FakeHosts
 
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb.children import Child
 from trxds.lb.subtree import Ejections
 

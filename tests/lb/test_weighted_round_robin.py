@@ -11,8 +11,8 @@ from support.policies import CONNECTING, FAILURE, READY, channel_control, hosts
 from support.policies import given as given_endpoints
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
-from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import OK
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import PolicyInputs
 from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, completed

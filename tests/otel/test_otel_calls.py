@@ -9,7 +9,7 @@ from support.method_config import configured, for_all
 from trxds import RpcError, StatusCode
 from trxds.otel.instruments import LATENCIES, SIZES
 from trxds.testing import resources as xds
-from trxds.wire.h2_engine import ErrorCode
+from trxds.transport.h2_engine import ErrorCode
 
 FAIL = "/shop.Cart/Fail"
 BASE = (("grpc.method", "other"), ("grpc.target", TARGET))

@@ -15,14 +15,14 @@ import trio
 from support.envoy import FEATURES, SPEAKS_HTTP2, on_a_socket, running
 from support.envoy_cases import ACCEPTED, ONLY_ENVOYS, ONLY_OURS, REFUSED, USUAL
 
-from trxds.ads.bootstrap import parse
-from trxds.ads.client import XdsClient
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources.context import ParseContext
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
-from trxds.wire.connect import TcpNetwork
+from trxds.transport.connect import TcpNetwork
+from trxds.xds.bootstrap import parse
+from trxds.xds.client import XdsClient
 
 pytestmark = pytest.mark.usefixtures("envoy_peer")
 

@@ -11,10 +11,10 @@ import trio
 from support.go_peers import Plane, plane
 
 import trxds
-from trxds.ads import delta
 from trxds.testing import Call, serve
 from trxds.testing import resources as xds
 from trxds.testing.resources import Resource
+from trxds.xds import delta
 
 pytestmark = pytest.mark.usefixtures("go_programs")
 

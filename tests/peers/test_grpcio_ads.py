@@ -12,17 +12,17 @@ from typing import Any
 import grpc
 import trio
 
-from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.ads.client import XdsClient
-from trxds.ads.resource_update import ResourceUpdate
-from trxds.ads.sotw import PATH
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
 from trxds.resources.context import ParseContext
 from trxds.resources.types import CDS, EDS
 from trxds.testing import resources
 from trxds.testing.management import ManagementServer
-from trxds.wire.connect import TcpNetwork
+from trxds.transport.connect import TcpNetwork
+from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
+from trxds.xds.client import XdsClient
+from trxds.xds.resource_update import ResourceUpdate
+from trxds.xds.sotw import PATH
 
 END = object()
 

@@ -7,10 +7,10 @@ from support.method_config import bind_with, for_all
 
 import trxds
 from trxds import RpcError, StatusCode
-from trxds.config.routes import BoundRoutes
+from trxds.resolver.routes import BoundRoutes
 from trxds.testing import resources as xds
-from trxds.wire.compression import Compressed
-from trxds.wire.framing import Deframer
+from trxds.transport.compression import Compressed
+from trxds.transport.framing import Deframer
 
 LONG = b"a" * 100_000
 RETRY = {

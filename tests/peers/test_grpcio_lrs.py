@@ -8,11 +8,11 @@ import grpc
 import trio
 
 import trxds
-from trxds.ads.lrs_stream import PATH as LRS
-from trxds.ads.sotw import PATH as ADS
 from trxds.resources import protos
 from trxds.testing import resources as xds
 from trxds.testing import serve, unary
+from trxds.xds.lrs_stream import PATH as LRS
+from trxds.xds.sotw import PATH as ADS
 
 
 class Plane(grpc.GenericRpcHandler):

@@ -10,12 +10,12 @@ import grpc
 import pytest
 import trio
 
-from trxds.ground.metadata import check, encode
-from trxds.ground.status import OK, Status, StatusCode
-from trxds.wire.connect import TcpNetwork
-from trxds.wire.connection import Connection
-from trxds.wire.request import Request
-from trxds.wire.stream import ClientStream
+from trxds.core.metadata import check, encode
+from trxds.core.status import OK, Status, StatusCode
+from trxds.transport.connect import TcpNetwork
+from trxds.transport.connection import Connection
+from trxds.transport.request import Request
+from trxds.transport.stream import ClientStream
 
 LIMIT = 32 * 1024 * 1024
 SIZES = [1, 100, 16_384, 65_535, 65_536, 1_000_000, 8 * 1024 * 1024]

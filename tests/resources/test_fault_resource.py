@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trxds.ground.status import StatusCode
+from trxds.core.status import StatusCode
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.types import LDS, RDS
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.ground.metadata import Metadata
+from trxds.core.metadata import Metadata
 from trxds.resources.matchers import (
     Contains,
     Exact,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trxds.ground.status import StatusCode
+from trxds.core.status import StatusCode
 from trxds.resources import protos
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.filter_config import FilterConfig

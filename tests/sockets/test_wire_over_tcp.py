@@ -11,16 +11,16 @@ import pytest
 import trio
 from support.tasks import all_tasks, task_names
 
-from trxds.ground.conflating_queue import ConflatingQueue
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import StatusCode
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import StatusCode
 from trxds.testing import Call, bidi_streaming, serve, unary
-from trxds.wire.connect import TcpNetwork, split_address
-from trxds.wire.connection import Connection
-from trxds.wire.options import WireOptions
-from trxds.wire.pool import SubchannelPool
-from trxds.wire.request import Request
-from trxds.wire.subchannel import Subchannel
+from trxds.transport.connect import TcpNetwork, split_address
+from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
+from trxds.transport.pool import SubchannelPool
+from trxds.transport.request import Request
+from trxds.transport.subchannel import Subchannel
 
 MANY = 64 * 1024 * 1024
 
@@ -170,7 +170,7 @@ async def ask(connection: Connection) -> None:
 
 
 def writers(server) -> int:
-    return task_names().count(f"wire/writer/{server.address}")
+    return task_names().count(f"transport/writer/{server.address}")
 
 
 async def test_calls_one_at_a_time_need_no_writer(connection, server) -> None:
@@ -192,7 +192,7 @@ async def test_a_writer_does_not_inherit_the_context_of_who_needed_it_first(conn
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(ask, connection)
-    (writer,) = (task for task in all_tasks() if task.name == f"wire/writer/{server.address}")
+    (writer,) = (task for task in all_tasks() if task.name == f"transport/writer/{server.address}")
     assert span not in writer.context
 
 

@@ -10,8 +10,8 @@ from support.mesh import Mesh, ask, bidi, method, spread
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
-from trxds.affinity.cookie import encode
 from trxds.lb.node import Node
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm

@@ -6,9 +6,9 @@ from support.mesh import PLANE, Mesh, ask, method, spread
 
 import trxds
 from trxds import RpcError, StatusCode
-from trxds.ads import delta, sotw
 from trxds.testing import resources as xds
 from trxds.testing import serve
+from trxds.xds import delta, sotw
 
 pytestmark = pytest.mark.slow
 

@@ -42,7 +42,7 @@ async def test_a_deleted_cluster_that_is_kept_serves_on(autojump_clock, monkeypa
 
 
 async def test_the_log_tells_of_a_kept_deletion_once_and_of_the_return(autojump_clock, caplog):
-    caplog.set_level("INFO", "trxds.ads")
+    caplog.set_level("INFO", "trxds.xds")
     async with Mesh.run() as mesh, channel(mesh, "ignore_resource_deletion") as caller:
         await ask(caller)
         mesh.plane.remove("CDS", "cart")
@@ -57,7 +57,7 @@ async def test_the_log_tells_of_a_kept_deletion_once_and_of_the_return(autojump_
 
 
 async def test_the_log_tells_when_a_kept_deletion_is_wanted_no_longer(autojump_clock, caplog):
-    caplog.set_level("INFO", "trxds.ads")
+    caplog.set_level("INFO", "trxds.xds")
     async with Mesh.run() as mesh, channel(mesh, "ignore_resource_deletion") as caller:
         await ask(caller)
         mesh.plane.remove("CDS", "cart")

@@ -19,7 +19,7 @@ import trxds
 from trxds import RpcError, StatusCode
 from trxds.admin import state_stream
 from trxds.cli.running.pages import RUOK
-from trxds.ground.clock import Clock
+from trxds.core.clock import Clock
 from trxds.testing import resources as xds
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from support.mesh import METHOD, PLANE, Mesh, ask, bidi, method
 
 import trxds
 from trxds import RpcError, StatusCode
-from trxds.ground.clock import Clock
+from trxds.core.clock import Clock
 from trxds.testing import resources as xds
 
 MIDNIGHT = 1_795_219_200  # 2026-11-21T00:00:00Z, which is 0 on Trio's clock

@@ -178,7 +178,7 @@ async def test_a_connected_server_that_says_nothing_does_not_take_the_place_of_t
 
 
 async def test_a_fallback_and_the_return_are_told_once_in_the_log(autojump_clock, caplog):
-    caplog.set_level("INFO", "trxds.ads")
+    caplog.set_level("INFO", "trxds.xds")
     async with TwoPlanes.run() as planes:
         planes.down(PLANE)
         async with planes.channel() as channel:

@@ -12,8 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 import trxds
 import trxds.admin
 from trxds import RpcError, StatusCode
-from trxds.affinity.cookie import encode
 from trxds.resources import protos
+from trxds.session_affinity.cookie import encode
 from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 
@@ -217,7 +217,7 @@ async def test_a_stream_that_ends_begins_again_and_what_was_counted_meanwhile_is
 
 
 async def test_the_end_of_a_stream_that_was_answered_is_no_warning_and_an_outage_is_one(autojump_clock, caplog):
-    caplog.set_level(logging.INFO, "trxds.ads")
+    caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         await ask(channel)
         for _ in range(2):
@@ -233,7 +233,7 @@ async def test_the_end_of_a_stream_that_was_answered_is_no_warning_and_an_outage
 
 
 async def test_a_server_without_the_service_is_asked_ever_more_rarely_and_said_once(autojump_clock, caplog):
-    caplog.set_level(logging.INFO, "trxds.ads")
+    caplog.set_level(logging.INFO, "trxds.xds")
     async with mesh_and_channel(hosts=1) as (mesh, channel):
         times = []
 

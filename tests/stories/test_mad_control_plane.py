@@ -22,11 +22,11 @@ from support.mesh import Mesh, ask, spread
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import trxds
-from trxds.ads import delta, sotw
 from trxds.resources import protos
 from trxds.resources.types import EDS
 from trxds.testing import resources as xds
 from trxds.testing import serve
+from trxds.xds import delta, sotw
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import trxds
 from trxds import RpcError
-from trxds.ground.observe import NOWHERE, Location, OutlierEvent
+from trxds.core.observe import NOWHERE, Location, OutlierEvent
 from trxds.testing import resources as xds
 
 WRR = "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3."
@@ -214,7 +214,7 @@ class TestLocations:
 
 
 def test_a_target_without_a_scheme_has_one_for_telemetry():
-    from trxds.config.target_uri import canonical
+    from trxds.resolver.target_uri import canonical
 
     assert [canonical(each) for each in ("cart:80", "dns:cart", "xds:///shop", "unix:/x", "[::1]:80")] == [
         "dns:///cart:80", "dns:cart", "xds:///shop", "unix:/x", "dns:///[::1]:80",

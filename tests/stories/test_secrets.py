@@ -18,12 +18,12 @@ from support.sessions import in_cookie, listen, session_filter
 import trxds
 import trxds.sync
 from trxds import CallCredentials, RpcError
-from trxds.ads.authorization import read_token
-from trxds.ads.bootstrap import parse
-from trxds.ground.observe import AttemptObserver, CallObserver, Observer
+from trxds.core.observe import AttemptObserver, CallObserver, Observer
 from trxds.testing import serve, unary
-from trxds.wire import connection
-from trxds.wire.h2_engine import H2LibraryEngine
+from trxds.transport import connection
+from trxds.transport.h2_engine import H2LibraryEngine
+from trxds.xds.authorization import read_token
+from trxds.xds.bootstrap import parse
 
 pytestmark = pytest.mark.slow
 

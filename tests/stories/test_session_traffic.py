@@ -10,8 +10,8 @@ import trio
 from support.mesh import METHOD, Mesh, ask, bidi, spread
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
-from trxds.affinity.cookie import encode
 from trxds.policies import Complete, EndpointList, PolicyType, SubchannelInterface
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 WRR = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin"

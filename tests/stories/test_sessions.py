@@ -8,7 +8,7 @@ from support.mesh import METHOD, Mesh, ask, bidi, method, spread
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError
-from trxds.affinity.cookie import encode
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 

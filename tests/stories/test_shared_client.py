@@ -8,8 +8,8 @@ from support.mesh import Mesh, ask, bidi
 
 import trxds
 from trxds import RpcError, TrxdsInternalError
-from trxds.ads.stream import AdsStream
 from trxds.testing import resources as xds
+from trxds.xds.stream import AdsStream
 
 
 @asynccontextmanager

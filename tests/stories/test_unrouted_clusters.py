@@ -12,7 +12,7 @@ from support.tasks import task_names
 
 import trxds
 from trxds import RpcError, StatusCode
-from trxds.affinity.cookie import encode
+from trxds.session_affinity.cookie import encode
 from trxds.testing import resources as xds
 
 

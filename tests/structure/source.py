@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent.parent / "trxds"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 Module = str
-"""A dotted name, "trxds.wire.pool"."""
+"""A dotted name, "trxds.transport.pool"."""
 
 
 @cache
@@ -199,7 +199,7 @@ def _own(target: ast.expr) -> str:
 
 
 def private_reads() -> list[str]:
-    """Uses of `other._name` in a file in which nothing has that name: "wire/pool.py:12: host._lease"."""
+    """Uses of `other._name` in a file in which nothing has that name: "transport/pool.py:12: host._lease"."""
     return [each for path in FILES for each in _private_reads(path)]
 
 

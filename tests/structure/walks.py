@@ -26,7 +26,7 @@ from trxds.testing import resources as xds
 
 PACKAGE = Path(trxds.__file__).parent
 METHOD = "/shop.Cart/Add"
-_PUBLISH = "channel/dataplane.py:LiveDataPlane.publish"
+_PUBLISH = "client/dataplane.py:LiveDataPlane.publish"
 _STEP = Node._step.__code__
 
 
@@ -34,7 +34,7 @@ _STEP = Node._step.__code__
 class Walk:
     """What was called, in order."""
 
-    functions: list[str] = field(default_factory=list)  # "wire/stream.py:receive"
+    functions: list[str] = field(default_factory=list)  # "transport/stream.py:receive"
     steps: int = 0  # of nodes of the policy tree
     task_runs: int = 0  # how often Trio gave any task a turn
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trxds.wire.engine import Http2Engine
-from trxds.wire.events import DataReceived, Event, HeadersReceived, UnaryResponse
+from trxds.transport.engine import Http2Engine
+from trxds.transport.events import DataReceived, Event, HeadersReceived, UnaryResponse
 
 
 def receive_all(engine: Http2Engine, data: bytes) -> list[Event]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from trxds.ads import delta
+from trxds.xds import delta
 
 PROGRAM = Path(__file__).parents[2] / ".peers" / "envoy" / "bin" / "envoy"
 FEATURES = {"GRPC": "xds_v3", "DELTA_GRPC": delta.FEATURE}

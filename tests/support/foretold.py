@@ -15,7 +15,7 @@ from support.sessions import answer
 
 from trxds import Explanation, RpcError, Status
 from trxds.cli.explain import explain_call, has_destination
-from trxds.config.pick_outcomes import PickDropped, PickedSubchannel, PickFailed, PickQueued
+from trxds.resolver.pick_outcomes import PickDropped, PickedSubchannel, PickFailed, PickQueued
 
 
 @dataclass(frozen=True)

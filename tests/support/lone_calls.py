@@ -6,9 +6,9 @@ from typing import Any
 
 import trio
 
-from trxds.ground.status import OK
-from trxds.wire.connection import Connection
-from trxds.wire.stream import ClientStream
+from trxds.core.status import OK
+from trxds.transport.connection import Connection
+from trxds.transport.stream import ClientStream
 
 
 async def asked(connection: Connection, server: Any, request: Any) -> None:

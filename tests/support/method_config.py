@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from trxds.channel.retry_throttle import RetryThrottle
-from trxds.config.routes import BoundRoutes
-from trxds.config.service_config import parse_service_config
+from trxds.client.retry_throttle import RetryThrottle
+from trxds.resolver.routes import BoundRoutes
+from trxds.resolver.service_config import parse_service_config
 
 
 @asynccontextmanager

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import unavailable
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import Complete, FixedPicker, PickArgs
 from trxds.lb.policy import ChannelControl, PolicyState

@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from trxds.wire.connection import Connection
-from trxds.wire.options import WireOptions
-from trxds.wire.request import Request
+from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
+from trxds.transport.request import Request
 
 
 @asynccontextmanager

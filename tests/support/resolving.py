@@ -9,9 +9,9 @@ from support.picture import has, listens, routed
 from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.config.resolver import ResolverResultHandler, XdsResolver
-from trxds.config.select import Selection
-from trxds.ground.metadata import EMPTY
+from trxds.core.metadata import EMPTY
+from trxds.resolver.resolver import ResolverResultHandler, XdsResolver
+from trxds.resolver.select import Selection
 
 
 class FakeSource:

@@ -22,7 +22,7 @@ from support.metering import Metered
 
 import trxds.admin
 from trxds.admin import state_stream
-from trxds.ground.observe import AttemptObserver, CallObserver, Observer
+from trxds.core.observe import AttemptObserver, CallObserver, Observer
 
 SECRET = "s3cr3t-Token-Of-Mine"
 ADMIN = "127.0.0.1:15000"

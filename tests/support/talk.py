@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from trxds.ads.ads_stream_state import AdsStreamState
-from trxds.ads.authority import Authority
-from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.delta import DeltaProtocol
-from trxds.ads.request import ProtocolVariant
-from trxds.ads.resource import Changes, Resource
-from trxds.ads.resource_error_policy import resource_error_policy
-from trxds.ads.resource_update import ResourceUpdate
-from trxds.ads.response import ParsedResource, ParsedResponse, ResourceError
-from trxds.ground.status import StatusCode
+from trxds.core.status import StatusCode
 from trxds.resources.protos import DiscoveryRequest
 from trxds.resources.types import RESOURCE_TYPES, Parsed
+from trxds.xds.ads_stream_state import AdsStreamState
+from trxds.xds.authority import Authority
+from trxds.xds.bootstrap import Node, ServerConfig
+from trxds.xds.delta import DeltaProtocol
+from trxds.xds.request import ProtocolVariant
+from trxds.xds.resource import Changes, Resource
+from trxds.xds.resource_error_policy import resource_error_policy
+from trxds.xds.resource_update import ResourceUpdate
+from trxds.xds.response import ParsedResource, ParsedResponse, ResourceError
 
 TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
 SERVER = ServerConfig("plane:18000")

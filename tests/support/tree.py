@@ -13,7 +13,7 @@ from random import Random
 from support.policies import CONNECTING, FakeHost
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.lb import node
 from trxds.lb.endpoint_set import NO_ENDPOINTS
 from trxds.lb.host_trackers import HostTrackers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trxds.ground.observe import AttemptObserver, CallObserver, Observer
+from trxds.core.observe import AttemptObserver, CallObserver, Observer
 
 
 class Watcher(Observer):

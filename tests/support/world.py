@@ -11,16 +11,16 @@ from typing import Any
 
 import trio
 
-from trxds.ads.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.ads.client import XdsClient
-from trxds.ads.resource_update import ResourceUpdate
-from trxds.ads.watch_registry import Watch
-from trxds.ground.clock import since_1970
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.clock import since_1970
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources.context import ParseContext
 from trxds.resources.types import ResourceType
 from trxds.testing import MemoryNetwork
 from trxds.testing.management import ManagementServer
+from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
+from trxds.xds.client import XdsClient
+from trxds.xds.resource_update import ResourceUpdate
+from trxds.xds.watch_registry import Watch
 
 PLANE = "10.0.0.5:18000"
 BOOTSTRAP = Bootstrap(servers=(ServerConfig(PLANE),), node=Node("web-1"))

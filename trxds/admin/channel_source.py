@@ -8,15 +8,15 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from trxds.ads.client import XdsClient
-from trxds.affinity.session import SessionCookies
-from trxds.config.explain import Explanation
-from trxds.ground.calls import Calls
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.observers import Observers
-from trxds.ground.status import Status
+from trxds.core.calls import Calls
+from trxds.core.connectivity import Connectivity
+from trxds.core.observers import Observers
+from trxds.core.status import Status
 from trxds.lb.node import Node
-from trxds.wire.pool import SubchannelPool
+from trxds.resolver.explain import Explanation
+from trxds.session_affinity.session import SessionCookies
+from trxds.transport.pool import SubchannelPool
+from trxds.xds.client import XdsClient
 
 
 class ChannelView(Protocol):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trxds.ads.bootstrap import Node
-from trxds.ads.request import set_node
-from trxds.ads.resource import Resource, UpdateMetadata
-from trxds.ads.response import NOTHING
-from trxds.ground.clock import Clock
+from trxds.core.clock import Clock
+from trxds.xds.bootstrap import Node
+from trxds.xds.request import set_node
+from trxds.xds.resource import Resource, UpdateMetadata
+from trxds.xds.response import NOTHING
 
 from .protos import ClientConfig, ClientResourceStatus
 

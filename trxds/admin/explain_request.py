@@ -16,8 +16,8 @@ from typing import Any
 
 import trio
 
-from trxds.ground.json_parse import parse_json
-from trxds.ground.status import RpcError
+from trxds.core.json_parse import parse_json
+from trxds.core.status import RpcError
 
 from .channel_source import Source
 from .http import HttpError, error_response, text_response

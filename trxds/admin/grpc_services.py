@@ -8,11 +8,11 @@ from typing import Any
 
 import trio
 
-from trxds.ads.client import XdsClient
-from trxds.ads.xds_channel import XdsChannel
-from trxds.ground.clock import Clock
-from trxds.ground.status import StatusCode
-from trxds.serving.call import Call, Handler, bidi_streaming, unary
+from trxds.core.clock import Clock
+from trxds.core.status import StatusCode
+from trxds.server.call import Call, Handler, bidi_streaming, unary
+from trxds.xds.client import XdsClient
+from trxds.xds.xds_channel import XdsChannel
 
 from . import channelz, health
 from .access import AccessPolicy

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Mapping
 import trio
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
-from trxds.ground.status import StatusCode
-from trxds.serving.call import Call, Handler, server_streaming, unary
+from trxds.core.status import StatusCode
+from trxds.server.call import Call, Handler, server_streaming, unary
 
 SERVICE = "/grpc.health.v1.Health"
 

@@ -19,8 +19,8 @@ from functools import partial
 
 import trio
 
-from trxds.serving.server import Server, ServerListener
-from trxds.serving.unix import unix_listener
+from trxds.server.server import Server, ServerListener
+from trxds.server.unix import unix_listener
 
 from .access import AccessPolicy
 from .address import Admin

@@ -11,12 +11,12 @@ from typing import Literal
 
 import trio
 
-from trxds.ads.bootstrap import Bootstrap, ServerConfig, examine
-from trxds.ads.names import authority_of, canonical, parse_target
-from trxds.ground.json_parse import parse_json
-from trxds.ground.json_reader import Problem
-from trxds.ground.plural import plural
-from trxds.wire.connect import Network
+from trxds.core.json_parse import parse_json
+from trxds.core.json_reader import Problem
+from trxds.core.plural import plural
+from trxds.transport.connect import Network
+from trxds.xds.bootstrap import Bootstrap, ServerConfig, examine
+from trxds.xds.names import authority_of, canonical, parse_target
 
 from .bootstrap_lint import lint_bootstrap
 from .json_lines import JsonLines

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import trio
 
-from trxds.ground.plural import plural
+from trxds.core.plural import plural
 from trxds.resources.types import RESOURCE_TYPES
 from trxds.testing import ManagementServer
 from trxds.testing.resources import Resource, bootstrap

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from trxds.affinity.cookie import decode
+from trxds.session_affinity.cookie import decode
 
 _UNNAMED = "not named, so the route's draw decides"
 

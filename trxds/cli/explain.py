@@ -12,11 +12,11 @@ import click
 import trio
 
 import trxds
-from trxds.channel.credentials import ChannelCredentials
-from trxds.channel.xds import BootstrapSource
-from trxds.config.explain import Explanation
-from trxds.config.pick_outcomes import PickDropped, PickFailed, PickQueued
-from trxds.wire.connect import Network
+from trxds.client.credentials import ChannelCredentials
+from trxds.client.xds import BootstrapSource
+from trxds.resolver.explain import Explanation
+from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
+from trxds.transport.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS
 from .running.program import Program

@@ -12,12 +12,12 @@ import trio
 from rich.console import Console
 
 import trxds
-from trxds.config.as_plain_data import as_plain_data
+from trxds.core.status import BootstrapError
 from trxds.generate.protoc import GenerateError
 from trxds.generate.protoc import generate as generate_stubs
 from trxds.generate.stubs import Options
-from trxds.ground.status import BootstrapError
-from trxds.wire.connect import TcpNetwork, connect_error
+from trxds.resolver.as_plain_data import as_plain_data
+from trxds.transport.connect import TcpNetwork, connect_error
 
 from .check import check_file, check_servers
 from .control_plane import serve_file

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 import trio
 
-from trxds.ads.authorization import authorization
-from trxds.ads.bootstrap import Node, ServerConfig
-from trxds.ads.control_plane_stream import ended_with
-from trxds.ads.credentials import secure_network
-from trxds.ads.delta import FEATURE, DeltaProtocol
-from trxds.ads.request import DiscoveryRequestParams, ProtocolVariant, set_node
-from trxds.ads.sotw import SotwProtocol
-from trxds.ground.metadata import Headers
+from trxds.core.metadata import Headers
 from trxds.resources.cooperative_parse import at_once
 from trxds.resources.protos import DecodeError
 from trxds.resources.types import LDS, ParseContext
-from trxds.wire.connect import Network, WireOptions, connect_error
-from trxds.wire.connection import Connection
-from trxds.wire.request import Request
+from trxds.transport.connect import Network, WireOptions, connect_error
+from trxds.transport.connection import Connection
+from trxds.transport.request import Request
+from trxds.xds.authorization import authorization
+from trxds.xds.bootstrap import Node, ServerConfig
+from trxds.xds.control_plane_stream import ended_with
+from trxds.xds.credentials import secure_network
+from trxds.xds.delta import FEATURE, DeltaProtocol
+from trxds.xds.request import DiscoveryRequestParams, ProtocolVariant, set_node
+from trxds.xds.sotw import SotwProtocol
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes
 

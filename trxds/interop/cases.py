@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trxds.channel.channel import Channel
-from trxds.ground.status import RpcError, StatusCode
+from trxds.client.channel import Channel
+from trxds.core.status import RpcError, StatusCode
 
 from .protos import (
     TEST_SERVICE,

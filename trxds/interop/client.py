@@ -16,13 +16,13 @@ import click
 import trio
 
 import trxds
-from trxds.channel.call_protocol import CallProtocol
-from trxds.channel.channel import Channel
-from trxds.channel.interceptors import CallDetails, Interceptor, Next
-from trxds.config.service_config import parse_service_config
-from trxds.ground.metadata import Metadata, check
-from trxds.ground.status import RpcError
+from trxds.client.call_protocol import CallProtocol
+from trxds.client.channel import Channel
+from trxds.client.interceptors import CallDetails, Interceptor, Next
+from trxds.core.metadata import Metadata, check
+from trxds.core.status import RpcError
 from trxds.lb.balancing_config import reader
+from trxds.resolver.service_config import parse_service_config
 
 from . import cases, compressed, orca, soak
 from .cases import Case, Failed

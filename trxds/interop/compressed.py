@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from trxds.channel.channel import Channel
-from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Observer
-from trxds.ground.status import StatusCode
+from trxds.client.channel import Channel
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer
+from trxds.core.status import StatusCode
 
 from .cases import LARGE_REPLY, expect, failure_of, large_request, service, zeros
 from .protos import BoolValue, ResponseParameters, StreamingInputCallRequest, StreamingOutputCallRequest

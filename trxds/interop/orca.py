@@ -9,10 +9,10 @@ from typing import Any
 
 import trio
 
-from trxds.channel.channel import Channel
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status
+from trxds.client.channel import Channel
+from trxds.core.connectivity import Connectivity
+from trxds.core.metadata import Metadata
+from trxds.core.status import Status
 from trxds.policies import (
     CONNECTING,
     ChannelControl,

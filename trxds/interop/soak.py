@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import trio
 
-from trxds.channel.channel import Channel
-from trxds.ground.status import RpcError
+from trxds.client.channel import Channel
+from trxds.core.status import RpcError
 
 from .cases import Failed, expect, service, zeros
 from .protos import SimpleRequest

@@ -12,9 +12,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
-from trxds.config.service_config import ReadLbPolicy
-from trxds.ground.json_reader import JsonNode, Problem
-from trxds.ground.metadata import is_key
+from trxds.core.json_reader import JsonNode, Problem
+from trxds.core.metadata import is_key
+from trxds.resolver.service_config import ReadLbPolicy
 from trxds.resources.extension import Extension
 from trxds.resources.lb_policy import CustomPolicy, ParseSettings, RandomSubsetting, StructPolicy
 from trxds.resources.leaf_policy import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import Status
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import Status
 
 Key: TypeAlias = tuple[str, str]  # cluster, EDS service name
 

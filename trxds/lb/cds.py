@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias, assert_never
 
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterResult
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.plural import plural
-from trxds.ground.status import Status
+from trxds.core.connectivity import Connectivity
+from trxds.core.plural import plural
+from trxds.core.status import Status
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry, ClusterError, ClusterResult
 from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import trio
 
-from trxds.ground.conflating_queue import ConflatingQueue
-from trxds.ground.connectivity import Connectivity
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
 from .explain import TreeNode

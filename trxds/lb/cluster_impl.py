@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.resource_status import ResourceStatus, error_with_note
-from trxds.ground.status import Status
+from trxds.core.connectivity import Connectivity
+from trxds.core.resource_status import ResourceStatus, error_with_note
+from trxds.core.status import Status
 from trxds.resources.endpoint import DropOverload as DropShare
 
 from .call_counter import CallCounter

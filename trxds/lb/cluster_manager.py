@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status, StatusCode
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import Status, StatusCode
 
 from .configs import CdsConfig, ClusterManagerConfig
 from .pick import Drop, Explainable, PickArgs, Picker, PickResult

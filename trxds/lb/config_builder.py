@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import TypeAlias
 
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
-from trxds.ground.resource_status import ResourceStatus
+from trxds.core.resource_status import ResourceStatus
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntries, ClusterEntry
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds, LogicalDns
 from trxds.resources.endpoint import Endpoint, HealthStatus, Locality, LocalityId

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trxds.ground.resource_status import ResourceStatus
+from trxds.core.resource_status import ResourceStatus
 from trxds.resources.cluster import DEFAULT_MAX_REQUESTS, LoadReporting
 from trxds.resources.endpoint import DropOverload, HealthStatus
 from trxds.resources.leaf_policy import LbPolicyConfig

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 
 from .endpoint_set import Endpoints
 from .explain import Describes

@@ -12,9 +12,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.happy_eyeballs import ATTEMPT_DELAY, interleaved
-from trxds.ground.status import Status, unavailable
+from trxds.core.connectivity import Connectivity
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY, interleaved
+from trxds.core.status import Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
 from .endpoint_set import Endpoints

@@ -11,7 +11,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol, assert_never, runtime_checkable
 
-from trxds.config.pick_outcomes import (
+from trxds.core.connectivity import Connectivity
+from trxds.resolver.pick_outcomes import (
     Outcome,
     PickDropped,
     PickedSubchannel,
@@ -20,7 +21,6 @@ from trxds.config.pick_outcomes import (
     TraceStep,
     Unknown,
 )
-from trxds.ground.connectivity import Connectivity
 
 from .node_snapshot import NodeSnapshot
 from .pick import QUEUE, Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Trace, TraceNote

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status, StatusCode
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import Status, StatusCode
 
 from .explain import Describes
 from .pick import QUEUE_PICKER, TraceNote, transient_failure_picker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from trxds.ground.conflating_queue import ConflatingQueue
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import Status
 
 
 class SubchannelInterface(Protocol):

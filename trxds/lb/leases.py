@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources.cooperative_parse import Slices
 
 from .interfaces import Lease, SubchannelInterface, SubchannelPoolInterface

@@ -17,10 +17,10 @@ from typing import Any
 
 import trio
 
-from trxds.ground.conflating_queue import ConflatingQueue
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.observers import Observers
-from trxds.ground.status import Status
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
+from trxds.core.observers import Observers
+from trxds.core.status import Status
 from trxds.resources.cooperative_parse import Slices
 
 from .call_counter import CircuitBreakers

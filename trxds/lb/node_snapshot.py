@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 
 from .interfaces import SubchannelInterface
 

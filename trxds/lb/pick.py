@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from trxds.config.routes import BoundRoute
-from trxds.ground.draws import RandomCopies
-from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import Status
+from trxds.core.draws import RandomCopies
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import Status
+from trxds.resolver.routes import BoundRoute
 
 from .interfaces import SubchannelInterface
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from random import Random
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.observers import Observers
+from trxds.core.connectivity import Connectivity
+from trxds.core.observers import Observers
 
 from .call_counter import CircuitBreakers
 from .endpoint_set import NO_ENDPOINTS

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import unavailable
 
 from .pick import TraceNote, transient_failure_picker
 from .policy import CHILD_RETENTION, CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 
 from .policy import CONNECTING, PolicyState
 

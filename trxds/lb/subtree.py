@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status
+from trxds.core.metadata import Metadata
+from trxds.core.status import Status
 
 from .pick import Tracker
 

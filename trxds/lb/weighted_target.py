@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import unavailable
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import unavailable
 
 from .endpoint_set import Endpoints
 from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult, TraceNote, transient_failure_picker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from trxds.ground.observe import (
+from trxds.core.observe import (
     AttemptObserver,
     CallObserver,
     Locate,
@@ -12,7 +12,7 @@ from trxds.ground.observe import (
     SessionHostChanged,
     SessionPick,
 )
-from trxds.ground.status import Status
+from trxds.core.status import Status
 
 from . import instruments as of
 from .meters import Meters

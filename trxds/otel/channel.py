@@ -6,8 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from trxds.ground.observe import Locate, Observer, OutlierEvent, WrrUpdate, XdsResource, XdsResponse
-from trxds.ground.status import Status
+from trxds.core.observe import Locate, Observer, OutlierEvent, WrrUpdate, XdsResource, XdsResponse
+from trxds.core.status import Status
 
 from . import instruments as of
 from .meters import Labels, Meters

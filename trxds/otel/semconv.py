@@ -5,8 +5,8 @@ Only one metric has a counterpart there: the duration of a call.
 
 from __future__ import annotations
 
-from trxds.config.target_uri import parse_non_xds_target
-from trxds.wire.connect import split_address
+from trxds.resolver.target_uri import parse_non_xds_target
+from trxds.transport.connect import split_address
 
 OTHER = "_OTHER"
 

@@ -13,9 +13,9 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Tracer
 
-from trxds.ground.metadata import Value
-from trxds.ground.observe import AttemptObserver, CallObserver, CallStarted, Pick, SessionHostChanged
-from trxds.ground.status import Status
+from trxds.core.metadata import Value
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Pick, SessionHostChanged
+from trxds.core.status import Status
 
 from .semconv import call_labels, status_labels
 

@@ -10,7 +10,7 @@ from opentelemetry.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import trxds
-from trxds.ground.observe import CallStarted, Locate, Observer, Telemetry
+from trxds.core.observe import CallStarted, Locate, Observer, Telemetry
 
 from . import instruments as of
 from .calls import CallMetrics, CallsOfChannel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from trxds.ground.status import StatusCode, from_http
+from trxds.core.status import StatusCode, from_http
 
 from . import protos
 from .extension import Extension

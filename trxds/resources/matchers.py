@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
-from trxds.ground.metadata import Metadata, Value
+from trxds.core.metadata import Metadata, Value
 
 from .regex import Regex
 from .validation_errors import ValidationErrors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trxds.ground.status import StatusCode
+from trxds.core.status import StatusCode
 
 from .units import optional_duration
 from .validation_errors import ValidationErrors

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 import trxds
-from trxds.channel.call_protocol import CallOptions
-from trxds.channel.method import only_reply
+from trxds.client.call_protocol import CallOptions
+from trxds.client.method import only_reply
 
 from .hand_over import ContextBridge, HandOver
 

@@ -12,8 +12,8 @@ import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
 import trxds
-from trxds.channel.call_protocol import Pairs
-from trxds.channel.stub import FromBytes, ToBytes
+from trxds.client.call_protocol import Pairs
+from trxds.client.stub import FromBytes, ToBytes
 
 from .calls import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from .hand_over import ContextBridge, HandOver

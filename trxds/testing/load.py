@@ -12,9 +12,9 @@ from typing import Any
 
 import trio
 
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
-from trxds.serving.call import Call
+from trxds.server.call import Call
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import trio
 
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
-from trxds.serving.call import Call, Handler
-from trxds.serving.server import serve
+from trxds.server.call import Call, Handler
+from trxds.server.server import serve
 
 from .load import PATH as LOAD_PATH
 from .load import LoadReportingService

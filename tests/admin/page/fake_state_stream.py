@@ -10,7 +10,7 @@ import trio
 from trxds.admin.access import AccessPolicy
 from trxds.admin.http_service import HttpService
 from trxds.admin.server import AdminConnections
-from trxds.serving.server import Server
+from trxds.server.server import Server
 
 
 class FakeStateStream:

@@ -23,7 +23,7 @@ async def watchers_at_work(channel):
         await ask(channel)
     finally:
         sys.setprofile(None)
-    assert "channel/rpc.py" in files
+    assert "client/rpc.py" in files
     return {file for file in files if file.startswith("admin/") or "observe" in file or "watch" in file}
 
 
@@ -39,7 +39,7 @@ async def test_an_rpc_of_a_channel_that_nobody_watches_runs_nothing_of_the_strea
         assert await watchers_at_work(session) == set()
         async with states.subscribe() as view:
             await anext(view)
-            assert await watchers_at_work(session) >= {"admin/state_stream/events.py", "ground/observers.py"}
+            assert await watchers_at_work(session) >= {"admin/state_stream/events.py", "core/observers.py"}
         await wait_all_tasks_blocked()
         assert await watchers_at_work(session) == set()
 

@@ -22,9 +22,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import trxds
-from trxds.wire.connection import Connection
-from trxds.wire.options import WireOptions
-from trxds.wire.request import Request
+from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
+from trxds.transport.request import Request
 
 from .peer import (
     ACK,

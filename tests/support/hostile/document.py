@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from trxds.ground.status import StatusCode
+from trxds.core.status import StatusCode
 
 DOCUMENT = Path(__file__).parent.parent.parent.parent / "docs" / "hostile-servers.md"
 _ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| `([A-Z_]+)`[^|]* \| (goes on|ends) \| (\d+) (KiB|MiB) \|$", re.MULTILINE)

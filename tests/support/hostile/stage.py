@@ -10,14 +10,14 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.ground.conflating_queue import ConflatingQueue
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.status import Status, StatusCode
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair
-from trxds.wire.keepalive import Keepalive
-from trxds.wire.options import WireOptions
-from trxds.wire.pool import SubchannelPool
-from trxds.wire.request import Request
+from trxds.transport.keepalive import Keepalive
+from trxds.transport.options import WireOptions
+from trxds.transport.pool import SubchannelPool
+from trxds.transport.request import Request
 
 from .peer import Peer, Script
 

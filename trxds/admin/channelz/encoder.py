@@ -8,14 +8,14 @@ from typing import Any
 
 import trio
 
-from trxds.ads.xds_channel import XdsChannel
-from trxds.ground.calls import Calls
-from trxds.ground.clock import Clock
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.id_allocator import IdAllocator
-from trxds.wire.connection import Connection
-from trxds.wire.connection_stats import ConnectionStats
-from trxds.wire.subchannel import Subchannel
+from trxds.core.calls import Calls
+from trxds.core.clock import Clock
+from trxds.core.connectivity import Connectivity
+from trxds.core.id_allocator import IdAllocator
+from trxds.transport.connection import Connection
+from trxds.transport.connection_stats import ConnectionStats
+from trxds.transport.subchannel import Subchannel
+from trxds.xds.xds_channel import XdsChannel
 
 from ..channel_source import Source
 from . import protos

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from trxds.ads.xds_channel import XdsChannel
-from trxds.ground.clock import Clock
-from trxds.ground.id_allocator import IdAllocator
-from trxds.ground.status import StatusCode
-from trxds.serving.call import Call, Handler, unary
-from trxds.wire.connection import Connection
-from trxds.wire.subchannel import Subchannel
+from trxds.core.clock import Clock
+from trxds.core.id_allocator import IdAllocator
+from trxds.core.status import StatusCode
+from trxds.server.call import Call, Handler, unary
+from trxds.transport.connection import Connection
+from trxds.transport.subchannel import Subchannel
+from trxds.xds.xds_channel import XdsChannel
 
 from ..channel_source import Source
 from . import protos

@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from trxds.ground.clock import Clock
-from trxds.wire.connection import Connection
+from trxds.core.clock import Clock
+from trxds.transport.connection import Connection
 
 
 def fill_socket(message: Any, connection: Connection, clock: Clock) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import trio
 
-from trxds.config.explain import Explanation
-from trxds.config.pick_outcomes import PickDropped, PickFailed, PickQueued
-from trxds.ground.status import RpcError
+from trxds.core.status import RpcError
+from trxds.resolver.explain import Explanation
+from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
 
 from ..channel_source import Source
 

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from trxds.ground.json_parse import parse_json
-from trxds.ground.version import VERSION
+from trxds.core.json_parse import parse_json
+from trxds.core.version import VERSION
 
 from ..access import SUBPROTOCOL
 from ..state_stream.json_lines import pieces

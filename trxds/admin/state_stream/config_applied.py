@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from trxds.ads.resource import CacheState
+from trxds.xds.resource import CacheState
 
 from .messages import Change, ConfigApplied, Row, State
 

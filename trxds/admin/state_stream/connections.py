@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trxds.ground.id_allocator import IdAllocator
-from trxds.wire.connection import Connection
-from trxds.wire.connection_stats import ConnectionStats
-from trxds.wire.pool import SubchannelPool
+from trxds.core.id_allocator import IdAllocator
+from trxds.transport.connection import Connection
+from trxds.transport.connection_stats import ConnectionStats
+from trxds.transport.pool import SubchannelPool
 
 from .messages import ConnectionRow
 

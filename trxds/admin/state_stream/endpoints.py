@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trxds.config.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.node_snapshot import NodeSnapshot
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.resources.endpoint import Endpoint, LocalityId
 
 from .messages import EndpointRow

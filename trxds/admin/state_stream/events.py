@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from trxds.ground.observe import (
+from trxds.core.observe import (
     AttemptObserver,
     CallObserver,
     CallStarted,
@@ -23,7 +23,7 @@ from trxds.ground.observe import (
     XdsRequest,
     XdsResponse,
 )
-from trxds.ground.status import Status, StatusCode
+from trxds.core.status import Status, StatusCode
 from trxds.resources.types import RESOURCE_TYPES
 
 from .messages import PerSecondStats

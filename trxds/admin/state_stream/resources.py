@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trxds.ads.client import XdsClient
-from trxds.ads.resource import CacheState, Resource
+from trxds.xds.client import XdsClient
+from trxds.xds.resource import CacheState, Resource
 
 from .messages import ResourceRow
 

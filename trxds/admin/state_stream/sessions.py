@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from trxds.affinity.repin_reason import Repin
-from trxds.affinity.session import SessionCookies
+from trxds.session_affinity.repin_reason import Repin
+from trxds.session_affinity.session import SessionCookies
 
 from .messages import Move as MoveRow
 from .messages import SessionRow

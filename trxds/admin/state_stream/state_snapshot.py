@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import trio
 
-from trxds.ground.clock import Clock
-from trxds.ground.id_allocator import IdAllocator
+from trxds.core.clock import Clock
+from trxds.core.id_allocator import IdAllocator
 from trxds.lb.node_snapshot import NodeSnapshot
 
 from ..channel_source import KeyedChannel

@@ -13,8 +13,8 @@ from time import thread_time
 
 import trio
 
-from trxds.ground.observe import Observer
-from trxds.ground.observers import Observers
+from trxds.core.observe import Observer
+from trxds.core.observers import Observers
 
 from ..channel_source import KeyedChannel, Source, channel_sources
 from .changes import changes

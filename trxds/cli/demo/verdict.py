@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trxds.ground.plural import plural
+from trxds.core.plural import plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import trio
 
 from trxds.admin.state_stream.changes import apply
 from trxds.admin.state_stream.messages import State
-from trxds.ground.json_parse import parse_json
-from trxds.wire.connect import TcpNetwork, connect_error
+from trxds.core.json_parse import parse_json
+from trxds.transport.connect import TcpNetwork, connect_error
 
 _TIMEOUT = 5.0  # seconds for a connection and the head of the answer
 

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trxds.admin.state_stream.messages import State
-from trxds.ground.conflating_queue import ConflatingQueue
+from trxds.core.conflating_queue import ConflatingQueue
 
 from ..exit_codes import FAILURE, SUCCESS, UNREACHABLE
 from .pages import Page

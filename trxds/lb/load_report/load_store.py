@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status
+from trxds.core.metadata import Metadata
+from trxds.core.status import Status
 from trxds.resources.endpoint import LocalityId
 from trxds.resources.load_stats import ClusterLoad, LocalityLoad, MetricLoad
 from trxds.resources.orca import chosen_metrics

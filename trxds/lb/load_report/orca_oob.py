@@ -8,8 +8,8 @@ from random import Random
 
 import trio
 
-from trxds.ground.backoff import Backoff
-from trxds.ground.status import Status, StatusCode
+from trxds.core.backoff import Backoff
+from trxds.core.status import Status, StatusCode
 from trxds.resources.orca import LoadReport, load_report, report_request
 
 from ..interfaces import SubchannelInterface

@@ -5,7 +5,7 @@ An algorithm that is not there is not run, where a resource's success rate runs 
 
 from __future__ import annotations
 
-from trxds.ground.json_reader import JsonNode
+from trxds.core.json_reader import JsonNode
 from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 _DEFAULT = OutlierDetectionSettings()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import fsum, sqrt
 
-from trxds.ground.metadata import EMPTY, Metadata
-from trxds.ground.status import Status
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import Status
 from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from trxds.ground.observe import OutlierEvent
+from trxds.core.observe import OutlierEvent
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier_detection import OutlierDetectionSettings
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from xxhash import xxh64_intdigest
 
-from trxds.ground.metadata import Metadata
+from trxds.core.metadata import Metadata
 from trxds.resources.matchers import header_value
 
 from ..endpoints import Key

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 
 from ..endpoints import EndpointState, Key, last_error

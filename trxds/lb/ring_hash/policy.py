@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from trxds.ground.connectivity import Connectivity
+from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 

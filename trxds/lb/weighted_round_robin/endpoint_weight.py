@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from trxds.ground.metadata import Metadata
-from trxds.ground.status import Status
+from trxds.core.metadata import Metadata
+from trxds.core.status import Status
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 from trxds.resources.orca import LoadReport, load_report
 

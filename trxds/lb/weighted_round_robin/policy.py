@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from trxds.ground.connectivity import Connectivity
-from trxds.ground.observe import WrrUpdate
+from trxds.core.connectivity import Connectivity
+from trxds.core.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
 from ..endpoint_set import Endpoints

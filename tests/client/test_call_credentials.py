@@ -1,0 +1,175 @@
+"""Call credentials: shown for each attempt, over TLS only, and what comes of those that fail (A54)."""
+
+import ssl
+
+import pytest
+import trio
+import trustme
+from support.mesh import Mesh, method
+
+import trxds
+from trxds import AuthContext, CallCredentials, RpcError, StatusCode
+from trxds.core.status import Status
+from trxds.testing import resources as xds
+
+PATH = "/shop.Cart/Who"
+
+
+class Token:
+    """Gives another token each time; notes for whom."""
+
+    def __init__(self, name="token"):
+        self.name = name
+        self.contexts = []
+
+    def __call__(self, context):
+        self.contexts.append(context)
+        return [("authorization", f"{self.name} {len(self.contexts)}")]
+
+
+class Who:
+    """Fails the first so many calls; notes what was shown."""
+
+    def __init__(self, fail=0):
+        self.left = fail
+        self.shown = []
+
+    async def __call__(self, call):
+        self.shown.append(call.metadata.all("authorization"))
+        if self.left:
+            self.left -= 1
+            call.abort(StatusCode.UNAVAILABLE)
+        async for message in call:
+            await call.send(message)
+
+
+def serving(mesh, handler):
+    for server in mesh.servers.values():
+        server.handlers[PATH] = handler
+    return handler
+
+
+def raising(error):
+    def raises(context):
+        raise error
+
+    return CallCredentials(raises, allow_insecure=True)
+
+
+async def failure(channel, credentials, **more):
+    with pytest.raises(RpcError) as caught:
+        await method(channel, PATH)(b"", credentials=credentials, **more)
+    return caught.value.status
+
+
+async def test_a_plain_function_is_told_of_the_call_and_gives_its_metadata(autojump_clock):
+    token = Token()
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        who = serving(mesh, Who())
+        await method(channel, PATH)(b"", credentials=CallCredentials(token, allow_insecure=True))
+        assert who.shown == [["token 1"]]
+        assert token.contexts == [AuthContext("https://shop/shop.Cart", "Who")]
+
+
+async def test_an_async_function_may_wait_and_the_calls_deadline_counts(autojump_clock):
+    async def slow(context):
+        await trio.sleep(5)
+        return [("authorization", "late")]
+
+    credentials = CallCredentials(slow, allow_insecure=True)
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        who = serving(mesh, Who())
+        await method(channel, PATH)(b"", credentials=credentials, timeout=6)
+        assert who.shown == [["late"]]
+        status = await failure(channel, credentials, timeout=2)
+        assert status.code is StatusCode.DEADLINE_EXCEEDED and "waiting for its call credentials" in status.message
+
+
+async def test_the_channels_are_shown_by_every_call_and_its_own_beside_them(autojump_clock):
+    shown = CallCredentials(Token("channel"), allow_insecure=True)
+    async with Mesh.run(1) as mesh, mesh.channel(call_credentials=shown) as channel:
+        who = serving(mesh, Who())
+        await method(channel, PATH)(b"")
+        await method(channel, PATH)(b"", credentials=CallCredentials(Token("call"), allow_insecure=True))
+        assert who.shown == [["channel 1"], ["channel 2", "call 1"]]
+
+
+async def test_each_attempt_has_its_own(autojump_clock):
+    entry = xds.route("cart")
+    entry["route"]["retry_policy"] = {"retry_on": "unavailable", "num_retries": 2}
+    async with Mesh.run(1) as mesh:
+        mesh.plane.put(xds.routes("routes", entry))
+        async with mesh.channel() as channel:
+            who = serving(mesh, Who(fail=2))
+            await method(channel, PATH)(b"", credentials=CallCredentials(Token(), allow_insecure=True))
+            assert who.shown == [["token 1"], ["token 2"], ["token 3"]]
+
+
+async def test_without_tls_nothing_is_shown_and_the_call_is_unauthenticated(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        who = serving(mesh, Who())
+        status = await failure(channel, CallCredentials(Token()))
+        assert status.code is StatusCode.UNAUTHENTICATED
+        assert status.message == (
+            "10.0.1.1:50051: call credentials are sent over TLS only; open the channel with credentials=trxds.tls()"
+        )
+        assert who.shown == []
+
+
+async def test_with_tls_they_are_shown(autojump_clock):
+    ca = trustme.CA()
+    context, at_the_server = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    ca.configure_trust(context)
+    ca.issue_cert("shop").configure_cert(at_the_server)
+    at_the_server.set_alpn_protocols(["h2"])
+    async with Mesh.run(0) as mesh:
+        mesh.endpoints("cart", [await mesh.add_host(tls=at_the_server)])
+        async with mesh.channel(credentials=trxds.tls(context)) as channel:
+            who = serving(mesh, Who())
+            await method(channel, PATH)(b"", credentials=CallCredentials(Token()))
+            assert who.shown == [["token 1"]]
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda: RpcError(Status(StatusCode.UNAUTHENTICATED, "who are you?")), StatusCode.UNAUTHENTICATED),
+        (lambda: RpcError(Status(StatusCode.NOT_FOUND, "no token")), StatusCode.INTERNAL),
+        (lambda: OSError("no such file"), StatusCode.UNAVAILABLE),
+    ],
+)
+async def test_what_they_raise_is_the_status_unless_only_a_server_may_say_it(make, code, autojump_clock):
+    error = make()
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        who = serving(mesh, Who())
+        status = await failure(channel, raising(error))
+        assert status.code is code
+        assert str(error) in status.message or status == error.status
+        assert who.shown == []
+
+
+async def test_metadata_that_no_header_can_carry_is_unavailable(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        bad = CallCredentials(lambda context: [("authorization", "ü")], allow_insecure=True)
+        status = await failure(channel, bad)
+        assert (
+            status.code is StatusCode.UNAVAILABLE
+            and "has a character that is not ASCII at position 0" in status.message
+        )
+
+
+async def test_a_channel_that_closes_ends_the_wait_for_them(nursery, autojump_clock):
+    async def never(context):
+        await trio.sleep_forever()
+
+    statuses = []
+
+    async def call(channel):
+        statuses.append(await failure(channel, CallCredentials(never, allow_insecure=True)))
+
+    async with Mesh.run(1) as mesh:
+        async with mesh.channel() as channel:
+            nursery.start_soon(call, channel)
+            await trio.sleep(1)
+        await trio.sleep(1)
+        assert statuses == [Status(StatusCode.CANCELLED, "channel closed")]

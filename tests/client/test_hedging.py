@@ -1,0 +1,467 @@
+"""Hedging (A6): attempts a little after one another, the first answer counts, and of the others nothing is left."""
+
+import pytest
+import trio
+import trio.testing
+from support.mesh import Mesh, bidi, method
+from support.method_config import configured, for_all
+from support.tasks import task_names
+
+from trxds import RpcError, StatusCode
+from trxds.client.hedging import HedgingState
+from trxds.core.status import Status
+from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
+from trxds.transport.stream import ClientStream
+
+PATH = "/shop.Cart/Fail"
+HEDGING = {"maxAttempts": 4, "hedgingDelay": "1s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
+THROTTLE = {"maxTokens": 4, "tokenRatio": 0.5}
+
+
+class Host:
+    """Does with each attempt what the script says for its number: the last word of it for all later ones.
+
+    A number is how many seconds it takes to answer, a code is a failure at once, and a text a failure with
+    that pushback.
+    """
+
+    def __init__(self, *script, code=StatusCode.UNAVAILABLE):
+        self.script, self.code = script, code
+        self.came = []  # when, and what the client said of attempts before
+        self.said = []  # by each
+        self.over = []  # with which status
+
+    async def __call__(self, call):
+        number = len(self.came)
+        self.came.append((trio.current_time(), call.metadata.first("grpc-previous-rpc-attempts")))
+        said = []
+        self.said.append(said)
+        todo = self.script[min(number, len(self.script) - 1)]
+        try:
+            if isinstance(todo, str):
+                call.set_trailing_metadata([("grpc-retry-pushback-ms", todo)])
+                call.abort(self.code, "pushed back")
+            if isinstance(todo, StatusCode):
+                await trio.sleep(0.1)
+                call.abort(todo, f"attempt {number}")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen, call, said)
+                await trio.sleep(todo)
+                await call.send(b"%d" % number)
+        finally:
+            self.over.append(number)
+
+    async def _listen(self, call, said):
+        async for message in call:
+            said.append(message)
+
+    @property
+    def times(self):
+        return [round(when - self.came[0][0], 1) for when, _ in self.came]
+
+
+class Hedged:
+    """A mesh, a channel whose calls are hedged, and the host's script."""
+
+    def __init__(self, monkeypatch, policy=HEDGING, throttling=None, hosts=1):
+        self.document = for_all(throttling, hedgingPolicy=policy)
+        self.monkeypatch, self.hosts = monkeypatch, hosts
+
+    async def __aenter__(self):
+        self._mesh = Mesh.run(self.hosts)
+        self.mesh = await self._mesh.__aenter__()
+        self._channel = configured(self.monkeypatch, self.mesh, self.document)
+        self.channel = await self._channel.__aenter__()
+        self.host = self.serve(Host(0))
+        await method(self.channel, PATH)(b"")  # connected
+        return self
+
+    def serve(self, host):
+        for server in self.mesh.servers.values():
+            server.handlers[PATH] = host
+        self.host = host
+        return host
+
+    async def __aexit__(self, *error):
+        try:
+            await self._channel.__aexit__(*error)
+        finally:
+            await self._mesh.__aexit__(*error)
+
+    async def ask(self, **more):
+        return await method(self.channel, PATH)(b"x", **more)
+
+    async def failure(self, **more):
+        with pytest.raises(RpcError) as caught:
+            await self.ask(**more)
+        return caught.value.status
+
+
+@pytest.fixture
+def hedged(monkeypatch):
+    return lambda **more: Hedged(monkeypatch, **more)
+
+
+async def test_an_answer_within_the_delay_is_the_only_attempt(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(0.5))
+        assert await world.ask() == b"0"
+        assert host.came[0][1] is None and len(host.came) == 1
+
+
+async def test_a_slow_call_is_sent_again_after_each_delay_and_the_first_answer_counts(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(100, 100, 0.5))
+        assert await world.ask() == b"2"
+        assert (host.times, [before for _, before in host.came]) == ([0, 1, 2], [None, "1", "2"])
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(host.over) == [0, 1, 2]  # the others were cancelled
+
+
+async def test_there_are_no_more_attempts_than_the_policy_has(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(10))
+        assert await world.ask() == b"0"
+        assert host.times == [0, 1, 2, 3]
+
+
+async def test_without_a_delay_all_are_sent_at_once(hedged, autojump_clock):
+    async with hedged(policy={"maxAttempts": 3}) as world:
+        host = world.serve(Host(5, 5, 1))
+        assert await world.ask() == b"2"
+        assert host.times == [0, 0, 0]
+
+
+async def test_a_failure_that_is_not_fatal_brings_the_next_at_once(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(StatusCode.UNAVAILABLE, 0.5))
+        assert await world.ask() == b"1"
+        assert host.times == [0, 0.1]
+
+
+async def test_after_it_the_delays_go_on_from_there(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(StatusCode.UNAVAILABLE, 100, 0.5))
+        assert await world.ask() == b"2"
+        assert host.times == [0, 0.1, 1.1]
+
+
+async def test_a_fatal_failure_is_the_calls_and_ends_the_others(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(100, StatusCode.NOT_FOUND))
+        assert await world.failure() == Status(StatusCode.NOT_FOUND, "attempt 1")
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(host.over) == [0, 1]
+
+
+async def test_when_all_have_failed_the_last_ones_status_is_the_calls(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(StatusCode.UNAVAILABLE))
+        assert await world.failure() == Status(StatusCode.UNAVAILABLE, "attempt 3")
+        assert len(host.came) == 4
+
+
+async def test_the_server_may_say_when_the_next_is_to_come(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host("5000", 0.5))
+        assert await world.ask() == b"1"
+        assert host.times == [0, 5]
+
+
+async def test_the_server_may_want_no_more_and_those_under_way_go_on(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(5, "-1"))
+        assert await world.ask() == b"0"
+        assert host.times == [0, 1]
+
+
+async def test_a_throttled_call_sends_its_first_attempt_only(hedged, autojump_clock):
+    async with hedged(throttling=THROTTLE) as world:
+        world.channel._state.throttle.tokens = 2
+        host = world.serve(Host(5))
+        assert await world.ask() == b"0"
+        assert host.times == [0]
+
+
+async def test_failures_take_tokens_and_end_the_hedging(hedged, autojump_clock):
+    async with hedged(throttling=THROTTLE) as world:
+        host = world.serve(Host(StatusCode.UNAVAILABLE))
+        assert (await world.failure()).code is StatusCode.UNAVAILABLE
+        assert (len(host.came), world.channel._state.throttle.tokens) == (2, 2)
+
+
+async def test_a_call_that_finds_no_host_fails_when_its_attempts_are_used_up(hedged, autojump_clock):
+    async with hedged() as world:
+        world.mesh.endpoints("cart", [])
+        await trio.sleep(1)
+        assert (await world.failure()).code is StatusCode.UNAVAILABLE
+
+
+async def test_the_deadline_is_the_calls(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(100))
+        status = await world.failure(timeout=2.5)
+        assert status.code is StatusCode.DEADLINE_EXCEEDED and "one of its attempts" in status.message
+        assert host.times == [0, 1, 2]
+
+
+async def test_a_stream_says_everything_on_every_attempt_and_goes_on_with_the_chosen(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(100, 0.5))
+        async with bidi(world.channel, PATH).open() as call:
+            await call.send(b"one")
+            await trio.sleep(1.2)
+            await call.send(b"two")
+            assert await call.receive() == b"1"
+            await call.send(b"three")
+            call.done_sending()
+            with pytest.raises(trio.ClosedResourceError):
+                await call.send(b"four")
+            assert await call.receive() is None
+            await trio.testing.wait_all_tasks_blocked()
+        assert host.said == [[b"one", b"two"], [b"one", b"two", b"three"]]
+
+
+async def test_a_stream_that_says_too_much_to_keep_stays_with_one_attempt(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(10))
+        async with bidi(world.channel, PATH).open() as call:
+            for _ in range(5):
+                await call.send(bytes(100_000))
+            assert call.peer == world.mesh.hosts[0]
+            call.done_sending()
+            assert await call.receive() == b"0"
+        assert host.times == [0] and [len(each) for each in host.said[0]] == [100_000] * 5
+
+
+async def test_of_a_stream_that_is_left_no_attempt_is_left(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(100))
+        async with bidi(world.channel, PATH).open(b"one"):
+            await trio.sleep(1.5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(host.over) == [0, 1]
+        assert not [name for name in task_names() if name.startswith("hedge")]
+        assert world.channel._state.calls.open == set()
+
+
+async def test_the_callers_own_exception_leaves_a_hedged_stream_as_it_is(hedged, autojump_clock):
+    async with hedged() as world:
+        world.serve(Host(100))
+        with pytest.raises(KeyError, match="mine"):
+            async with bidi(world.channel, PATH).open():
+                raise KeyError("mine")
+
+
+async def test_a_message_that_may_not_be_sent_ends_the_call(hedged, autojump_clock):
+    async with hedged() as world:
+        world.channel._state.defaults = world.channel._state.defaults.__class__(max_send_size=10)
+        world.serve(Host(100))
+        async with bidi(world.channel, PATH).open() as call:
+            for step in (lambda: call.send(bytes(11)), call.receive):
+                with pytest.raises(RpcError, match="larger than the limit of 10"):
+                    await step()
+
+
+@pytest.mark.parametrize("kind", [method, bidi])
+async def test_a_hedged_call_ends_with_its_channel(kind, hedged, nursery, autojump_clock):
+    ended = []
+
+    async def call(channel):
+        with pytest.raises(RpcError) as caught:
+            async with kind(channel, PATH).open(b"x") as opened:
+                await opened.receive()
+        ended.append(caught.value.status)
+
+    async with hedged() as world:
+        world.serve(Host(100))
+        nursery.start_soon(call, world.channel)
+        await trio.sleep(1.5)
+        world.channel._state.close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended == [Status(StatusCode.CANCELLED, "channel closed")]
+
+
+async def test_a_hedged_unary_call_ends_with_its_channel(hedged, nursery, autojump_clock):
+    ended = []
+
+    async def call(world):
+        ended.append(await world.failure())
+
+    async with hedged() as world:
+        world.serve(Host(100))
+        nursery.start_soon(call, world)
+        await trio.sleep(1.5)
+        world.channel._state.close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended == [Status(StatusCode.CANCELLED, "channel closed")]
+
+
+async def test_a_hedged_call_holds_its_cluster_until_one_is_chosen(hedged, nursery, autojump_clock):
+    answers = []
+
+    async def call(world):
+        answers.append(await world.ask())
+
+    async with hedged() as world:
+        world.serve(Host(10))
+        nursery.start_soon(call, world)
+        await trio.sleep(0.5)
+        world.mesh.cluster("other")
+        world.mesh.endpoints("other", world.mesh.hosts)
+        world.mesh.route("other")
+        await trio.sleep(5)
+        assert "cluster/cart" in task_names()
+        await trio.sleep(10)
+        assert answers == [b"0"] and "cluster/cart" not in task_names()
+
+
+async def test_with_a_session_every_attempt_meets_the_same_host(hedged, autojump_clock):
+    async with hedged(hosts=3) as world, world.channel.session() as session:
+        host = (await method(session)(b"")).decode()
+        scripts = {}
+        for address, server in world.mesh.servers.items():
+            scripts[address] = server.handlers[PATH] = Host(10)
+        assert await method(session, PATH)(b"x") == b"0"
+        assert {address: len(script.came) for address, script in scripts.items()} == {
+            address: 4 * (address == host) for address in world.mesh.hosts
+        }
+
+
+async def test_a_sessions_first_call_gets_the_cookie_of_the_host_that_was_chosen(hedged, autojump_clock):
+    async with hedged(hosts=3) as world, world.channel.session() as session:
+        slow = True
+
+        def answering(address):
+            async def answer(call):
+                nonlocal slow
+                if slow:
+                    slow = False
+                    await trio.sleep(100)
+                await call.send(address.encode())
+
+            return answer
+
+        for address, server in world.mesh.servers.items():
+            server.handlers[PATH] = answering(address)
+        host = await method(session, PATH)(b"x")
+        assert [await method(session)(b"") for _ in range(6)] == [host] * 6
+
+
+async def test_a_hedged_call_is_counted_once(hedged, autojump_clock):
+    async with hedged() as world:
+        before = world.channel._state.calls.counts
+        world.serve(Host(2.5))
+        await world.ask()
+        after = world.channel._state.calls.counts
+        assert (after.started - before.started, after.succeeded - before.succeeded, after.failed) == (1, 1, 0)
+
+
+async def test_of_a_call_that_is_cancelled_no_attempt_is_left(hedged, autojump_clock):
+    async with hedged() as world:
+        host = world.serve(Host(100))
+        with trio.move_on_after(2.5):
+            await world.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(host.over) == [0, 1, 2]
+
+
+async def test_a_refused_attempt_is_made_again_without_being_counted(hedged, autojump_clock):
+    async with hedged() as world:
+        script = Host(0)
+        refused = []
+
+        async def refuse_once(call):
+            if not refused:
+                refused.append(call.metadata.first("grpc-previous-rpc-attempts"))
+                call.reset(7)
+                return
+            await script(call)
+
+        for server in world.mesh.servers.values():
+            server.handlers[PATH] = refuse_once
+        assert await world.ask() == b"0"
+        assert (refused, [before for _, before in script.came]) == ([None], [None])
+
+
+async def test_a_bug_in_an_attempt_ends_the_call_and_says_so(hedged, monkeypatch, caplog, autojump_clock):
+    from trxds import TrxdsInternalError
+
+    def broken(self, hedge):
+        raise KeyError("bug")
+
+    async with hedged() as world:
+        monkeypatch.setattr(HedgingState, "opened", broken)
+        with pytest.raises(TrxdsInternalError, match="please report it"):
+            async with bidi(world.channel, PATH).open() as call:
+                await call.receive()
+
+
+async def test_of_two_that_fail_in_one_breath_the_first_counts(hedged, autojump_clock):
+    policy = {"maxAttempts": 2, "hedgingDelay": "0s"}
+    async with hedged(policy=policy) as world:
+        host = world.serve(Host(StatusCode.NOT_FOUND))
+        assert (await world.failure()).code is StatusCode.NOT_FOUND
+        assert host.times == [0, 0]
+
+
+async def test_an_attempt_that_finds_its_host_when_another_has_been_chosen_sends_nothing(
+    hedged, monkeypatch, nursery, autojump_clock
+):
+    answers, begun, ended = [], [], []
+
+    async def call(world):
+        answers.append(await world.ask())
+
+    async with hedged() as world:
+        monkeypatch.setattr("trxds.client.attempt.tell_began", lambda *told: begun.append(told))
+        monkeypatch.setattr("trxds.client.attempt.tell_ended", lambda *told: ended.append(told))
+        host, state = world.serve(Host(3, 100)), world.channel._state
+        live = state.data_plane
+        nursery.start_soon(call, world)
+        await trio.sleep(0.5)
+        selector, picker = live.current.selector, live.current.picker
+        live.publish(selector, QUEUE_PICKER)
+        await trio.sleep(1)  # the second attempt waits for a host
+        (rpc,) = state.calls.open
+        live.publish(selector, picker)
+        rpc.hedging._choose(rpc.hedging._running[0])
+        await trio.sleep(5)
+        assert answers == [b"0"]
+        assert host.over == [0]
+        assert len(begun) == 1 and len(ended) == 1  # nor were its trackers told
+
+
+async def test_a_refused_attempt_that_finds_no_other_host_says_that(hedged, autojump_clock):
+    async with hedged(policy={"maxAttempts": 2, "hedgingDelay": "10s"}) as world:
+        live = world.channel._state.data_plane
+
+        async def refuse(call):
+            live.publish(
+                live.current.selector, transient_failure_picker(Status(StatusCode.UNAVAILABLE, "no host is left"))
+            )
+            call.reset(7)
+
+        for server in world.mesh.servers.values():
+            server.handlers[PATH] = refuse
+        assert await world.failure() == Status(StatusCode.UNAVAILABLE, "no host is left")
+
+
+async def test_what_is_said_in_the_step_in_which_a_queued_attempt_opens_is_said_once(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 2, "hedgingDelay": "0.05s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
+    begin = ClientStream.begin
+
+    async with Mesh.run(1, max_concurrent_streams=1) as mesh:
+        host = mesh.servers[mesh.hosts[0]].handlers[PATH] = Host(StatusCode.UNAVAILABLE, 1)
+        document = for_all(hedgingPolicy=policy)
+        async with configured(monkeypatch, mesh, document) as channel, bidi(channel, PATH).open(b"one") as call:
+
+            def begin_second(stream, *at, **how):  # the second attempt, which has waited for the end of the first
+                begin(stream, *at, **how)
+                call._rpc.hedging.send(b"two")
+
+            monkeypatch.setattr(ClientStream, "begin", begin_second)
+            assert await call.receive() == b"1"
+            call.done_sending()
+            assert await call.receive() is None
+        assert host.said[1] == [b"one", b"two"]

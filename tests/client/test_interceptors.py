@@ -1,0 +1,226 @@
+"""Interceptors: one shape for all kinds of call, nested; what they change, see, raise and answer."""
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi, method
+
+import trxds
+from trxds import FixedResponseCall, ForwardingCall, RpcError, StatusCode
+from trxds.core.status import Status
+
+KINDS = [(client, server) for client in (False, True) for server in (False, True)]
+
+
+class Noting:
+    """Notes when a call enters and leaves it, and how it ended."""
+
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
+
+    @asynccontextmanager
+    async def __call__(self, call, next):
+        self.notes.append(f"{self.name} in")
+        try:
+            async with next(call) as stream:
+                yield stream
+        except RpcError as error:
+            self.notes.append(f"{self.name} {error.status.code.name}")
+            raise
+        self.notes.append(f"{self.name} out")
+
+
+class Upper(ForwardingCall):
+    async def send(self, request, *, compress=True):
+        return await super().send(request.upper(), compress=compress)
+
+    async def receive(self):
+        reply = await super().receive()
+        return None if reply is None else reply + b"!"
+
+
+def wrapping(kind):
+    @asynccontextmanager
+    async def interceptor(call, next):
+        async with next(call) as stream:
+            yield kind(stream)
+
+    return interceptor
+
+
+def changing(**changes):
+    @asynccontextmanager
+    async def interceptor(call, next):
+        async with next(replace(call, **changes)) as stream:
+            yield stream
+
+    return interceptor
+
+
+@asynccontextmanager
+async def answering(call, next):
+    yield FixedResponseCall(b"cached", initial_metadata=[("from", "memory")], trailing_metadata=[("age", "3")])
+
+
+@asynccontextmanager
+async def refusing(call, next):
+    raise RpcError(Status(StatusCode.PERMISSION_DENIED, "not today"))
+    yield
+
+
+@asynccontextmanager
+async def served(*interceptors, handler=None, **more):
+    async with Mesh.run(1) as mesh, mesh.channel(interceptors=interceptors, **more) as channel:
+        for server in mesh.servers.values():
+            server.fallback = handler or server.fallback
+        yield channel
+
+
+async def echo(call):
+    async for message in call:
+        await call.send(message)
+
+
+def of_kind(channel, client_streaming, server_streaming, path=METHOD):
+    return channel.method(path, client_streaming=client_streaming, server_streaming=server_streaming)
+
+
+@pytest.mark.parametrize(("client_streaming", "server_streaming"), KINDS)
+async def test_every_kind_of_call_goes_through_them_and_their_messages_may_be_changed(
+    client_streaming, server_streaming, autojump_clock
+):
+    notes = []
+    async with served(Noting("outer", notes), wrapping(Upper), handler=echo) as channel:
+        call_ = of_kind(channel, client_streaming, server_streaming)
+        async with call_.open(b"a") as call:
+            call.done_sending()
+            assert [reply async for reply in call] == [b"A!"]
+        if not server_streaming:
+            assert await call_([b"a"] if client_streaming else b"a") == b"A!"
+            assert notes == ["outer in", "outer out"] * 2
+
+
+async def test_they_nest_in_their_order(autojump_clock):
+    notes = []
+    async with served(Noting("first", notes), Noting("second", notes)) as channel:
+        await ask(channel)
+    assert notes == ["first in", "second in", "second out", "first out"]
+
+
+async def test_they_see_what_the_call_was_given(autojump_clock):
+    seen = []
+
+    @asynccontextmanager
+    async def look(call, next):
+        seen.append(call)
+        async with next(call) as stream:
+            yield stream
+
+    async with served(look) as channel:
+        await method(channel)(b"", timeout=5, metadata=[("User", "7")], wait_for_ready=True, compression="gzip")
+    assert seen == [trxds.CallDetails(METHOD, (("user", "7"),), 5, True, "gzip")]
+
+
+async def test_they_may_change_all_of_it(autojump_clock):
+    seen = []
+
+    async def handler(call):
+        seen.append((call.path, call.metadata.first("user"), call.timeout, call.incoming.deframer.encoding))
+        await echo(call)
+
+    changes = changing(method="/shop.Cart/Other", metadata=[("user", "8")], timeout=3.0, compression="deflate")
+    async with served(changes, handler=handler) as channel:
+        await method(channel)(b"x")
+    ((path, user, timeout, encoding),) = seen
+    assert (path, user, encoding) == ("/shop.Cart/Other", "8", "deflate") and 2 < timeout <= 3
+
+
+async def test_metadata_that_no_header_can_carry_is_refused_from_them_too(autojump_clock):
+    async with served(changing(metadata=[("te", "x")])) as channel:
+        with pytest.raises(ValueError, match="'te' belongs to the protocol"):
+            await ask(channel)
+
+
+async def test_one_that_answers_by_itself_lets_nothing_out(autojump_clock):
+    async with served(answering, handler=lambda call: pytest.fail("called")) as channel:
+        assert await method(channel)(b"x") == b"cached"
+        async with bidi(channel).open(b"x") as call:
+            assert (await call.wait_initial_metadata()).first("from") == "memory"
+            assert not await call.send(b"more")
+            assert [reply async for reply in call] == [b"cached"]
+            assert (call.status.code, call.trailing_metadata.first("age")) == (StatusCode.OK, "3")
+
+
+async def test_one_that_raises_fails_the_call_and_those_around_it_hear(autojump_clock):
+    notes = []
+    async with served(Noting("outer", notes), refusing) as channel:
+        with pytest.raises(RpcError, match="PERMISSION_DENIED: not today"):
+            await ask(channel)
+        with pytest.raises(RpcError, match="PERMISSION_DENIED: not today"):
+            async with bidi(channel).open():
+                pytest.fail("entered")
+    assert notes == ["outer in", "outer PERMISSION_DENIED"] * 2
+
+
+async def test_they_hear_how_the_call_failed(autojump_clock):
+    async def failing(call):
+        call.abort(StatusCode.NOT_FOUND)
+
+    notes = []
+    async with served(Noting("one", notes), handler=failing) as channel:
+        with pytest.raises(RpcError):
+            await ask(channel)
+    assert notes == ["one in", "one NOT_FOUND"]
+
+
+async def test_one_that_swallows_a_failure_is_told_so(autojump_clock):
+    @asynccontextmanager
+    async def swallow(call, next):
+        try:
+            async with next(call) as stream:
+                yield stream
+        except RpcError:
+            pass
+
+    async def failing(call):
+        call.abort(StatusCode.NOT_FOUND)
+
+    async with served(swallow, handler=failing) as channel:
+        for call in (of_kind(channel, False, False), of_kind(channel, True, False)):
+            with pytest.raises(RuntimeError, match="an interceptor swallowed the exception of its call"):
+                await call([b""] if call is not None and call.client_streaming else b"")
+
+
+async def test_a_session_and_its_cookies_are_below_them(autojump_clock):
+    notes = []
+    async with (
+        Mesh.run(3) as mesh,
+        mesh.channel(interceptors=[Noting("one", notes)]) as channel,
+        channel.session() as session,
+    ):
+        assert len({await ask(session) for _ in range(9)}) == 1
+    assert notes == ["one in", "one out"] * 9
+
+
+async def test_a_call_that_is_cancelled_leaves_them_all(autojump_clock):
+    left = []
+
+    @asynccontextmanager
+    async def note_the_end(call, next):
+        try:
+            async with next(call) as stream:
+                yield stream
+        finally:
+            left.append(call.method)
+
+    async with served(note_the_end, handler=lambda call: trio.sleep(100)) as channel:  # noqa: ASYNC105
+        with trio.move_on_after(1):
+            await ask(channel)
+    assert left == [METHOD]
+
+
+async def test_without_any_a_method_is_a_plain_one(autojump_clock):
+    async with served() as channel:
+        assert type(method(channel)) is trxds.Method

@@ -1,0 +1,143 @@
+"""What a service config says of a method is done by its calls: waiting, sizes, retries and their throttle (A6)."""
+
+import pytest
+import trio
+from support.mesh import Mesh, method
+from support.method_config import configured, for_all
+
+from trxds import RpcError, StatusCode
+from trxds.client.retry_throttle import RetryThrottle
+from trxds.resolver.service_config import RetryThrottling
+
+PATH = "/shop.Cart/Fail"
+RETRY = {
+    "maxAttempts": 3,
+    "initialBackoff": "10s",
+    "maxBackoff": "100s",
+    "backoffMultiplier": 3,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+
+
+class Failing:
+    """Fails the first so many calls; notes when each came, and what it said of those before."""
+
+    def __init__(self, times, code=StatusCode.UNAVAILABLE, trailing=()):
+        self.left, self.code, self.trailing = times, code, trailing
+        self.attempts = []
+
+    async def __call__(self, call):
+        self.attempts.append((trio.current_time(), call.metadata.first("grpc-previous-rpc-attempts")))
+        if self.left:
+            self.left -= 1
+            call.set_trailing_metadata(self.trailing)
+            call.abort(self.code, "told to")
+        async for message in call:
+            await call.send(message)
+
+
+def everywhere(mesh, handler):
+    for server in mesh.servers.values():
+        server.handlers[PATH] = handler
+    return handler
+
+
+class TestTheThrottle:
+    RULES = RetryThrottling(10, 0.5)
+
+    def test_allows_while_more_than_half_of_its_tokens_are_left(self):
+        throttle = RetryThrottle(self.RULES)
+        allowed = []
+        for _ in range(6):
+            throttle.failed()
+            allowed.append(throttle.allows)
+        assert allowed == [True, True, True, True, False, False]
+
+    def test_is_filled_by_successes_and_never_beyond_its_size(self):
+        throttle = RetryThrottle(self.RULES)
+        throttle.failed()
+        for expected in (9.5, 10, 10):
+            throttle.succeeded()
+            assert throttle.tokens == expected
+
+    def test_is_never_emptier_than_empty(self):
+        throttle = RetryThrottle(RetryThrottling(1, 1))
+        throttle.failed()
+        throttle.failed()
+        assert throttle.tokens == 0
+
+    def test_of_another_size_is_as_full_as_before(self):
+        throttle = RetryThrottle(self.RULES)
+        throttle.failed()
+        assert RetryThrottle(RetryThrottling(100, 0.5), throttle).tokens == pytest.approx(90)
+
+
+async def test_a_retry_policy_is_followed_with_its_own_backoff(monkeypatch, autojump_clock):
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=RETRY)) as channel:
+        handler = everywhere(mesh, Failing(9))
+        with pytest.raises(RpcError, match="told to"):
+            await method(channel, PATH)(b"x")
+        at = [when for when, _ in handler.attempts]
+        assert [number for _, number in handler.attempts] == [None, "1", "2"]
+        assert at[1] - at[0] == pytest.approx(10, rel=0.21)
+        assert at[2] - at[1] == pytest.approx(30, rel=0.21)
+
+
+async def test_a_throttled_call_is_not_retried(monkeypatch, autojump_clock):
+    rules = {"maxTokens": 4, "tokenRatio": 0.5}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
+        handler = everywhere(mesh, Failing(9))
+        with pytest.raises(RpcError):
+            await method(channel, PATH)(b"x")
+        assert len(handler.attempts) == 2  # 4 tokens, then 3, then 2, which is half of them
+
+
+async def test_successes_fill_the_throttle_again(monkeypatch, autojump_clock):
+    rules = {"maxTokens": 4, "tokenRatio": 1}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
+        handler = everywhere(mesh, Failing(2))
+        with pytest.raises(RpcError):
+            await method(channel, PATH)(b"x")
+        for _ in range(2):
+            await method(channel, PATH)(b"x")
+        handler.left = 1
+        assert await method(channel, PATH)(b"x") == b"x"
+
+
+async def test_a_status_that_the_policy_does_not_name_leaves_the_throttle_alone(monkeypatch, autojump_clock):
+    rules = {"maxTokens": 4, "tokenRatio": 1}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
+        everywhere(mesh, Failing(1, StatusCode.ABORTED))
+        with pytest.raises(RpcError):
+            await method(channel, PATH)(b"x")
+        assert channel._state.throttle.tokens == 4
+
+
+async def test_a_server_that_wants_no_other_attempt_takes_a_token_whatever_the_status(monkeypatch, autojump_clock):
+    rules = {"maxTokens": 4, "tokenRatio": 1}
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(rules, retryPolicy=RETRY)) as channel:
+        everywhere(mesh, Failing(1, StatusCode.ABORTED, [("grpc-retry-pushback-ms", "-1")]))
+        with pytest.raises(RpcError):
+            await method(channel, PATH)(b"x")
+        assert channel._state.throttle.tokens == 3
+
+
+async def test_a_method_that_waits_for_ready_waits_unless_its_caller_says_otherwise(monkeypatch, autojump_clock):
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(waitForReady=True)) as channel:
+        mesh.network.refuse(mesh.hosts[0])
+        with pytest.raises(RpcError) as waited:
+            await method(channel, PATH)(b"x", timeout=5)
+        assert waited.value.status.code is StatusCode.DEADLINE_EXCEEDED
+        with pytest.raises(RpcError) as failed:
+            await method(channel, PATH)(b"x", timeout=5, wait_for_ready=False)
+        assert failed.value.status.code is StatusCode.UNAVAILABLE
+
+
+async def test_of_two_limits_on_a_reply_the_smaller_counts(monkeypatch, autojump_clock):
+    limit = for_all(maxResponseMessageBytes=10)
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, limit, max_receive_size=100) as channel:
+        everywhere(mesh, Failing(0))
+        assert await method(channel, PATH)(b"x" * 10) == b"x" * 10
+        with pytest.raises(RpcError, match="message of 11 bytes is larger than the limit of 10") as caught:
+            await method(channel, PATH)(b"x" * 11)
+        assert caught.value.status.code is StatusCode.RESOURCE_EXHAUSTED

@@ -1,0 +1,364 @@
+"""What observers are told of calls, in which order, and that those of an attempt end before the call's."""
+
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi, method
+from support.method_config import configured, for_all
+from support.watching import Watcher
+from trio.testing import wait_all_tasks_blocked
+
+from trxds import Observer, RpcError, StatusCode
+from trxds.client.call_telemetry import CallTelemetry
+from trxds.core.observe import CallStarted
+from trxds.core.observers import Observers
+from trxds.lb.pick import Complete, Override, PickArgs
+from trxds.testing import resources as xds
+from trxds.transport.h2_engine import ErrorCode
+
+FAIL = "/shop.Cart/Fail"
+OF_A_CALL = ("call", "resolution", "attempt", "delayed", "picked", "sent", "received", "backoff", "ended", "over")
+
+
+@asynccontextmanager
+async def watched(hosts=1, *, sessions=False, connected=True, **how):
+    """A mesh, a channel of it, and who watches it from when it is connected."""
+    async with Mesh.run(hosts, sessions=sessions) as mesh, mesh.channel(**how) as channel:
+        if connected:
+            await ask(channel)
+            await trio.sleep(1)
+        watcher = Watcher()
+        with channel.observed_by(watcher):
+            yield mesh, channel, watcher
+
+
+class Script:
+    """Ends call after call with the next of these codes; OK is an answer."""
+
+    def __init__(self, *codes):
+        self.codes = list(codes)
+        self.headers = []
+
+    async def __call__(self, call):
+        self.headers.append(call.metadata.first("x-watched"))
+        code = self.codes.pop(0)
+        if code is not StatusCode.OK:
+            call.abort(code, "told to")
+        await call.send(b"done")
+
+
+async def never(call):
+    await trio.sleep_forever()
+
+
+def put(mesh, handler, path=FAIL):
+    for server in mesh.servers.values():
+        server.handlers[path] = handler
+    return handler
+
+
+async def test_a_unary_call_from_its_begin_to_its_end(autojump_clock):
+    async with watched() as (mesh, channel, watcher):
+        host = mesh.hosts[0]
+        await method(channel)(b"one")
+        assert watcher.notes == [
+            f"call {METHOD}",
+            "routed to cart",
+            "attempt 0",
+            f"picked {host} of cart",
+            "sent 3 as 3",
+            f"received {len(host) + 4} as {len(host) + 4}",
+            "ended OK",
+            "over OK",
+        ]
+
+
+async def test_what_observers_send_along_is_in_the_metadata_of_each_attempt(autojump_clock):
+    async with watched() as (mesh, channel, _):
+        script = put(mesh, Script(StatusCode.OK))
+        await method(channel, FAIL)(b"")
+        assert script.headers == ["0"]
+
+
+async def test_the_first_call_waits_for_a_configuration_and_a_host(autojump_clock):
+    async with watched(connected=False) as (mesh, channel, watcher):
+        await ask(channel)
+        assert watcher.of("resolution", "delayed", "picked") == [
+            "resolution delayed",
+            "delayed no host of cluster cart is connected",
+            f"picked {mesh.hosts[0]} of cart late",
+        ]
+
+
+async def test_retries_are_attempts_with_a_number_after_a_backoff(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 3, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
+    policy["retryableStatusCodes"] = ["UNAVAILABLE"]
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=policy)) as channel:
+        put(mesh, Script(StatusCode.UNAVAILABLE, StatusCode.OK))
+        await ask(channel)
+        watcher = Watcher()
+        with channel.observed_by(watcher):
+            await method(channel, FAIL)(b"x")
+    told = watcher.of("attempt", "ended", "backoff", "sent", "over")
+    assert [note for note in told if not note.startswith("backoff")] == [
+        "attempt 0", "sent 1 as 1", "ended UNAVAILABLE", "attempt 1", "sent 1 as 1", "ended OK", "over OK",
+    ]  # fmt: skip
+    assert told[3].split()[1] in {"8", "9", "10", "11", "12"}
+
+
+async def test_a_call_that_is_cancelled_between_two_attempts_is_cancelled(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 3, "initialBackoff": "10s", "maxBackoff": "10s", "backoffMultiplier": 1}
+    policy["retryableStatusCodes"] = ["UNAVAILABLE"]
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(retryPolicy=policy)) as channel:
+        put(mesh, Script(StatusCode.UNAVAILABLE))
+        watcher = Watcher()
+        with channel.observed_by(watcher), trio.move_on_after(2):
+            await method(channel, FAIL)(b"x")
+    assert watcher.of("ended", "over") == ["ended UNAVAILABLE", "over CANCELLED"]
+
+
+async def test_a_pick_that_fails_is_an_attempt_that_fails(autojump_clock):
+    async with watched(connected=False) as (mesh, channel, watcher):
+        mesh.network.refuse(mesh.hosts[0])
+        with pytest.raises(RpcError):
+            await ask(channel)
+        assert watcher.of("attempt", "picked", "ended", "over") == [
+            "attempt 0",
+            "ended UNAVAILABLE",
+            "over UNAVAILABLE",
+        ]
+
+
+async def test_a_call_without_a_route_has_no_attempt(autojump_clock):
+    async with watched() as (mesh, channel, watcher):
+        mesh.route(xds.route("cart", prefix="/other"))
+        await trio.sleep(1)
+        with pytest.raises(RpcError):
+            await ask(channel)
+        assert watcher.of(*OF_A_CALL) == [f"call {METHOD}", "over UNAVAILABLE"]
+
+
+async def test_a_refused_stream_is_a_transparent_attempt(autojump_clock):
+    async with watched() as (mesh, channel, watcher):
+        refused = []
+
+        async def refuse_once(call):
+            if not refused:
+                refused.append(call)
+                call.reset(ErrorCode.REFUSED_STREAM)
+            else:
+                await call.send(b"")
+
+        put(mesh, refuse_once)
+        await method(channel, FAIL)(b"")
+        assert watcher.of("attempt", "ended", "over") == [
+            "attempt 0", "ended UNAVAILABLE", "attempt 0 transparent", "ended OK", "over OK",
+        ]  # fmt: skip
+
+
+async def test_each_hedge_is_an_attempt_and_those_not_chosen_are_cancelled(monkeypatch, autojump_clock):
+    policy = {"maxAttempts": 2, "hedgingDelay": "1s", "nonFatalStatusCodes": []}
+    slow = [100, 1]
+
+    async def host(call):
+        await trio.sleep(slow.pop(0) if slow else 0)
+        await call.send(b"")
+
+    async with Mesh.run(1) as mesh, configured(monkeypatch, mesh, for_all(hedgingPolicy=policy)) as channel:
+        await ask(channel)
+        put(mesh, host)
+        watcher = Watcher()
+        with channel.observed_by(watcher):
+            await method(channel, FAIL)(b"x")
+    assert watcher.of("routed", "attempt") == ["routed to cart hedged", "attempt 0", "attempt 1"]
+    assert watcher.of("ended", "over") == ["ended CANCELLED", "ended OK", "over OK"]
+
+
+async def test_messages_of_a_stream_are_told_one_by_one(autojump_clock):
+    async with watched() as (mesh, channel, watcher):
+        async with bidi(channel).open() as call:
+            for message in (b"a", b"bc"):
+                await call.send(message)
+                await call.receive()
+            call.done_sending()
+            assert await call.receive() is None
+        size = len(mesh.hosts[0]) + 1
+        assert watcher.of("sent", "received", "ended", "over") == [
+            "sent 1 as 1",
+            f"received {size + 1} as {size + 1}",
+            "sent 2 as 2",
+            f"received {size + 2} as {size + 2}",
+            "ended OK",
+            "over OK",
+        ]
+
+
+async def test_a_compressed_message_has_two_sizes_both_ways(autojump_clock):
+    async def echo(call):
+        call.compress_with("gzip")
+        async for message in call:
+            await call.send(message)
+
+    async with watched(compression="gzip") as (mesh, channel, watcher):
+        put(mesh, echo)
+        await method(channel, FAIL)(b"x" * 1000)
+        (_, sent, _, sent_as), (_, received, _, received_as) = map(str.split, watcher.of("sent", "received"))
+        assert (sent, received) == ("1000", "1000")
+        assert int(sent_as) < 100 and int(received_as) < 100
+
+
+async def test_a_call_that_its_caller_leaves_is_cancelled(autojump_clock):
+    async with watched() as (_, channel, watcher):
+        async with bidi(channel).open(b"one"):
+            pass
+        assert watcher.of("ended", "over") == ["ended CANCELLED", "over CANCELLED"]
+
+
+@pytest.mark.parametrize("by_scope", [True, False])
+async def test_a_call_whose_time_is_over_says_so_whoever_set_the_time(by_scope, autojump_clock):
+    async with watched() as (mesh, channel, watcher):
+        put(mesh, never)
+        if by_scope:
+            with trio.move_on_after(5):
+                await method(channel, FAIL)(b"")
+        else:
+            with pytest.raises(RpcError):
+                await method(channel, FAIL)(b"", timeout=5)
+        assert watcher.of("ended", "over") == ["ended DEADLINE_EXCEEDED", "over DEADLINE_EXCEEDED"]
+
+
+async def test_a_call_whose_time_is_over_before_it_has_a_host(autojump_clock):
+    async with watched(connected=False) as (mesh, channel, watcher):
+        mesh.network.black_hole(mesh.hosts[0])
+        with pytest.raises(RpcError):
+            await ask(channel, timeout=5)
+        assert watcher.of("ended", "over") == ["ended DEADLINE_EXCEEDED", "over DEADLINE_EXCEEDED"]
+
+
+async def test_a_reply_that_cannot_be_parsed_fails_the_call_and_not_the_attempt(autojump_clock):
+    def parse(data):
+        raise ValueError("no")
+
+    async with watched() as (_, channel, watcher):
+        with pytest.raises(RpcError):
+            await channel.method(METHOD, None, parse)(b"")
+        assert watcher.of("ended", "over") == ["ended OK", "over INTERNAL"]
+
+
+async def test_calls_open_when_the_channel_closes_end_for_observers_too(nursery, autojump_clock):
+    async def call(channel):
+        with pytest.raises(RpcError):
+            await method(channel, FAIL)(b"")
+
+    async with Mesh.run(1) as mesh:
+        watcher = Watcher()
+        async with mesh.channel() as channel, trio.open_nursery() as calls:
+            put(mesh, never)
+            channel._state.observers.add(watcher)
+            calls.start_soon(call, channel)
+            await wait_all_tasks_blocked()
+            channel._state.close()
+        assert watcher.of("ended", "over") == ["ended CANCELLED", "over CANCELLED"]
+
+
+async def test_explaining_is_no_call(autojump_clock):
+    async with watched() as (_, channel, watcher):
+        await channel.explain(METHOD)
+        assert watcher.notes == []
+
+
+# -- sessions
+
+
+async def test_a_session_is_settled_once_and_then_hit(autojump_clock):
+    async with watched(1, sessions=True) as (mesh, channel, watcher):
+        async with channel.session() as session:
+            await ask(session)
+            await ask(session)
+        assert watcher.of("session", "session-pick", "settled") == [
+            "session 1 opened",
+            "session-pick fallback no_cookie",
+            f"settled on {mesh.hosts[0]} of cart",
+            "session-pick hit",
+            "session 1 closed",
+        ]
+
+
+async def test_a_session_that_loses_its_host_moves_for_a_reason(autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher):
+        async with channel.session() as session:
+            first = await ask(session)
+            (other,) = set(mesh.hosts) - {first}
+            mesh.endpoints("cart", [other])
+            await trio.sleep(1)
+            watcher.notes.clear()
+            await ask(session)
+        assert watcher.of("session-pick", "settled") == [
+            "session-pick fallback unknown_host",
+            f"settled on {other} of cart from {first}: unknown_host",
+        ]
+
+
+async def test_calls_of_a_session_that_move_at_once_are_one_move(autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher):
+        async with channel.session() as session:
+            first = await ask(session)
+            mesh.endpoints("cart", [host for host in mesh.hosts if host != first])
+            await trio.sleep(1)
+            watcher.notes.clear()
+            async with trio.open_nursery() as calls:
+                for _ in range(3):
+                    calls.start_soon(ask, session)
+        assert len(watcher.of("session-pick")) == 3 and len(watcher.of("settled")) == 1
+
+
+async def test_a_session_waits_for_its_host_to_connect(monkeypatch, autojump_clock):
+    async with watched(2, sessions=True) as (mesh, channel, watcher):
+        connect = mesh.network.connect
+
+        async def slowly(address):
+            await trio.sleep(1)
+            return await connect(address)
+
+        async with channel.session() as session:
+            first = await ask(session)
+            monkeypatch.setattr(mesh.network, "connect", slowly)
+            mesh.servers[first].goaway()
+            await wait_all_tasks_blocked()
+            watcher.notes.clear()
+            assert await ask(session) == first
+        assert watcher.of("session-pick", "settled") == ["session-pick wait", "session-pick hit"]
+
+
+def test_another_attempt_that_meets_the_sessions_host_is_a_hit_whatever_the_first_one_missed():
+    watcher = Watcher()
+    attempt = CallTelemetry(Observers(watcher).call(CallStarted(METHOD)), None).attempt(1)
+    args = PickArgs(METHOD, cluster="cart", override=Override(("10.0.1.1:1",), fallback_reason="not_ready"))
+    attempt.saw(Complete(SimpleNamespace(address="10.0.1.2:1")), args, None)
+    attempt.saw(Complete(SimpleNamespace(address="10.0.1.1:1")), args, None)
+    assert watcher.of("session-pick") == ["session-pick fallback not_ready", "session-pick hit"]
+
+
+# -- who watches
+
+
+async def test_a_call_begun_before_somebody_watches_is_not_told(autojump_clock):
+    async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open(b"one") as call:
+        watcher = Watcher()
+        with channel.observed_by(watcher):
+            await call.receive()
+        assert watcher.notes == []
+
+
+async def test_an_observer_that_raises_is_logged_and_hurts_no_call(autojump_clock, caplog):
+    class Bad(Observer):
+        def call(self, call):
+            raise ZeroDivisionError
+
+    async with Mesh.run(1) as mesh, mesh.channel() as channel:
+        with channel.observed_by(Bad()):
+            for _ in range(3):
+                await ask(channel)
+    assert len([record for record in caplog.records if "observer" in record.getMessage()]) == 1

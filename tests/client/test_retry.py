@@ -1,0 +1,313 @@
+"""Retries by a route's policy (A6, A44), by values and as calls."""
+
+import contextlib
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+import trio
+import trio.lowlevel
+from support.mesh import Mesh, bidi, method
+from support.tasks import task_names
+
+from trxds import RpcError, StatusCode
+from trxds.client.retry import RetryState
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import Status
+from trxds.resources.retry import RetryPolicy
+from trxds.testing import resources as xds
+from trxds.transport.options import WireOptions
+
+UNAVAILABLE = Status(StatusCode.UNAVAILABLE)
+POLICY = RetryPolicy(frozenset({StatusCode.UNAVAILABLE}), 4, 1.0, 3.0)
+PATH = "/shop.Cart/Fail"
+
+
+def pushback(text):
+    return Metadata([("grpc-retry-pushback-ms", text)])
+
+
+class TestByValues:
+    def test_delays_double_up_to_the_maximum_each_a_fifth_more_or_less(self):
+        retries = RetryState(POLICY, Random(1))
+        delays = [retries.after(UNAVAILABLE, EMPTY) for _ in range(3)]
+        assert [round(delay / at, 1) for delay, at in zip(delays, (1, 2, 3), strict=True)] == pytest.approx(
+            [1, 1, 1], abs=0.2
+        )
+
+    def test_there_are_as_many_attempts_as_the_policy_allows(self):
+        retries = RetryState(POLICY, Random(1))
+        assert [retries.after(UNAVAILABLE, EMPTY) is None for _ in range(4)] == [False, False, False, True]
+
+    def test_a_status_that_the_policy_does_not_name_is_final(self):
+        assert RetryState(POLICY, Random(1)).after(Status(StatusCode.INTERNAL), EMPTY) is None
+
+    def test_the_server_may_say_when(self):
+        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback("250")) == 0.25
+
+    @pytest.mark.parametrize("text", ["-1", "soon", "", "1.5", "9" * 400, "9" * 5000])
+    def test_the_server_may_say_never(self, text):
+        assert RetryState(POLICY, Random(1)).after(UNAVAILABLE, pushback(text)) is None
+
+
+class Failing:
+    """Fails the first so many calls, trailers-only, then answers; notes what each attempt said."""
+
+    def __init__(self, times, code=StatusCode.UNAVAILABLE, headers=False):
+        self.left, self.code, self.headers = times, code, headers
+        self.attempts = []
+
+    async def __call__(self, call):
+        said = []
+        self.attempts.append((call.metadata.first("grpc-previous-rpc-attempts"), said))
+        if self.headers:
+            await call.send_initial_metadata()
+        if self.left:
+            self.left -= 1
+            async for message in call:
+                said.append(message)
+                if message == b"fail":
+                    break
+            call.abort(self.code, "told to")
+        async for message in call:
+            said.append(message)
+            await call.send(message)
+
+
+@asynccontextmanager
+async def failing(times, retries=3, hosts=1, stream_window=None, **how):
+    async with Mesh.run(hosts) as mesh:
+        entry = xds.route("cart")
+        entry["route"]["retry_policy"] = {
+            "retry_on": "unavailable",
+            "num_retries": retries,
+            "retry_back_off": {"base_interval": "10s", "max_interval": "10s"},
+        }
+        mesh.plane.put(xds.routes("routes", entry))
+        handler = Failing(times, **how)
+        for server in mesh.servers.values():
+            server.handlers[PATH] = handler
+            if stream_window is not None:
+                server.options = WireOptions(stream_window=stream_window)
+        async with mesh.channel() as channel:
+            await method(channel)(b"")
+            yield mesh, channel, handler
+
+
+async def test_a_failed_attempt_is_made_again_after_its_backoff(autojump_clock):
+    async with failing(2) as (_, channel, handler):
+        began = trio.current_time()
+        assert await method(channel, PATH)(b"x") == b"x"
+        assert 16 <= trio.current_time() - began <= 24
+        assert [number for number, _ in handler.attempts] == [None, "1", "2"]
+
+
+async def test_what_one_attempt_says_beside_its_metadata_is_not_said_by_the_next_call(autojump_clock):
+    async with failing(2) as (_, channel, handler):
+        for _ in range(2):
+            await method(channel, PATH)(b"x", metadata=[("user", "7")], compression="gzip")
+        assert [number for number, _ in handler.attempts] == [None, "1", "2", None]
+
+
+async def test_after_the_last_attempt_its_status_is_the_calls(autojump_clock):
+    async with failing(9) as (_, channel, handler):
+        with pytest.raises(RpcError, match="UNAVAILABLE: told to"):
+            await method(channel, PATH)(b"x")
+        assert len(handler.attempts) == 4
+
+
+async def test_once_headers_have_come_there_is_no_other_attempt(autojump_clock):
+    async with failing(1, headers=True) as (_, channel, handler):
+        with pytest.raises(RpcError, match="told to"):
+            await method(channel, PATH)(b"x")
+        assert len(handler.attempts) == 1
+
+
+async def test_a_stream_says_everything_again(autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+        for message in (b"one", b"fail"):
+            await call.send(message)
+        call.done_sending()
+        assert [message async for message in call] == [b"one", b"fail"]
+        assert handler.attempts[1][1] == [b"one", b"fail"]
+
+
+async def test_what_is_sent_while_a_stream_backs_off_is_said_in_order(nursery, autojump_clock):
+    async with failing(1) as (_, channel, _), bidi(channel, PATH).open() as call:
+        received = []
+
+        async def receive():
+            async for message in call:
+                received.append(message)
+
+        nursery.start_soon(receive)
+        await call.send(b"fail")
+        await trio.sleep(1)
+        await call.send(b"during the backoff")
+        await trio.sleep(30)
+        await call.send(b"after")
+        call.done_sending()
+        await trio.sleep(1)
+        assert received == [b"fail", b"during the backoff", b"after"]
+
+
+async def test_a_stream_too_large_to_keep_is_not_said_again(autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+        for _ in range(5):
+            await call.send(b"x" * 100_000)
+        await call.send(b"fail")
+        with pytest.raises(RpcError, match="told to"):
+            await call.receive()
+        assert len(handler.attempts) == 1
+
+
+async def test_a_stream_that_becomes_too_large_to_keep_in_its_backoff_fails_as_its_attempt_did(nursery, autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+
+        async def say_much():
+            await trio.sleep(5)  # the backoff takes twice as long
+            for _ in range(5):
+                with contextlib.suppress(RpcError):
+                    await call.send(b"x" * 100_000)
+
+        await call.send(b"fail")
+        nursery.start_soon(say_much)
+        for _ in range(2):
+            with pytest.raises(RpcError, match="told to"):
+                await call.receive()
+        assert len(handler.attempts) == 1
+
+
+async def test_a_stream_whose_next_attempt_finds_no_host_says_so_from_then_on(autojump_clock):
+    async with failing(1, retries=1) as (mesh, channel, handler), bidi(channel, PATH).open() as call:
+        mesh.endpoints("cart", [])
+        await call.send(b"fail")
+        for _ in range(2):
+            with pytest.raises(RpcError) as caught:
+                await call.receive()
+            assert caught.value.status.code is StatusCode.UNAVAILABLE
+            assert await call.send(b"more")
+        assert caught.value.status.message != "told to" and len(handler.attempts) == 1
+
+
+async def test_what_is_sent_while_another_attempt_has_no_room_is_not_lost(nursery, autojump_clock):
+    received = []
+
+    async def refuse_and_then_read_late(call):
+        if call.metadata.first("grpc-previous-rpc-attempts") is None:
+            await call.receive()
+            await call.receive()
+            call.abort(StatusCode.UNAVAILABLE, "told to")
+        await call.send_initial_metadata()
+        await trio.sleep(5)
+        async for message in call:
+            received.append(message)
+        await call.send(b"end")
+
+    async with failing(0, stream_window=65_535) as (mesh, channel, _):
+        (server,) = mesh.servers.values()
+        server.handlers[PATH] = refuse_and_then_read_late
+        async with bidi(channel, PATH).open() as call:
+            nursery.start_soon(call.receive)
+            await call.send(b"a" * 120_000)
+            await call.send(b"b" * 120_000)
+            await trio.sleep(14)
+            await call.send(b"c")
+            call.done_sending()
+            await trio.sleep(30)
+        assert [message[:1] for message in received] == [b"a", b"b", b"c"]
+
+
+async def test_what_is_said_again_waits_for_nobody_who_has_to_be_read_first(autojump_clock):
+    async def amplify(call):
+        if call.metadata.first("grpc-previous-rpc-attempts") is None:
+            for _ in range(20):
+                await call.receive()
+            call.abort(StatusCode.UNAVAILABLE, "told to")
+        async for message in call:
+            await call.send(message * 20)
+
+    async with failing(0, stream_window=65_535) as (mesh, channel, _):
+        (server,) = mesh.servers.values()
+        server.handlers[PATH] = amplify
+        async with bidi(channel, PATH).open(timeout=60) as call:
+            for _ in range(20):
+                await call.send(b"x" * 12_000)
+            call.done_sending()
+            assert len([reply async for reply in call]) == 20
+
+
+async def test_an_attempt_that_can_no_longer_be_said_again_is_the_last(nursery, autojump_clock):
+    async with failing(1) as (_, channel, handler), bidi(channel, PATH).open() as call:
+
+        async def receive():
+            with pytest.raises(RpcError, match="told to"):
+                await call.receive()
+
+        nursery.start_soon(receive)
+        await call.send(b"fail")
+        await trio.sleep(1)
+        with pytest.raises(RpcError, match="told to"):
+            await call.send(b"x" * 300_000)
+        await trio.sleep(30)
+        assert len(handler.attempts) == 1
+
+
+async def test_the_wait_for_headers_outlasts_a_failed_attempt(autojump_clock):
+    async with failing(1) as (_, channel, _), bidi(channel, PATH).open(b"fail") as call:
+        call.done_sending()
+        assert (await call.wait_initial_metadata()).first("set-cookie")
+
+
+async def test_the_deadline_counts_over_all_attempts(autojump_clock):
+    async with failing(9) as (_, channel, _):
+        began = trio.current_time()
+        with pytest.raises(RpcError, match="waiting for the next attempt, after UNAVAILABLE: told to"):
+            await method(channel, PATH)(b"x", timeout=15)
+        assert trio.current_time() - began == pytest.approx(15)
+
+
+async def test_with_a_session_every_attempt_meets_the_same_host(autojump_clock):
+    async with failing(0, hosts=3) as (mesh, channel, _), channel.session() as session:
+        host = (await method(session)(b"")).decode()
+        for server in mesh.servers.values():
+            server.handlers[PATH] = Failing(9)
+        with pytest.raises(RpcError):
+            await method(session, PATH)(b"x")
+        assert [len(server.handlers[PATH].attempts) for server in mesh.servers.values()] == [
+            4 * (address == host) for address in mesh.hosts
+        ]
+
+
+async def test_a_call_in_backoff_holds_its_cluster(nursery, autojump_clock):
+    async with failing(1) as (mesh, channel, _):
+        answers = []
+
+        async def call():
+            answers.append(await method(channel, PATH)(b"x"))
+
+        nursery.start_soon(call)
+        await trio.sleep(1)
+        mesh.cluster("other")
+        mesh.endpoints("other", mesh.hosts)
+        mesh.route("other")
+        await trio.sleep(1)
+        assert "cluster/cart" in task_names()
+        await trio.sleep(30)
+        assert answers == [b"x"]
+        assert "cluster/cart" not in task_names()
+
+
+async def test_a_call_in_backoff_ends_with_the_channel(nursery, autojump_clock):
+    outcome = []
+
+    async def call(channel):
+        with pytest.raises(RpcError) as ended:
+            await method(channel, PATH)(b"x")
+        outcome.append(ended.value.status)
+
+    async with failing(9) as (_, channel, _):
+        nursery.start_soon(call, channel)
+        await trio.sleep(1)
+    await trio.lowlevel.checkpoint()
+    assert outcome == [Status(StatusCode.CANCELLED, "channel closed")]

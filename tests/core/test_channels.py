@@ -1,0 +1,132 @@
+"""Mailbox and Cell: what is newest is read, once, and writers can know that it was."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.conflating_queue import ConflatingQueue, Observable
+
+
+async def test_a_newer_letter_replaces_an_unread_one_of_its_sender():
+    mailbox = ConflatingQueue[int]()
+    mailbox.put("a", 1)
+    mailbox.put("b", 2)
+    mailbox.put("a", 3)
+    assert await mailbox.next() == {"a": 3, "b": 2}
+
+
+async def test_a_letter_is_read_once(autojump_clock):
+    mailbox = ConflatingQueue[int]()
+    mailbox.put("a", 1)
+    await mailbox.next()
+    assert await mailbox.next(trio.current_time() + 5) == {}
+
+
+async def test_the_reader_sleeps_until_a_letter_comes(nursery, autojump_clock):
+    mailbox = ConflatingQueue[int]()
+    nursery.start_soon(_put_after, mailbox, 3)
+    began = trio.current_time()
+    assert await mailbox.next() == {"late": 1}
+    assert trio.current_time() - began == 3
+
+
+async def _put_after(mailbox, seconds):
+    await trio.sleep(seconds)
+    mailbox.put("late", 1)
+
+
+async def test_a_mailbox_has_one_reader(nursery):
+    mailbox = ConflatingQueue[int]()
+    nursery.start_soon(mailbox.next)
+    await wait_all_tasks_blocked()
+    with pytest.raises(trio.BusyResourceError):
+        await mailbox.next()
+    mailbox.put("a", 1)
+
+
+async def test_a_reader_that_gave_up_misses_nothing(autojump_clock):
+    mailbox = ConflatingQueue[int]()
+    with trio.move_on_after(1):
+        await mailbox.next()
+    mailbox.put("a", 1)
+    assert await mailbox.next() == {"a": 1}
+
+
+async def test_a_withdrawn_letter_is_not_read(autojump_clock):
+    mailbox = ConflatingQueue[int]()
+    mailbox.put("dead", 1)
+    mailbox.discard("dead")
+    assert await mailbox.next(trio.current_time() + 1) == {}
+
+
+async def test_letters_to_a_closed_mailbox_are_dropped():
+    mailbox = ConflatingQueue[int]()
+    mailbox.close()
+    assert mailbox.has_seen(mailbox.put("a", 1))
+
+
+async def test_next_is_a_checkpoint_even_with_letters_waiting():
+    mailbox = ConflatingQueue[int]()
+    mailbox.put("a", 1)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await mailbox.next()
+    assert scope.cancelled_caught
+    assert await mailbox.next() == {"a": 1}, "nothing is lost by the cancelled call"
+
+
+async def test_a_late_follower_reads_the_value_at_once():
+    cell, mailbox = Observable[int](), ConflatingQueue[int]()
+    cell.set(7)
+    cell.subscribe(mailbox, "cell")
+    assert await mailbox.next() == {"cell": 7}
+
+
+async def test_a_slow_follower_skips_to_the_latest_value():
+    cell, mailbox = Observable[int](), ConflatingQueue[int]()
+    cell.subscribe(mailbox, "cell")
+    for value in range(100):
+        cell.set(value)
+    assert await mailbox.next() == {"cell": 99}
+
+
+async def test_a_value_is_seen_when_the_reader_comes_back_for_the_next(nursery):
+    cell, mailbox, steps = Observable[int](), ConflatingQueue[int](), []
+    following = cell.subscribe(mailbox, "cell")
+    cell.set(1)
+    nursery.start_soon(_note_when_seen, following, steps)
+    await wait_all_tasks_blocked()
+    assert await mailbox.next() == {"cell": 1}
+    await wait_all_tasks_blocked()
+    assert steps == [], "read, but not yet come back"
+    nursery.start_soon(mailbox.next)
+    await wait_all_tasks_blocked()
+    assert steps == ["seen"]
+    mailbox.put("end", 0)
+
+
+async def _note_when_seen(following, steps):
+    await following.seen()
+    steps.append("seen")
+
+
+async def test_leaving_counts_as_seen(nursery):
+    cell, mailbox, steps = Observable[int](), ConflatingQueue[int](), []
+    following = cell.subscribe(mailbox, "cell")
+    cell.set(1)
+    nursery.start_soon(_note_when_seen, following, steps)
+    await wait_all_tasks_blocked()
+    following.unsubscribe()
+    following.unsubscribe()
+    await wait_all_tasks_blocked()
+    assert steps == ["seen"]
+    assert not cell.has_subscribers
+
+
+async def test_a_follower_that_left_hears_nothing_more(autojump_clock):
+    cell, mailbox = Observable[int](), ConflatingQueue[int]()
+    following = cell.subscribe(mailbox, "cell")
+    cell.set(1)
+    following.unsubscribe()
+    cell.set(2)
+    assert await mailbox.next(trio.current_time() + 1) == {}

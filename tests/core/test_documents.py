@@ -1,0 +1,41 @@
+"""JSON from outside."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trxds.cli.check import check
+from trxds.core.json_parse import MAX_DEPTH, parse_json
+from trxds.core.status import BootstrapError
+from trxds.resolver.service_config import parse_service_config
+from trxds.xds import bootstrap
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def test_what_is_json_is_its_value() -> None:
+    assert parse_json(b'{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+    assert parse_json(nested(MAX_DEPTH)) == json.loads(nested(MAX_DEPTH))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", nested(MAX_DEPTH + 1), nested(900), "[" * 100_000, '{"a":' * 100_000, "1" * 5000, b"\xff"],
+    ids=["nothing", "half", "deep", "deeper", "endless", "endless objects", "digits", "not UTF-8"],
+)
+def test_whatever_is_wrong_is_one_kind_of_error(text: str | bytes) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        parse_json(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, nested(900), f'{{"node": {"1" * 5000}}}'])
+def test_no_document_is_bad_enough_for_another_error_than_its_readers_promise(text: str) -> None:
+    with pytest.raises(BootstrapError, match="no valid JSON"):
+        bootstrap.parse(text)
+    with pytest.raises(ValueError, match="service config: no valid JSON"):
+        parse_service_config(text)
+    assert [finding.weight for finding in check(text).findings] == ["error"]

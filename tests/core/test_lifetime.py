@@ -1,0 +1,99 @@
+"""Lifetime, and the races that reference counts lose."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.lifetime import Lifetime
+
+
+async def _live(lifetime, ended):
+    try:
+        with lifetime.scope:
+            await trio.sleep_forever()
+    finally:
+        ended.append(lifetime)
+
+
+async def test_the_last_release_ends_it(nursery):
+    lifetime, ended = Lifetime("cart"), []
+    nursery.start_soon(_live, lifetime, ended)
+    other = lifetime.hold()
+    lifetime.maker.release()
+    await wait_all_tasks_blocked()
+    assert ended == []
+    other.release()
+    await wait_all_tasks_blocked()
+    assert ended == [lifetime]
+
+
+async def test_releasing_twice_counts_once():
+    lifetime = Lifetime("cart")
+    other = lifetime.hold()
+    other.release()
+    other.release()
+    assert not lifetime.ended
+
+
+async def test_a_lifetime_nobody_ever_held_ends_with_its_maker(nursery):
+    lifetime, ended = Lifetime("cart"), []
+    lifetime.maker.release()
+    nursery.start_soon(_live, lifetime, ended)
+    await wait_all_tasks_blocked()
+    assert ended == [lifetime], "its task begins in a scope that is cancelled already"
+
+
+async def test_the_name_leaves_the_registry_in_the_step_of_the_last_release():
+    registry = {}
+    lifetime = Lifetime("cart", registry)
+    assert registry == {"cart": lifetime}
+    lifetime.maker.release()
+    assert registry == {}
+
+
+async def test_a_name_that_returns_in_the_step_of_its_last_release_is_a_new_lifetime(nursery):
+    registry, ended = {}, []
+    old = Lifetime("cart", registry)
+    nursery.start_soon(_live, old, ended)
+    await wait_all_tasks_blocked()
+    old.maker.release()
+    new = Lifetime("cart", registry)  # before the old one's task has had a chance to run
+    nursery.start_soon(_live, new, ended)
+    await wait_all_tasks_blocked()
+    assert ended == [old]
+    assert registry == {"cart": new}
+    new.maker.release()
+
+
+async def test_an_ended_lifetime_cannot_be_held():
+    lifetime = Lifetime("cart")
+    lifetime.maker.release()
+    with pytest.raises(RuntimeError, match="cart"):
+        lifetime.hold()
+
+
+async def test_a_living_name_cannot_be_made_again():
+    registry = {}
+    Lifetime("cart", registry)
+    with pytest.raises(ValueError, match="cart"):
+        Lifetime("cart", registry)
+
+
+async def test_the_last_holder_may_be_cancelled_while_it_releases(nursery):
+    lifetime, ended = Lifetime("cart"), []
+    nursery.start_soon(_live, lifetime, ended)
+    hold = lifetime.hold()
+    lifetime.maker.release()
+
+    async def holder():
+        try:
+            await trio.sleep_forever()
+        finally:
+            hold.release()
+
+    async with trio.open_nursery() as calls:
+        calls.start_soon(holder)
+        await wait_all_tasks_blocked()
+        calls.cancel_scope.cancel()
+    await wait_all_tasks_blocked()
+    assert ended == [lifetime]

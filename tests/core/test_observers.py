@@ -1,0 +1,117 @@
+"""The fan-out of events: everybody is told, and nobody is hurt by what one of them raises."""
+
+import inspect
+import logging
+
+import pytest
+
+from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer
+from trxds.core.observers import AttemptObservers, CallObservers, Observers
+from trxds.core.status import OK
+
+CALL = CallStarted("/shop.Cart/Add")
+
+
+class Noting(Observer, CallObserver, AttemptObserver):
+    """Watches everything, and makes itself the observer of every call and attempt."""
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def call(self, call):
+        self.notes.append(call.path)
+        return self
+
+    def attempt(self, previous, transparent):
+        self.notes.append((previous, transparent))
+        return self
+
+    def headers(self):
+        return [("traceparent", "00")]
+
+    def ended(self, status):
+        self.notes.append(status)
+
+    def xds_connected(self, server):
+        self.notes.append(server)
+
+
+class Raising(Observer, CallObserver, AttemptObserver):
+    def _raise(self, *what):
+        raise ZeroDivisionError
+
+    call = attempt = headers = ended = xds_connected = _raise
+
+
+def events(kind):
+    return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "everybody"),
+    [(Observer, Observers), (CallObserver, CallObservers), (AttemptObserver, AttemptObservers)],
+)
+def test_every_event_is_passed_on(kind, everybody):
+    assert {name for name in events(kind) if getattr(everybody, name) is getattr(kind, name)} == set()
+
+
+def test_all_who_watch_are_told():
+    notes = []
+    observers = Observers(Noting(notes), Noting(notes))
+    observers.xds_connected("a")
+    assert notes == ["a", "a"]
+
+
+def test_the_observers_of_a_call_are_those_that_want_it():
+    notes = []
+    call = Observers(Noting(notes), Observer()).call(CALL)
+    attempt = call.attempt(1, True)
+    attempt.ended(OK)
+    call.ended(OK)
+    assert notes == ["/shop.Cart/Add", (1, True), OK, OK]
+
+
+def test_a_call_that_no_observer_wants_has_none():
+    assert Observers(Observer()).call(CALL) is None
+
+
+def test_headers_of_all_observers_are_sent():
+    attempt = Observers(Noting([]), Noting([])).call(CALL).attempt(0, False)
+    assert attempt.headers() == [("traceparent", "00"), ("traceparent", "00")]
+
+
+def test_headers_that_are_none_are_not_sent(caplog):
+    class Wrong(Noting):
+        def headers(self):
+            return [("über", "x")]
+
+    assert Observers(Wrong([]), Noting([])).call(CALL).attempt(0, False).headers() == [("traceparent", "00")]
+    assert "observer" in caplog.text
+
+
+def test_who_has_left_is_told_nothing():
+    notes = []
+    observers, watcher = Observers(), Noting(notes)
+    with observers.watched_by(watcher):
+        assert observers.present
+    observers.xds_connected("a")
+    assert (notes, observers.present) == ([], False)
+
+
+def test_an_observer_that_raises_is_logged_once_and_the_others_are_told(caplog):
+    notes = []
+    observers = Observers(Raising(), Noting(notes))
+    with caplog.at_level(logging.ERROR, "trxds"):
+        observers.xds_connected("a")
+        call = observers.call(CALL)
+        attempt = call.attempt(0, False)
+        headers = attempt.headers()
+        attempt.ended(OK)
+    assert notes == ["a", "/shop.Cart/Add", (0, False), OK]
+    assert headers == [("traceparent", "00")]
+    assert [(record.exc_info[0], record.getMessage()) for record in caplog.records] == [
+        (
+            ZeroDivisionError,
+            "observer Raising raised an exception in xds_connected; it stays registered, and this is logged once",
+        )
+    ]

@@ -1,0 +1,28 @@
+"""What a place in a JSON document takes for a number, and what it calls wrong."""
+
+import json
+
+import pytest
+
+from trxds.core.json_reader import JsonNode
+
+
+def number(text):
+    """What comes of that JSON, and the problems."""
+    problems = []
+    return JsonNode(json.loads(text), problems).number(7.0), [str(each) for each in problems]
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "1" + 400 * "0", "-1" + 400 * "0"])
+def test_a_number_that_no_float_holds_is_wrong(text):
+    assert number(text) == (7.0, ["top level: is too large, or no number; write one that fits into 64 bits"])
+
+
+@pytest.mark.parametrize("text", ["0", "-2.5", "1e308", '"3"'])
+def test_a_number_is_read_as_it_is(text):
+    value, problems = number(text)
+    assert (value, problems) == (float(json.loads(text)), [])
+
+
+def test_a_boolean_is_no_number():
+    assert number("true") == (7.0, ["top level: is a boolean; write a number"])

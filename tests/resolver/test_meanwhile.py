@@ -1,0 +1,79 @@
+"""What is in force while the next configuration is incomplete, cluster by cluster and by values."""
+
+import pytest
+from support.picture import assignment
+
+from trxds.core.status import unavailable
+from trxds.resolver.meanwhile import is_troubled, up_to_date
+from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterError, can_serve
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Eds
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, HealthStatus, Locality, LocalityId
+
+
+def cluster(name="a", endpoints=None, note=""):
+    return ClusterConfig(Cluster(name, Eds(name)), endpoints, note)
+
+
+def draining(*addresses):
+    endpoints = tuple(Endpoint((address,), HealthStatus.DRAINING) for address in addresses)
+    return ClusterLoadAssignment("a", ((Locality(LocalityId(), 1, endpoints),),))
+
+
+GONE = ClusterError("a", unavailable("a is gone"))
+AWAITED = cluster(note="EDS a is awaited")
+EMPTY = cluster(endpoints=ClusterLoadAssignment("a"))
+UNHEALTHY = cluster(endpoints=draining())
+DRAINING = cluster(endpoints=draining("1.1.1.1:1"))
+GOOD = cluster(endpoints=assignment("a", "1.1.1.1:1"))
+BETTER = cluster(endpoints=assignment("a", "2.2.2.2:1"))
+
+
+def aggregate(*leaves, **more):
+    return AggregateConfig("both", leaves, **more)
+
+
+@pytest.mark.parametrize("before", [GONE, AWAITED, EMPTY, UNHEALTHY])
+@pytest.mark.parametrize("now", [GONE, AWAITED, EMPTY, GOOD])
+def test_a_cluster_without_endpoints_is_as_it_would_be_now(before, now):
+    assert up_to_date(before, {"a": now}) is now
+
+
+def test_draining_hosts_stay_for_their_sessions_and_the_reason_is_the_present_one():
+    assert up_to_date(DRAINING, {"a": AWAITED}) == cluster(endpoints=DRAINING.endpoints, note="EDS a is awaited")
+    assert up_to_date(DRAINING, {"a": GONE}) == cluster(endpoints=DRAINING.endpoints, note="a is gone")
+    assert up_to_date(DRAINING, {"a": EMPTY}) is DRAINING
+    assert up_to_date(DRAINING, {"a": GOOD}) is GOOD
+    assert up_to_date(aggregate(DRAINING), {"both": aggregate(AWAITED)}) == aggregate(DRAINING)
+
+
+def test_an_aggregate_that_serves_keeps_its_leaves_and_forgets_what_is_over():
+    b, c = (ClusterError(name, unavailable(f"{name} is gone")) for name in "bc")
+    both = aggregate(GOOD, note="b is gone; c is gone", skipped_clusters=("b", "c"))
+    assert up_to_date(both, {"a": BETTER, "b": cluster("b"), "c": c}) == aggregate(
+        GOOD, note="c is gone", skipped_clusters=("c",)
+    )
+    assert up_to_date(both, {"a": GOOD, "b": b, "c": c}) == both
+
+
+def test_a_cluster_of_which_nothing_is_known_any_more_stays():
+    assert up_to_date(GONE, {}) is GONE
+
+
+def test_only_what_calls_may_be_told_of_is_looked_at():
+    assert [is_troubled(each) for each in (GOOD, aggregate(GOOD))] == [False, False]
+    troubled = (
+        GONE,
+        AWAITED,
+        EMPTY,
+        UNHEALTHY,
+        DRAINING,
+        aggregate(EMPTY),
+        aggregate(GOOD, note="x", skipped_clusters=("x",)),
+    )
+    assert all(map(is_troubled, troubled))
+
+
+def test_who_can_serve():
+    served = [can_serve(each) for each in (GOOD, aggregate(EMPTY, GOOD), GONE, AWAITED, EMPTY, UNHEALTHY, DRAINING)]
+    assert served == [True, True, False, False, False, False, False]

@@ -1,0 +1,166 @@
+"""The resolver while something is wrong: what is published and logged, and which error of the moment calls are told."""
+
+from dataclasses import replace
+
+import pytest
+from support.picture import LDS, RDS, failed, has, listens, routed
+from support.resolving import Rig, shop
+
+from trxds.core.status import unavailable
+from trxds.resolver.select import ErrorSelector
+from trxds.resolver.snapshot import ClusterConfig, ClusterError
+from trxds.resources.fault import FaultConfig
+from trxds.resources.filters import HttpFilter
+from trxds.resources.route import RouteConfig
+from trxds.resources.stateful_session import StatefulSessionConfig
+from trxds.xds.resource_update import ResourceUpdate
+
+
+@pytest.fixture
+async def rig():
+    async with Rig().running() as rig:
+        yield rig
+
+
+class TestErrors:
+    async def test_a_listener_in_error_is_published_with_its_reason(self, rig, caplog):
+        await rig.settle({LDS: failed('LDS resource "shop": does not exist')})
+        selector, _ = rig.published[-1]
+        assert isinstance(selector, ErrorSelector)
+        assert rig.chosen() == 'LDS resource "shop": does not exist'
+        assert 'LDS resource "shop": does not exist' in caplog.text
+
+    async def test_an_error_lets_clusters_go_that_nobody_holds(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle({LDS: failed("gone")})
+        assert rig.clusters == set()
+        assert rig.tables() == []
+
+    async def test_held_clusters_are_kept_while_the_listener_is_in_error(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.keep_cluster("a")
+        await rig.settle({LDS: failed("gone")})
+        assert rig.clusters == {"a"}, "not dropped: its route may come back"
+        assert isinstance(rig.sent[-1][1]["a"].cluster, ClusterConfig)
+        hold.release()
+        await rig.settle()
+        assert rig.clusters == set()
+
+    async def test_a_held_cluster_still_follows_its_resources_while_the_listener_is_in_error(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.keep_cluster("a")
+        await rig.settle({LDS: failed("gone")})
+        await rig.settle({("CDS", "a"): failed("a is gone too", absent=True)})
+        assert rig.sent[-1][1]["a"].cluster == ClusterError("a", unavailable("a is gone too"))
+        hold.release()
+
+    async def test_the_service_comes_back_after_an_error(self, rig):
+        await rig.settle(shop("a"))
+        await rig.settle({LDS: failed("gone")})
+        await rig.settle(shop("a"))
+        assert rig.chosen().cluster.name == "a"
+        assert rig.clusters == {"a"}
+
+    async def test_the_same_error_again_changes_nothing(self, rig):
+        await rig.settle({LDS: failed("gone")})
+        published = len(rig.published)
+        await rig.settle({LDS: failed("gone")})
+        assert len(rig.published) == published
+
+    async def test_an_ambient_error_changes_nothing(self, rig):
+        states = shop("a")
+        await rig.settle(states)
+        published, generation = len(rig.published), rig.generation
+        await rig.settle({LDS: ResourceUpdate(states[LDS].value, ambient=unavailable("cannot reach the server"))})
+        assert (len(rig.published), rig.generation) == (published, generation)
+
+
+class TestRecovery:
+    """While the next configuration is incomplete, an error is that of the moment."""
+
+    async def test_without_routes_it_names_what_is_missing_and_not_what_was(self, rig):
+        await rig.settle({LDS: failed("gone")})
+        assert rig.chosen() == "gone"
+        await rig.put(listens())
+        assert rig.chosen() == "RDS routes is awaited"
+        await rig.put(routed("a"))
+        assert rig.chosen() == "CDS a is awaited"
+        await rig.put({("CDS", "a"): has("a")[("CDS", "a")]})
+        assert rig.chosen() == "EDS a is awaited"
+
+    async def test_of_much_that_is_missing_it_names_a_few(self, rig):
+        await rig.settle({LDS: failed("gone")})
+        await rig.put(listens() | routed(*"abcde"))
+        assert rig.chosen() == "CDS a is awaited; CDS b is awaited; CDS c is awaited; and 2 more"
+
+    async def test_until_the_tree_has_answered_it_says_that_all_is_there(self, rig):
+        await rig.settle({LDS: failed("gone")})
+        await rig.put(shop("a"))
+        assert rig.chosen() == "a complete configuration has come and is about to be in force"
+        await rig.answer()
+        assert rig.chosen().cluster.name == "a"
+
+    async def test_an_error_that_follows_another_is_told_at_once(self, rig):
+        await rig.settle({LDS: failed("gone")})
+        await rig.put(listens() | {RDS: failed("bad routes")})
+        assert rig.chosen() == "bad routes"
+
+    async def test_a_cluster_that_fails_is_told_what_it_lacks(self, rig):
+        await rig.settle(shop("a", "b") | {("CDS", "a"): failed("a is gone")})
+        await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
+        a, b = (rig.sent[-1][1][name].cluster for name in "ab")
+        assert (a.endpoints, a.note) == (None, "EDS other is awaited")
+        assert b.endpoints is not None
+
+    async def test_a_cluster_that_serves_is_left_alone_though_its_next_version_is_incomplete(self, rig):
+        await rig.settle(shop("a", "b") | {("CDS", "b"): failed("b is gone")})
+        before = rig.sent[-1][1]["a"]
+        await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
+        assert rig.sent[-1][1]["a"] is before
+
+    async def test_without_routes_a_held_cluster_is_told_what_it_lacks_too(self, rig):
+        await rig.settle(shop("a"))
+        hold = rig.chosen().table.keep_cluster("a")
+        await rig.settle({("CDS", "a"): failed("a is gone")})
+        await rig.settle({LDS: failed("gone")})
+        await rig.settle({("CDS", "a"): has("a", service="other")[("CDS", "a")]})
+        assert rig.sent[-1][1]["a"].cluster.note == "EDS other is awaited"
+        hold.release()
+
+    async def test_the_log_does_not_tell_what_is_merely_awaited(self, rig, caplog):
+        await rig.settle({LDS: failed("gone")})
+        await rig.put(listens())
+        assert [record.getMessage() for record in caplog.records] == ["no routes: gone"]
+
+
+class TestWarnings:
+    """Of overrides that are left out; what they say is in test_misplaced_overrides.py."""
+
+    @staticmethod
+    def misplaced(*clusters):
+        session, fault = HttpFilter("s", StatefulSessionConfig()), {"s": FaultConfig()}
+        states = shop(*clusters) | listens(http_filters=(session,))
+        [host] = states[RDS].value.virtual_hosts
+        return states | {RDS: ResourceUpdate(RouteConfig("routes", (replace(host, filter_overrides=fault),)))}
+
+    @staticmethod
+    def logged(caplog):
+        return [record.getMessage() for record in caplog.records if "typed_per_filter_config" in record.getMessage()]
+
+    async def test_it_comes_once_and_stays_known_to_the_selector(self, rig, caplog):
+        await rig.settle(self.misplaced("a"))
+        [warning] = self.logged(caplog)
+        assert rig.published[-1][0].warnings == (warning,)
+
+    async def test_other_changes_do_not_repeat_it(self, rig, caplog):
+        await rig.settle(self.misplaced("a"))
+        await rig.settle(has("a", "2.2.2.2:2"))
+        await rig.settle(self.misplaced("a", "b"))
+        assert len(self.logged(caplog)) == 1
+
+    async def test_it_comes_again_when_it_was_gone(self, rig, caplog):
+        await rig.settle(self.misplaced("a"))
+        await rig.settle(shop("a"))
+        assert rig.published[-1][0].warnings == ()
+        await rig.settle(self.misplaced("a"))
+        assert len(self.logged(caplog)) == 2

@@ -1,0 +1,281 @@
+"""The service config: what is read from it, and that every mistake is named with its place and remedy (A6, A24)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from trxds.core.status import StatusCode
+from trxds.lb.balancing_config import reader
+from trxds.lb.configs import OutlierDetectionConfig
+from trxds.resolver.method_config import HedgingPolicy, MethodConfig
+from trxds.resolver.service_config import RetryThrottling, ServiceConfig
+from trxds.resolver.service_config import parse_service_config as parse
+from trxds.resources.lb_policy import CustomPolicy, RandomSubsetting
+from trxds.resources.leaf_policy import (
+    ClientSideWeightedRoundRobin,
+    LeastRequest,
+    PickFirst,
+    RingHash,
+    RoundRobin,
+)
+from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
+from trxds.resources.retry import RetryPolicy
+
+RETRY = {
+    "maxAttempts": 3,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2.5,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+HEDGING = {"maxAttempts": 3, "hedgingDelay": "0.5s", "nonFatalStatusCodes": ["unavailable", 10]}
+CART = [{"service": "shop.Cart"}]
+
+
+def parse_service_config(document: Any, custom: Any = None) -> ServiceConfig:
+    """With the load balancing room's reader, as a channel does."""
+    return parse(document, reader(custom or {}))
+
+
+def method(**fields: Any) -> MethodConfig:
+    return parse_service_config({"methodConfig": [{"name": CART, **fields}]}).method("/shop.Cart/Add")
+
+
+def problems(document: Any) -> list[str]:
+    with pytest.raises(ValueError) as caught:
+        parse_service_config(document)
+    return str(caught.value).removeprefix("service config: ").split("\nservice config: ")
+
+
+def method_problems(**fields: Any) -> list[str]:
+    return problems({"methodConfig": [{"name": CART, **fields}]})
+
+
+def balanced(*policies: Any, **custom: Any) -> Any:
+    return parse_service_config({"loadBalancingConfig": list(policies)}, custom).lb_policy
+
+
+def balancing_problems(*policies: Any) -> list[str]:
+    return problems({"loadBalancingConfig": list(policies)})
+
+
+def test_an_empty_object_says_nothing() -> None:
+    assert parse_service_config("{}") == ServiceConfig()
+    assert parse_service_config("{}").method("/shop.Cart/Add") == MethodConfig()
+
+
+def test_everything_about_a_method_is_read() -> None:
+    assert method(
+        timeout="1.5s",
+        waitForReady=True,
+        maxRequestMessageBytes=1024,
+        maxResponseMessageBytes="2048",
+        retryPolicy=RETRY,
+    ) == MethodConfig(1.5, True, 1024, 2048, RetryPolicy(frozenset({StatusCode.UNAVAILABLE}), 3, 0.1, 1.0, 2.5))
+
+
+def test_a_hedging_policy_is_read_with_codes_by_name_and_by_number() -> None:
+    codes = frozenset({StatusCode.UNAVAILABLE, StatusCode.ABORTED})
+    assert method(hedgingPolicy=HEDGING).hedging == HedgingPolicy(3, 0.5, codes)
+    assert method(hedgingPolicy={"maxAttempts": 2}).hedging == HedgingPolicy(2, 0.0, frozenset())
+
+
+def test_more_than_five_attempts_are_five() -> None:
+    config = method(retryPolicy={**RETRY, "maxAttempts": 100})
+    assert config.retry is not None and config.retry.max_attempts == 5
+    config = method(hedgingPolicy={**HEDGING, "maxAttempts": 100})
+    assert config.hedging is not None and config.hedging.max_attempts == 5
+
+
+def test_the_method_goes_before_the_service_and_that_before_the_default() -> None:
+    named = {"1s": {}, "2s": {"service": "shop.Cart"}, "3s": {"service": "shop.Cart", "method": "Add"}}
+    config = parse_service_config({"methodConfig": [{"name": [n], "timeout": t} for t, n in named.items()]})
+    asked = ("/shop.Cart/Add", "/shop.Cart/Watch", "/shop.Stock/Add")
+    assert [config.method(path).timeout for path in asked] == [3.0, 2.0, 1.0]
+
+
+def test_an_entry_counts_entirely_or_not_at_all() -> None:
+    config = parse_service_config(
+        {
+            "methodConfig": [
+                {"name": [{}], "timeout": "1s"},
+                {"name": [{"service": "shop.Cart", "method": "Add"}], "waitForReady": False},
+            ]
+        }
+    )
+    assert config.method("/shop.Cart/Add") == MethodConfig(wait_for_ready=False)
+
+
+def test_the_throttle_counts_three_decimals() -> None:
+    config = parse_service_config({"retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1239}})
+    assert config.throttling == RetryThrottling(10, 0.123)
+
+
+def test_unknown_fields_are_left_alone() -> None:
+    assert parse_service_config({"fromTheFuture": 1}) == ServiceConfig()
+
+
+def test_a_wish_for_health_checks_is_noted() -> None:
+    assert parse_service_config({"healthCheckConfig": {"serviceName": ""}}).health_checks
+    assert not parse_service_config({"healthCheckConfig": {}}).health_checks
+
+
+@pytest.mark.parametrize(
+    ("policy", "value"),
+    [
+        ({"round_robin": {}}, RoundRobin()),
+        ({"pick_first": {"shuffleAddressList": True}}, PickFirst(True)),
+        ({"ring_hash_experimental": {"minRingSize": 8, "maxRingSize": 16}}, RingHash(8, 16)),
+        ({"ring_hash_experimental": {"requestHashHeader": "X-User"}}, RingHash(1024, 4096, "x-user")),
+        ({"least_request_experimental": {"choiceCount": 99}}, LeastRequest(10)),
+        (
+            {"weighted_round_robin": {"blackoutPeriod": "5s", "enableOobLoadReport": True}},
+            ClientSideWeightedRoundRobin(5.0, reporting_period=10.0),
+        ),
+        (
+            {"random_subsetting_experimental": {"subsetSize": 3, "childPolicy": [{"round_robin": {}}]}},
+            RandomSubsetting(3, RoundRobin()),
+        ),
+        (
+            {
+                "outlier_detection_experimental": {
+                    "interval": "1s",
+                    "baseEjectionTime": "400s",
+                    "successRateEjection": {"stdevFactor": 1000},
+                    "failurePercentageEjection": {"threshold": 50, "minimumHosts": 2},
+                    "childPolicy": [{"round_robin": {}}],
+                }
+            },
+            OutlierDetectionConfig(
+                OutlierDetectionSettings(
+                    1.0, 400.0, 400.0, 10, SuccessRate(1000), FailurePercentage(50, minimum_hosts=2)
+                ),
+                RoundRobin(),
+            ),
+        ),
+        (
+            {"outlier_detection_experimental": {"childPolicy": [{"pick_first": {}}]}},
+            OutlierDetectionConfig(None, PickFirst()),
+        ),
+    ],
+)
+def test_policies_are_read_as_from_a_resource(policy: Any, value: Any) -> None:
+    assert balanced(policy) == value
+
+
+def test_the_first_policy_that_is_known_is_taken() -> None:
+    assert balanced({"from_the_future": {"a": 1}}, {"round_robin": {}}, {"pick_first": {}}) == RoundRobin()
+
+
+def test_a_policy_of_the_users_own_reads_its_settings() -> None:
+    assert balanced({"mine": {"a": 1}}, mine=dict) == CustomPolicy("mine", {"a": 1})
+
+
+def test_what_the_users_parser_raises_is_a_problem_of_the_config() -> None:
+    with pytest.raises(ValueError, match=r"loadBalancingConfig\[0\]\['mine'\]: KeyError: 'a'"):
+        balanced({"mine": {}}, mine=lambda settings: settings["a"])
+
+
+def test_the_older_field_names_a_policy_in_any_case_and_yields_to_the_newer() -> None:
+    assert parse_service_config({"loadBalancingPolicy": "ROUND_ROBIN"}).lb_policy == RoundRobin()
+    both = {"loadBalancingPolicy": "round_robin", "loadBalancingConfig": [{"pick_first": {}}]}
+    assert parse_service_config(both).lb_policy == PickFirst()
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"timeout": 3}, '.timeout: is a number; write a string such as "600s"'),
+        ({"waitForReady": "yes"}, ".waitForReady: is a string; write true or false"),
+        ({"maxRequestMessageBytes": -1}, ".maxRequestMessageBytes: is -1; write a whole number from 0 to 4294967295"),
+        ({"retryPolicy": []}, ".retryPolicy: is a list; write an object"),
+        (
+            {"retryPolicy": {**RETRY, "maxAttempts": 1}},
+            ".retryPolicy.maxAttempts: must be at least 2, as the first counts; more than 5 are cut",
+        ),
+        ({"retryPolicy": {**RETRY, "initialBackoff": "0s"}}, ".retryPolicy.initialBackoff: is '0s'; write seconds"),
+        ({"retryPolicy": {**RETRY, "maxBackoff": None}}, '.retryPolicy.maxBackoff: is missing; write for example "1s"'),
+        ({"retryPolicy": {**RETRY, "backoffMultiplier": 0}}, ".retryPolicy.backoffMultiplier: must be more than 0"),
+        (
+            {"retryPolicy": {**RETRY, "retryableStatusCodes": []}},
+            ".retryPolicy.retryableStatusCodes: needs at least one status code",
+        ),
+        (
+            {"retryPolicy": {**RETRY, "retryableStatusCodes": ["GREEN"]}},
+            ".retryPolicy.retryableStatusCodes[0]: is 'GREEN', which is no status code",
+        ),
+        ({"hedgingPolicy": {}}, ".hedgingPolicy.maxAttempts: must be at least 2"),
+        ({"hedgingPolicy": {**HEDGING, "nonFatalStatusCodes": [17]}}, ".hedgingPolicy.nonFatalStatusCodes[0]: is 17"),
+        ({"retryPolicy": RETRY, "hedgingPolicy": HEDGING}, ".hedgingPolicy: stands beside retryPolicy"),
+        ({"name": [{"method": "Add"}]}, ".name[0]: has a method and no service"),
+        ({"name": [{}, {"service": ""}]}, ".name[1]: is the name of another entry already"),
+    ],
+)
+def test_a_mistake_of_a_method_is_told_with_its_place(fields: Any, problem: str) -> None:
+    assert [found[: len(problem) + len("methodConfig[0]")] for found in method_problems(**fields)] == [
+        f"methodConfig[0]{problem}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ({"a": {}}, "loadBalancingConfig: names no policy that is known here: a; known are "),
+        ({}, "loadBalancingConfig[0]: has 0 members"),
+        ({"pick_first": 3}, "loadBalancingConfig[0]['pick_first']: is a number; write an object"),
+        (
+            {"ring_hash_experimental": {"minRingSize": 0}},
+            "loadBalancingConfig[0]['ring_hash_experimental'].minRingSize",
+        ),
+        (
+            {"ring_hash_experimental": {"minRingSize": 9, "maxRingSize": 8}},
+            "loadBalancingConfig[0]['ring_hash_experimental'].minRingSize: must not be more than maxRingSize",
+        ),
+        *(
+            (
+                {"ring_hash_experimental": {"requestHashHeader": name}},
+                f"loadBalancingConfig[0]['ring_hash_experimental'].requestHashHeader: is {name!r}; write the name of",
+            )
+            for name in ("a b", "x-user-bin", ":path")
+        ),
+        (
+            {"least_request_experimental": {"choiceCount": 1}},
+            "loadBalancingConfig[0]['least_request_experimental'].choiceCount: must be at least 2",
+        ),
+        (
+            {"outlier_detection_experimental": {"maxEjectionPercent": 101, "childPolicy": [{"round_robin": {}}]}},
+            "loadBalancingConfig[0]['outlier_detection_experimental'].maxEjectionPercent: must be a percentage",
+        ),
+        (
+            {"outlier_detection_experimental": {"failurePercentageEjection": {}}},
+            "loadBalancingConfig[0]['outlier_detection_experimental'].childPolicy: needs at least one policy",
+        ),
+    ],
+)
+def test_a_mistake_of_a_policy_is_told_with_its_place(policy: Any, problem: str) -> None:
+    assert [found[: len(problem)] for found in balancing_problems(policy)] == [problem]
+
+
+@pytest.mark.parametrize("tokens", [0, -1, 2.5, 1001, "many"])
+def test_the_throttle_has_a_whole_number_of_tokens_from_1_to_1000(tokens: Any) -> None:
+    assert "retryThrottling.maxTokens: must be a whole number, more than 0 and at most 1000" in problems(
+        {"retryThrottling": {"maxTokens": tokens, "tokenRatio": 1}}
+    )
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    document = {"methodConfig": [{"timeout": "x"}], "retryThrottling": {}, "loadBalancingPolicy": "grpclb"}
+    assert [found.partition(":")[0] for found in problems(json.dumps(document))] == [
+        "methodConfig[0].timeout",
+        "retryThrottling.maxTokens",
+        "retryThrottling.tokenRatio",
+        "loadBalancingPolicy",
+    ]
+
+
+def test_a_text_that_is_no_json_is_told_with_its_line() -> None:
+    assert problems('{\n"a": }')[0].startswith("no valid JSON at line 2, column 6")
+    assert problems("[]") == ['top level: is a list; write an object, with "methodConfig" for example']

@@ -1,0 +1,160 @@
+"""The cookie's forms, both ways (A55, A60; docs/sessions.md)."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trxds.core.metadata import Metadata
+from trxds.resources.stateful_session import CookieConfig
+from trxds.session_affinity.cookie import (
+    MAX_HOSTS,
+    MAX_SIZE,
+    NO_ADDRESS,
+    SessionCookie,
+    decode,
+    encode,
+    path_matches,
+    set_cookie,
+    written,
+)
+from trxds.session_affinity.session_state import CookieSessionState
+
+ADDRESS = "127.201.0.2:50051"
+
+
+def b64(text):
+    return base64.b64encode(text if isinstance(text, bytes) else text.encode()).decode()
+
+
+def envoy(address, expires=None):
+    """Envoy's message, by hand."""
+    data = b"\x0a" + bytes([len(address)]) + address.encode()
+    if expires is not None:
+        data += b"\x10"
+        while expires > 0x7F:
+            data += bytes([expires & 0x7F | 0x80])
+            expires >>= 7
+        data += bytes([expires])
+    return b64(data)
+
+
+def test_it_is_written_as_the_cpp_client_writes_it():
+    assert encode(ADDRESS, "a") == "MTI3LjIwMS4wLjI6NTAwNTE7YQ=="
+
+
+@pytest.mark.parametrize("name", ["cluster:a", '"a"', '"', '""', 'cluster:"a"'])
+def test_a_cluster_whose_name_looks_like_another_form_keeps_its_name(name):
+    assert decode(encode(ADDRESS, name)).clusters[0] == name
+
+
+@pytest.mark.parametrize("said", ["a", "cluster:a", '"a"', 'cluster:"a"'])
+def test_every_form_of_a_name_may_stand_for_the_plain_one(said):
+    assert decode(b64(f"{ADDRESS};{said}")).clusters[-1] == "a"
+
+
+def test_of_a_long_list_as_many_addresses_are_written_as_are_read():
+    many = ",".join(f"[fd00:1111:2222:3333:4444:5555:6666:{n:x}]:50051" for n in range(0x1000, 0x1100))
+    kept = written(many)
+    assert decode(encode(kept, "a")).hosts == tuple(many.split(","))[:MAX_HOSTS]
+    assert decode(b64(many[:3000])).hosts == tuple(many.split(","))[:MAX_HOSTS]
+
+
+def test_what_is_no_address_is_not_shown():
+    cookie = decode(b64("1.1.1.1:1,my-Secret,[fe80::1%a zone of any text]:1;my-Secret"))
+    assert cookie.hosts == ("1.1.1.1:1", NO_ADDRESS, NO_ADDRESS)
+    assert "Secret" not in repr(cookie)
+
+
+@pytest.mark.parametrize(
+    ("value", "cookie"),
+    [
+        ("MTI3LjIwMS4wLjI6NTAwNTE7YQ==", SessionCookie(ADDRESS, "a")),
+        ("MTI3LjIwMS4wLjI6NTAwNTE7YQ", SessionCookie(ADDRESS, "a")),
+        ('"MTI3LjIwMS4wLjI6NTAwNTE7YQ=="', SessionCookie(ADDRESS, "a")),
+        (" MTI3LjIwMS4wLjI6NTAwNTE7YQ== ", SessionCookie(ADDRESS, "a")),
+        (b64(f"{ADDRESS};cluster:a"), SessionCookie(ADDRESS, "cluster:a")),
+        (b64(f'{ADDRESS};"a"'), SessionCookie(ADDRESS, '"a"')),
+        (b64(f"{ADDRESS};a;b"), SessionCookie(ADDRESS, "a;b")),
+        (b64(f"{ADDRESS},[::1]:1;a"), SessionCookie(f"{ADDRESS},[::1]:1", "a")),
+        (b64(ADDRESS), SessionCookie(ADDRESS)),
+        (b64(f"{ADDRESS};"), SessionCookie(ADDRESS)),
+        (envoy(ADDRESS), SessionCookie(ADDRESS)),
+        (envoy(ADDRESS, 0), SessionCookie(ADDRESS)),
+        (envoy(ADDRESS, 1_900_000_000), SessionCookie(ADDRESS, expires=1_900_000_000)),
+        ("ChExMjcuMjAxLjAuMjo1MDA1MRD8j4PYBg==", SessionCookie(ADDRESS, expires=1_795_213_308)),  # as recorded
+        ("", None),
+        ("MTI3LjIwMS4wLjI6NTAwNTE7YQ=", None),
+        ("MTI3-_", None),
+        ("a;b", None),
+        (b64(b"\xff\xfe"), None),
+        (envoy(ADDRESS, 2**64 - 1), SessionCookie(ADDRESS, expires=2**64 - 1)),
+        (b64(b"\x0a\x0b10.0.0.1:80\x10" + b"\xff" * 10 + b"\x01"), None),  # more than a varint has
+        (b64(b"\x10" + b"\xff" * 3000), None),
+        ("A" * (MAX_SIZE + 4), None),
+    ],
+)
+def test_every_known_form_is_read(value, cookie):
+    assert decode(value) == cookie
+
+
+@given(st.binary())
+def test_no_bytes_break_the_reading(data):
+    decode(b64(data))
+
+
+@given(st.text())
+def test_no_text_breaks_the_reading(text):
+    decode(text)
+
+
+@pytest.mark.parametrize(
+    ("headers", "value"),
+    [
+        (["s=V"], "V"),
+        (["x=1; s=V"], "V"),
+        (["x=1;s=V"], "V"),
+        (["s=V;"], "V"),
+        ([";;s=V"], "V"),
+        (["  s = V "], "V"),
+        (["a=1", "s=V"], "V"),
+        (["s=first; s=second"], "first"),
+        (["s=V; HttpOnly; Path=/"], "V"),
+        (["S=V"], None),
+        (["ss=V; s2=V"], None),
+        (["s"], None),
+        ([], None),
+        (["s=a=b"], "a=b"),
+    ],
+)
+def test_the_first_cookie_of_the_name_is_found_in_any_header(headers, value):
+    assert CookieSessionState(CookieConfig("s")).read(Metadata([("cookie", header) for header in headers])) == value
+
+
+@pytest.mark.parametrize(
+    ("prefix", "matching"),
+    [
+        ("", {"/a/b", "/a", "/ab/c", "/a/bc"}),
+        ("/", {"/a/b", "/a", "/ab/c", "/a/bc"}),
+        ("/a", {"/a/b", "/a", "/a/bc"}),
+        ("/a/", {"/a/b", "/a/bc"}),
+        ("/a/b", {"/a/b"}),
+    ],
+)
+def test_paths_match_by_whole_segments(prefix, matching):
+    assert {path for path in ("/a/b", "/a", "/ab/c", "/a/bc") if path_matches(prefix, path)} == matching
+
+
+@pytest.mark.parametrize(
+    ("config", "header"),
+    [
+        (CookieConfig("s"), "s=V; HttpOnly"),
+        (CookieConfig("s", ttl=120), "s=V; HttpOnly; Max-Age=120"),
+        (CookieConfig("s", ttl=1.5), "s=V; HttpOnly; Max-Age=1"),
+        (CookieConfig("s", path="/"), "s=V; HttpOnly; Path=/"),
+        (CookieConfig("s", path="/p", ttl=7), "s=V; HttpOnly; Path=/p; Max-Age=7"),
+    ],
+)
+def test_the_header_has_its_parts_in_the_fields_order(config, header):
+    assert set_cookie(config, "V") == header

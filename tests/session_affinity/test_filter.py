@@ -1,0 +1,222 @@
+"""The stateful session filter by values: a request's metadata in, override and Set-Cookie out."""
+
+import base64
+import math
+
+import pytest
+
+from trxds.core.metadata import Metadata
+from trxds.lb.pick import PickArgs
+from trxds.resolver.routes import BoundCluster, BoundRoute
+from trxds.resources.action import RouteAction, WeightedCluster
+from trxds.resources.matchers import Prefix
+from trxds.resources.route import Route
+from trxds.resources.route_match import RouteMatch
+from trxds.resources.stateful_session import CookieConfig, HeaderConfig
+from trxds.session_affinity.cookie import base64_of, encode
+from trxds.session_affinity.filter import StatefulSession
+
+
+def call(cookie=None, cluster="a", routed=("a", "b"), path="/shop.Cart/Add"):
+    clusters = tuple(WeightedCluster(name) for name in routed)
+    route = Route(RouteMatch(Prefix("")), RouteAction(clusters))
+    bound = BoundRoute(route, math.inf, tuple(BoundCluster(name, ()) for name in routed), (1, 2))
+    metadata = Metadata([("cookie", f"s={cookie}")]) if cookie else Metadata()
+    return PickArgs(path, metadata, bound, cluster)
+
+
+def start(args, actual="1.1.1.1:1", **config):
+    """What the filter adds to the response, when the pick chose `actual`."""
+    respond = StatefulSession(CookieConfig("s", **config)).start(args)
+    if respond is None:
+        return None
+    args.override.actual_address_list = actual
+    return respond(Metadata([("x", "1")]))
+
+
+def cookie_for(address, cluster):
+    return ("set-cookie", f"s={encode(address, cluster)}; HttpOnly")
+
+
+def test_without_a_cookie_the_host_used_is_set():
+    args = call()
+    assert start(args) == (("x", "1"), cookie_for("1.1.1.1:1", "a"))
+    assert args.override.addresses == ()
+
+
+def test_a_cookie_that_was_honoured_is_not_set_again():
+    assert start(call(encode("1.1.1.1:1", "a"))) == (("x", "1"),)
+
+
+def test_the_cookies_addresses_become_the_override():
+    args = call(encode("1.1.1.1:1,2.2.2.2:2", "a"))
+    start(args)
+    assert args.override.addresses == ("1.1.1.1:1", "2.2.2.2:2")
+
+
+def test_another_host_is_set():
+    assert cookie_for("3.3.3.3:3", "a") in start(call(encode("1.1.1.1:1", "a")), actual="3.3.3.3:3")
+
+
+def test_the_same_addresses_in_another_order_are_set():
+    args = call(encode("1.1.1.1:1,2.2.2.2:2", "a"))
+    assert cookie_for("2.2.2.2:2,1.1.1.1:1", "a") in start(args, actual="2.2.2.2:2,1.1.1.1:1")
+
+
+def test_the_cookies_cluster_replaces_the_drawn_one():
+    args = call(encode("1.1.1.1:1", "b"))
+    assert start(args) == (("x", "1"),)
+    assert args.cluster == "b"
+
+
+def test_a_cluster_that_is_not_in_the_route_is_ignored_and_the_host_is_not():
+    args = call(encode("1.1.1.1:1", "c"))
+    assert cookie_for("1.1.1.1:1", "a") in start(args)
+    assert args.cluster == "a"
+    assert args.override.addresses == ("1.1.1.1:1",)
+
+
+def test_a_cookie_without_a_cluster_is_replaced_by_one_that_names_it():
+    args = call(encode("1.1.1.1:1", "").rstrip("="))
+    assert cookie_for("1.1.1.1:1", "a") in start(args)
+
+
+@pytest.mark.parametrize("path", ["/other", "/shop.Cart/Ad"])
+def test_outside_its_path_it_does_nothing(path):
+    args = call(encode("1.1.1.1:1", "a"))
+    assert start(args, path=path) is None
+    assert args.override is None
+
+
+def test_garbage_counts_as_no_cookie():
+    assert cookie_for("1.1.1.1:1", "a") in start(call("!!!"))
+
+
+def test_a_header_that_says_more_than_we_write_is_replaced_although_it_names_the_host():
+    said = encode("1.1.1.1:1,2.2.2.2:2", "a")
+    args = PickArgs("/shop.Cart/Add", Metadata([("session", said)]), cluster="a")
+    respond = StatefulSession(HeaderConfig("session")).start(args)
+    args.override.actual_address_list = "1.1.1.1:1,2.2.2.2:2"
+    assert respond(Metadata([("session", "the server's")])) == (("session", base64_of("1.1.1.1:1")),)
+
+
+def test_a_host_that_is_in_no_table_is_not_set():
+    assert start(call(), actual="") == (("x", "1"),)
+
+
+class TestEnvoysExpiry:
+    """The wall clock is asked on every RPC, whatever was read before."""
+
+    EXPIRES = 1_000
+
+    def addresses(self, filter_):
+        said = b"\x0a\x09" + b"1.1.1.1:1" + b"\x10\xe8\x07"
+        args = call(base64.b64encode(said).decode())
+        filter_.start(args)
+        return args.override.addresses
+
+    def test_it_counts_until_then_and_not_after(self):
+        now = self.EXPIRES
+        filter_ = StatefulSession(CookieConfig("s"), epoch=lambda: now)
+        assert self.addresses(filter_) == ("1.1.1.1:1",)
+        now += 1
+        assert self.addresses(filter_) == ()
+
+    def test_an_expired_one_is_not_a_bad_one(self, caplog):
+        self.addresses(StatefulSession(CookieConfig("s"), epoch=lambda: self.EXPIRES + 1))
+        assert caplog.records == []
+
+
+class TestBadTexts:
+    def read(self, filter_, text):
+        filter_.start(call(text))
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "localhost:1",
+            "1.1.1.1",
+            ":1",
+            "1.1.1.1:",
+            "1.1.1.1:x",
+            "1.1.1.1:65536",
+            "[::1:1",
+            "::1:1",
+            "[1.1.1.1]:1",
+            "",
+        ],
+    )
+    def test_it_is_logged_once_by_each_filter(self, caplog, address):
+        for _ in range(2):
+            filter_ = StatefulSession(CookieConfig("s"))
+            self.read(filter_, encode(address, "a"))
+            self.read(filter_, encode(address, "a"))
+        assert [record.name for record in caplog.records] == ["trxds.session_affinity"] * 2
+        assert "cookie 's' holds no list of ip:port; its RPCs are balanced as if they had none" in caplog.text
+
+    def test_a_port_of_thousands_of_digits_is_none(self, caplog):
+        self.read(StatefulSession(CookieConfig("s")), encode(f"1.1.1.1:{'9' * 2000}", "a"))
+        assert "holds no list of ip:port" in caplog.text
+
+    def test_many_different_ones_are_one_line_of_the_log(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        for number in range(100):
+            self.read(filter_, f"forged-{number}")
+        assert len(caplog.records) == 1
+
+    def test_no_part_of_it_is_shown(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        for text in (
+            "my-Secret",
+            encode("my-Secret", "a"),
+            encode("1.1.1.1:1,my-Secret", "a"),
+            encode("", "my-Secret"),
+        ):
+            args = call(text)
+            self.read(filter_, text)
+            filter_.start(args)
+            told = filter_.explain(args)
+            assert "my-Secret" not in f"{caplog.text}{args.override!r}{told!r}{filter_._known[text]!r}"
+
+    def test_one_that_no_browser_would_keep_is_neither_read_nor_remembered(self, caplog):
+        filter_ = StatefulSession(CookieConfig("s"))
+        args = call(encode(",".join(["1.1.1.1:1"] * 1000), "a"))
+        filter_.start(args)
+        assert (args.override.addresses, filter_._known) == ((), {})
+        assert "cookie 's' is longer than 4096 characters" in caplog.text
+
+    @pytest.mark.parametrize("address", ["1.1.1.1:1", "[::1]:1", "[::ffff:1.2.3.4]:80", "1.1.1.1:1,[::1]:65535"])
+    def test_a_list_of_addresses_is_not(self, caplog, address):
+        self.read(StatefulSession(CookieConfig("s")), encode(address, "a"))
+        assert caplog.records == []
+
+    def test_what_is_remembered_has_a_bound(self):
+        filter_ = StatefulSession(CookieConfig("s"))
+        for number in range(2_000):
+            self.read(filter_, encode(f"1.1.1.1:{number}", "a"))
+        assert len(filter_._known) <= 256
+
+
+class TestTwoInOneChain:
+    def start(self, metadata, actual="3.3.3.3:3"):
+        args = call()
+        args.metadata = Metadata(metadata)
+        responds = [StatefulSession(CookieConfig(name), name == "one").start(args) for name in ("one", "two")]
+        args.override.actual_address_list = actual
+        headers = Metadata()
+        for respond in responds:
+            headers = respond(headers)
+        return args.override, headers
+
+    def test_the_later_ones_cookie_counts_and_its_strictness_with_it(self):
+        both = f"one={encode('1.1.1.1:1', 'a')}; two={encode('2.2.2.2:2', 'a')}"
+        override, _ = self.start([("cookie", both)])
+        assert (override.addresses, override.strict) == (("2.2.2.2:2",), False)
+
+    def test_without_one_of_its_own_the_earlier_ones_does(self):
+        override, _ = self.start([("cookie", f"one={encode('1.1.1.1:1', 'a')}")])
+        assert (override.addresses, override.strict) == (("1.1.1.1:1",), True)
+
+    def test_each_sets_its_own_where_it_does_not_say_so_already(self):
+        _, headers = self.start([("cookie", f"one={encode('3.3.3.3:3', 'a')}")])
+        assert [value.partition("=")[0] for _, value in headers] == ["two"]

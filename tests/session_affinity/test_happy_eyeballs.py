@@ -1,0 +1,190 @@
+"""A cookie with several hosts, of which one does not answer (RFC 8305 over A75), by values."""
+
+import math
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY
+from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint
+
+from trxds.lb.pick import QUEUE, Override, PickArgs, Trace
+from trxds.session_affinity.happy_eyeballs import MAX_RACES
+
+
+def waiting(*cookie, others=("other",), **settings):
+    """A story in which nobody has connected the cookie's hosts, and an RPC with it waits. Its first is CONNECTING."""
+    story = Story(
+        *(endpoint(name, health=DRAINING) for name in cookie), *(endpoint(name) for name in others), **settings
+    )
+    assert story.pick(*cookie) == QUEUED
+    story.step()
+    return story
+
+
+def at(story, now):
+    story.now = now
+    story.step()
+
+
+def connecting(story):
+    return {address for address, host in story.pool.items() if host.state is CONNECTING}
+
+
+def test_the_first_is_connected_alone_for_250_milliseconds():
+    story = waiting("a", "b", "c")
+    assert connecting(story) == {"a"}
+    assert story.decision.wake_at == 0.25
+    at(story, 0.2499)
+    assert connecting(story) == {"a"}
+
+
+def test_then_each_of_the_others_another_250_milliseconds_later():
+    story = waiting("a", "b", "c")
+    at(story, 0.25)
+    assert connecting(story) == {"a", "b"}
+    assert story.decision.wake_at == 0.5
+    at(story, 0.5)
+    assert connecting(story) == {"a", "b", "c"}
+    at(story, 0.75)
+    assert story.decision.wake_at > 1000, "there is nobody left whose turn it could be"
+
+
+def test_a_failure_of_the_newest_has_the_next_one_connected_at_once():
+    story = waiting("a", "b", "c")
+    at(story, 0.25)
+    story.becomes("b", FAILURE)
+    assert connecting(story) == {"a", "c"}
+
+
+def test_a_cookie_with_one_host_waits_for_that_one():
+    story = waiting("a")
+    at(story, 10.0)
+    assert story.decision.wake_at > 1000
+    assert connecting(story) == {"a"}
+
+
+def test_the_first_that_is_ready_serves_and_the_others_are_let_go():
+    story = waiting("a", "b", "c")
+    at(story, 0.25)
+    at(story, 0.5)
+    story.becomes("b", READY)
+    assert story.pick("a", "b", "c")[0] == "b"
+    assert story.held == {"a", "b"}, "a by the RPC that waited for it, until the idle timeout"
+    assert "c" not in story.pool
+
+
+def test_the_order_of_hosts_that_are_ready_is_the_cookies():
+    story = waiting("a", "b")
+    at(story, 0.25)
+    for name in "ba":
+        story.pool[name].state = READY
+    story.step()
+    assert story.pick("a", "b")[0] == "a"
+    assert story.held == {"a"}
+
+
+def test_an_answer_in_time_leaves_the_next_one_alone():
+    story = waiting("a", "b")
+    story.now = 0.1
+    story.becomes("a", READY)
+    assert story.pick("a", "b")[0] == "a"
+    at(story, 0.25)
+    assert story.held == {"a"}
+
+
+def test_the_winner_stays_until_the_rpc_picks_again():
+    story = waiting("a", "b")
+    at(story, 0.25)
+    story.becomes("b", READY)
+    story.step()
+    assert story.held == {"a", "b"}
+
+
+def test_a_loser_that_another_session_has_used_meanwhile_stays():
+    story = waiting("a", "b")
+    at(story, 0.25)
+    assert story.pick("b") == QUEUED
+    story.becomes("a", READY)
+    assert story.held == {"a", "b"}
+
+
+def test_a_host_that_two_sessions_wait_for_is_let_go_with_the_last():
+    story = waiting("a", "x", "c", others=("other", "b"))
+    story.becomes("b", CONNECTING)
+    assert story.pick("b", "c") == QUEUED
+    story.step()
+    at(story, 0.25)
+    assert "c" in story.held
+    story.becomes("b", READY)
+    assert "c" in story.held
+    story.becomes("a", READY)
+    assert "c" not in story.held
+
+
+def test_a_host_whose_health_is_not_allowed_is_not_connected():
+    statuses = frozenset({UNKNOWN, DRAINING})
+    story = Story(endpoint("a", health=DRAINING), endpoint("b", health=HEALTHY), statuses=statuses)
+    story.becomes("b", IDLE)
+    assert story.pick("a", "b") == QUEUED
+    story.step()
+    at(story, 0.25)
+    assert connecting(story) == {"a"}
+
+
+def test_an_rpc_that_waits_wishes_once_however_often_it_picks():
+    # Each wish is a step, each step a picker, and each picker another pick of those that wait.
+    story = waiting("a", "b")
+    for now in (0.1, 0.25, 0.3, 5.0):
+        at(story, now)
+        story.pick("a", "b")
+        assert not story.pick_events
+
+
+def test_when_nobody_connects_any_more_nothing_is_left_of_it():
+    story = waiting("a", "b", idle_timeout=60.0)
+    at(story, 0.25)
+    for name in "ab":
+        story.becomes(name, FAILURE)
+    assert story.hosts("a", "b") == {"other"}
+    for name in "ab":
+        story.becomes(name, IDLE)
+    assert connecting(story) == set()
+    for now in (60.5, 65.5):  # the second sweep takes what an RPC has waited for
+        at(story, now)
+    assert story.held == set() and story.decision.wake_at == math.inf
+
+
+def test_a_host_that_leaves_the_cluster_in_between_is_forgotten():
+    story = waiting("a", "b")
+    at(story, 0.25)
+    story.update(endpoint("other"))
+    assert story.held == set()
+    assert story.decision.wake_at == math.inf
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_of_many_different_cookies_those_above_the_bound_wait_for_their_first_host(more):
+    names = [f"h{number}" for number in range(MAX_RACES + more)]
+    story = Story(*(endpoint(name, health=DRAINING) for name in ("slow", *names)), endpoint("other"))
+    for name in names:
+        story.pick("slow", name)
+        story.step()
+    at(story, 0.25)
+    assert len(connecting(story)) == 1 + MAX_RACES
+    story.pick("slow", names[-1])
+    assert not story.pick_events
+
+
+def test_an_explanation_says_who_comes_next():
+    story = waiting("a", "b")
+
+    def explained():
+        trace = Trace()
+        args = PickArgs("/s/m", override=Override(("a", "b")), now=story.now, trace=trace)
+        assert story.decision.picker.pick(args) is QUEUE
+        return trace.notes[-1]
+
+    assert (explained().waits_for, explained().address) == ("a to connect", "a")
+    assert explained().why.endswith("; b is connected too if that takes more than 250 ms")
+    at(story, 0.25)
+    assert explained().address == "a"
+    assert "250 ms" not in explained().why

@@ -1,0 +1,118 @@
+"""The cookie jar of a session."""
+
+import pytest
+
+from trxds.session_affinity.cookie import MAX_SIZE
+from trxds.session_affinity.cookie_jar import MAX_ATTRIBUTE_SIZE, MAX_COOKIES, CookieJar
+
+EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock says 0
+
+
+def jar(*headers, now=0.0):
+    made = CookieJar()
+    for header in headers:
+        made.take(header, now, EPOCH + now)
+    return made
+
+
+def test_a_cookie_comes_back():
+    assert jar("s=V; HttpOnly").header("/a/b", 0) == "s=V"
+
+
+def test_a_newer_value_replaces_the_older():
+    assert jar("s=1", "s=2").header("/", 0) == "s=2"
+
+
+def test_several_cookies_share_a_header_the_longest_path_first():
+    assert jar("a=1", "b=2; Path=/x", "c=3; Path=/x/y").header("/x/y", 0) == "c=3; b=2; a=1"
+
+
+def test_a_cookie_of_another_path_stays_in_the_jar():
+    assert jar("s=V; Path=/x").header("/y", 0) == ""
+
+
+def test_max_age_ends_it():
+    made = jar("s=V; Max-Age=10", now=5)
+    assert made.header("/", 14.9) == "s=V"
+    assert made.header("/", 15) == ""
+
+
+@pytest.mark.parametrize("age", ["0", "-1"])
+def test_max_age_of_nothing_deletes_it(age):
+    assert jar("s=V", f"s=; max-age={age}").header("/", 0) == ""
+
+
+@pytest.mark.parametrize("header", ["", "nothing", "=V", ";"])
+def test_what_is_no_cookie_is_left_out(header):
+    assert jar(header).header("/", 0) == ""
+
+
+def test_an_age_that_is_no_number_is_none():
+    assert jar("s=V; Max-Age=soon").header("/", 1e9) == "s=V"
+
+
+def test_a_max_age_of_hundreds_of_digits_is_none():
+    assert jar(f"s=V; Max-Age={'9' * 400}", f"t=W; Max-Age={'9' * 5000}").header("/", 1e9) == "s=V; t=W"
+
+
+def test_a_server_that_makes_up_names_does_not_fill_the_memory_nor_push_out_the_session():
+    made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
+    assert made.header("/", 0).startswith("s=V; ")
+    assert len(made.header("/", 0).split("; ")) == MAX_COOKIES
+    made.take("s=W", 0, EPOCH)
+    assert "s=W" in made.header("/", 0)
+
+
+def test_cookies_that_have_expired_make_room():
+    made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
+    made.take("s=V", 10, EPOCH + 10)
+    assert made.header("/", 10) == "s=V"
+
+
+@pytest.mark.parametrize("header", ["s=\xfc", "s=a\0b", "s=a\r\nb", "\xfc=V"])
+def test_what_no_request_could_carry_is_passed_over(header):
+    assert jar("s=V", header).header("/", 0) == "s=V"
+
+
+def test_expires_ends_it_by_the_time_of_day():
+    made = jar("s=V; Expires=Sun, 06 Nov 1994 08:49:47 GMT")
+    assert made.header("/", 9.9) == "s=V"
+    assert made.header("/", 10) == ""
+
+
+@pytest.mark.parametrize("date", ["Thu, 01-Jan-1970 00:00:00 GMT", "Thu, 01-Jan-70 00:00:00 GMT"])
+def test_an_expiry_that_has_passed_deletes_it(date):
+    assert jar("s=V", f"s=; expires={date}").header("/", 0) == ""
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    ["Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "Expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=10"],
+)
+def test_max_age_wins_over_expires(attributes):
+    made = jar(f"s=V; {attributes}")
+    assert made.header("/", 9.9) == "s=V"
+    assert made.header("/", 10) == ""
+
+
+@pytest.mark.parametrize("age", ["1_0", "+5", "1.5", "\u0663", ""])
+def test_a_max_age_that_is_no_whole_number_leaves_it_to_expires(age):
+    assert jar(f"s=V; Expires=Sun, 06 Nov 1994 08:49:47 GMT; Max-Age={age}").header("/", 10) == ""
+
+
+def test_an_expiry_that_is_no_date_is_none():
+    assert jar("s=V; Expires=tomorrow").header("/", 1e9) == "s=V"
+
+
+def test_a_cookie_of_more_than_browsers_keep_is_passed_over():
+    fits = "s=" + "V" * (MAX_SIZE - 2)
+    assert jar(fits).header("/", 0) == fits
+    assert jar("s=V", f"{fits}V").header("/", 0) == "s=V"
+
+
+def test_an_attribute_of_more_than_browsers_read_is_passed_over():
+    assert jar(f"s=V; Path=/{'x' * MAX_ATTRIBUTE_SIZE}").header("/", 0) == "s=V"
+
+
+def test_the_repr_has_names_and_no_values():
+    assert repr(jar("s=my-Secret", "t=my-Secret; Path=/x")) == "<CookieJar s, t>"

@@ -1,0 +1,224 @@
+"""xds_override_host by values: what the C++ client has no test for. Its own tests are in tests/grfc/test_a55.py."""
+
+import math
+
+import pytest
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
+from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint, three
+
+from trxds.core.status import unavailable
+from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.pick import QUEUE, Complete, Fail, Override, PickArgs, transient_failure_picker
+
+
+def test_without_a_cookie_the_child_picks_and_the_host_is_noted():
+    story = Story(*three())
+    assert sorted(story.pick() for _ in range(3)) == [("a", "a"), ("b", "b"), ("c", "c")]
+
+
+class TestStates:
+    def test_a_host_that_comes_up_is_picked_again(self):
+        story = Story(*three())
+        story.becomes("b", FAILURE)
+        story.becomes("b", READY)
+        assert story.hosts("b") == {"b"}
+
+    def test_waiting_takes_a_lease_so_that_somebody_hears_how_it_goes(self):
+        story = Story(*three())
+        story.becomes("b", CONNECTING)
+        story.pick("b")
+        assert story.held == {"b"}
+
+    def test_if_the_child_has_nobody_either_it_says_so(self):
+        story = Story(endpoint("a"))
+        story.becomes("a", FAILURE)
+        assert story.decision.state is FAILURE
+        assert (
+            story.decision.picker.pick(PickArgs("/s/m", override=Override(("a",))))
+            == transient_failure_picker(None).result
+        )
+
+    def test_each_step_publishes_another_picker(self):
+        story = Story(*three())
+        before = story.decision.picker
+        story.step()
+        assert story.decision.picker is not before
+
+
+class TestSeveralHostsInACookie:
+    """READY goes before IDLE, IDLE before CONNECTING, and that before a host nobody has leased yet."""
+
+    ORDER = ("ready", "idle", "connecting", "none", "failed")
+
+    def story(self, *names):
+        health = {"none": DRAINING}
+        story = Story(*(endpoint(name, health=health.get(name, HEALTHY)) for name in names), endpoint("other"))
+        for name, state in (("idle", IDLE), ("connecting", CONNECTING), ("failed", FAILURE)):
+            if name in names:
+                story.becomes(name, state)
+        return story
+
+    @pytest.mark.parametrize("position", range(3))
+    def test_a_ready_one_is_picked_wherever_it_stands(self, position):
+        cookie = ["idle", "connecting", "none"]
+        cookie.insert(position, "ready")
+        assert self.story(*cookie).pick(*cookie)[0] == "ready"
+
+    @pytest.mark.parametrize(
+        ("cookie", "waited_for"),
+        [
+            (("connecting", "none", "idle"), "idle"),
+            (("none", "connecting"), "connecting"),
+            (("failed", "none"), "none"),
+            (("failed", "connecting"), "connecting"),
+        ],
+    )
+    def test_otherwise_the_one_that_is_nearest_to_ready_is_waited_for(self, cookie, waited_for):
+        story = self.story(*cookie)
+        assert story.pick(*cookie) == QUEUED
+        assert story.held == {waited_for}
+
+    def test_of_equals_the_first_is_picked(self):
+        assert Story(*three()).pick("c", "a") == ("c", "c")
+
+    def test_when_all_have_failed_the_child_picks(self):
+        assert self.story("failed").hosts("failed", "unknown") == {"other"}
+
+
+class TestDraining:
+    def test_draining_outside_the_set_ends_it(self):
+        statuses = frozenset({UNKNOWN, HEALTHY})
+        story = Story(*three(), statuses=statuses)
+        story.pick("b")
+        story.update(*three(b=DRAINING), statuses=statuses)
+        assert story.hosts("b") == {"a", "c"}
+        assert "b" not in story.pool
+
+
+def test_an_empty_set_of_statuses_overrides_nothing():
+    story = Story(*three(), statuses=frozenset())
+    assert story.hosts("b") == {"a", "b", "c"}
+
+
+class TestSeveralAddresses:
+    """An endpoint that can be reached in several ways (A61): its cookie has all, the one in use first."""
+
+    def story(self):
+        story = Story(endpoint("a", "a2"), endpoint("b", "b2"))
+        for second in ("a2", "b2"):
+            story.becomes(second, IDLE)
+        return story
+
+    def test_the_connected_address_is_picked_and_comes_first(self):
+        assert self.story().pick("a", "a2") == ("a", "a,a2")
+
+    def test_a_pick_of_the_child_notes_the_rotated_list_too(self):
+        story = self.story()
+        assert {story.pick()[1] for _ in range(4)} == {"a,a2", "b,b2"}
+
+
+class TestLeases:
+    def test_a_pick_of_the_child_for_a_session_takes_a_lease(self):
+        story = Story(endpoint("a"))
+        story.pick()
+        assert story.held == {"a"}
+
+    def test_a_pick_without_the_filter_takes_none(self):
+        story = Story(*three())
+        story.strangers()
+        assert story.held == set()
+
+    def test_a_host_used_within_the_idle_timeout_outlives_the_childs_interest(self):
+        story = Story(*three(), idle_timeout=60.0)
+        story.pick("b")
+        story.update(*three(b=DRAINING), idle_timeout=60.0)
+        story.policy._table.sweep_idle(59.9)
+        assert story.hosts("b") == {"b"}
+        story.policy._table.sweep_idle(60.0)
+        assert "b" not in story.pool
+
+    def test_every_use_begins_the_idle_time_anew(self):
+        story = Story(*three(), idle_timeout=60.0)
+        story.pick("b")
+        story.now = 50.0
+        story.pick("b")
+        story.update(*three(b=DRAINING), idle_timeout=60.0)
+        story.policy._table.sweep_idle(60.0)
+        assert "b" in story.pool
+
+    def test_an_update_lets_go_of_what_is_due_by_then(self):
+        story = Story(*three(), idle_timeout=60.0)
+        story.pick("b")
+        story.now = 59.0
+        story.update(*three(b=DRAINING), idle_timeout=60.0)
+        assert story.held == {"b"} and story.decision.wake_at == 60.0
+        story.now = 61.0
+        story.update(*three(a=DRAINING, b=DRAINING), idle_timeout=60.0)
+        assert story.held == set()
+
+    def test_there_is_a_sweep_only_while_a_session_leases_a_host(self):
+        story = Story(*three(), idle_timeout=60.0)
+        assert story.decision.wake_at == math.inf
+        story.pick("b")
+        assert story.pick_events, "nobody would wake the policy to sweep"
+        story.step()
+        assert story.decision.wake_at == 60.0
+        story.now = 60.0
+        story.step()
+        assert story.held == set() and story.decision.wake_at == math.inf
+
+    def test_only_the_first_lease_of_a_session_asks_for_the_sweep(self):
+        story = Story(*three())
+        story.pick("a")
+        story.pick_events.clear()
+        story.pick("a")
+        story.pick("b")
+        assert not story.pick_events
+
+
+def test_a_host_the_child_picks_that_is_in_no_table_leaves_no_cookie():
+    story = Story(endpoint("a"))
+    story.pool["stranger"] = FakeHost("stranger", READY)
+    story.leased = {"stranger"}
+    story.step()
+    assert story.pick() == ("stranger", "")
+    assert story.held == set()
+
+
+def test_the_state_is_the_childs():
+    story = Story(*three())
+    assert story.decision.state is READY
+    for name in "abc":
+        story.becomes(name, FAILURE)
+    assert story.decision.state is FAILURE
+
+
+class TestStrict:
+    """A strict session's host or none (Envoy's)."""
+
+    def test_a_host_that_cannot_be_used_is_not_replaced(self):
+        story = Story(*three())
+        story.becomes("b", FAILURE)
+        result = story.result(Override(("b", "gone"), strict=True))
+        assert isinstance(result, Fail)
+        assert result.status == unavailable("none of the session's hosts can be used: b, gone")
+
+    def test_one_that_may_come_up_is_waited_for(self):
+        story = Story(*three())
+        story.becomes("b", CONNECTING)
+        assert story.result(Override(("b",), strict=True)) is QUEUE
+
+    def test_without_a_cookie_the_child_picks(self):
+        assert isinstance(Story(*three()).result(Override(strict=True)), Complete)
+
+
+def test_of_a_further_attempt_nothing_is_left_of_the_attempt_before():
+    story = Story(endpoint("a"))
+    override = Override()
+    story.result(override)
+    assert override.actual_address_list == "a"
+    story.update(endpoint("b"))
+    story.endpoints = Endpoints()
+    story.step()
+    story.result(override)
+    assert override.actual_address_list == ""

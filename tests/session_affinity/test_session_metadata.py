@@ -1,0 +1,46 @@
+"""What a session adds to the metadata of its calls."""
+
+from __future__ import annotations
+
+import pytest
+from trio.testing import MockClock
+
+from trxds.core.metadata import Metadata
+from trxds.lb.pick import PickArgs
+from trxds.session_affinity.session import SessionCookies
+
+OWN = Metadata([("user", "7"), ("cookie", "mine=1")])
+
+
+@pytest.fixture
+async def session() -> SessionCookies:
+    session = SessionCookies()
+    session.record_response(Metadata([("set-cookie", "s=V; Path=/shop; Max-Age=60")]), None)
+    return session
+
+
+async def test_calls_that_say_the_same_are_filled_once(session: SessionCookies) -> None:
+    filled = session.fill(OWN, "/shop/Add")
+    assert filled == (("user", "7"), ("cookie", "s=V; mine=1"))
+    assert session.fill(OWN, "/shop/Drop") is filled
+
+
+async def test_what_was_filled_is_no_longer_true_when_path_metadata_or_cookie_is_another(
+    session: SessionCookies, mock_clock: MockClock
+) -> None:
+    session.fill(OWN, "/shop/Add")
+    assert session.fill(OWN, "/other/Add") == OWN
+    assert session.fill(Metadata([("user", "8")]), "/shop/Add") == (("user", "8"), ("cookie", "s=V"))
+    session.record_response(Metadata([("set-cookie", "s=W; Path=/shop; Max-Age=60")]), None)
+    assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=W; mine=1"))
+    mock_clock.jump(61)
+    assert session.fill(OWN, "/shop/Add") == OWN
+
+
+@pytest.mark.parametrize("value", ["\xfc", "a\0b", "a\r\nb"])
+async def test_what_a_server_sent_that_no_request_may_have_is_not_sent_back(
+    session: SessionCookies, value: str
+) -> None:
+    call = PickArgs("/shop/Add", OWN, session_headers=("x-session",))
+    session.record_response(Metadata([("x-session", value), ("set-cookie", f"s={value}")]), call)
+    assert session.fill(OWN, "/shop/Add") == (("user", "7"), ("cookie", "s=V; mine=1"))

@@ -1,0 +1,147 @@
+"""A server's end of a connection that a test moves frame by frame, by h2 itself and not by our engine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+import pytest
+import trio
+from support.lone_calls import asked
+
+from trxds.testing.network import memory_stream_pair
+from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
+from trxds.transport.request import Request
+
+E = TypeVar("E", bound=h2.events.Event)
+
+HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
+OK_TRAILERS = [("grpc-status", "0")]
+
+
+class ScriptedServer:
+    """Nothing happens here by itself: no credit is given, nothing is answered."""
+
+    def __init__(self, transport: trio.abc.Stream, settings: dict[Any, int]) -> None:
+        self.transport = transport
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="ascii"))
+        if settings:
+            self.h2.local_settings = h2.settings.Settings(client=False, initial_values=settings)
+        self.seen: list[h2.events.Event] = []
+
+    async def greet(self) -> None:
+        self.h2.initiate_connection()
+        await self.flush()
+
+    async def flush(self) -> None:
+        await self.transport.send_all(self.h2.data_to_send())
+
+    async def read(self) -> None:
+        """One read's worth of events, into `seen`."""
+        self.seen += self.h2.receive_data(await self.transport.receive_some())
+
+    async def next(self, kind: type[E]) -> E:
+        """The next event of that kind; those before it are dropped."""
+        while True:
+            while self.seen:
+                event = self.seen.pop(0)
+                if isinstance(event, kind):
+                    return event
+            await self.read()
+
+    async def request(self) -> int:
+        """Wait for a request; returns its stream."""
+        stream_id = (await self.next(h2.events.RequestReceived)).stream_id
+        assert stream_id is not None
+        return stream_id
+
+    async def request_end(self, stream_id: int) -> None:
+        while (await self.next(h2.events.StreamEnded)).stream_id != stream_id:
+            pass
+
+    async def answer(self, stream_id: int, message: bytes = b"", trailers: list[tuple[str, str]] | None = None) -> None:
+        """Headers, one message, trailers."""
+        self.h2.send_headers(stream_id, HEADERS)
+        self.h2.send_data(stream_id, framed(message))
+        self.h2.send_headers(stream_id, trailers or OK_TRAILERS, end_stream=True)
+        await self.flush()
+
+
+def framed(message: bytes) -> bytes:
+    return b"\0" + len(message).to_bytes(4) + message
+
+
+def socket_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
+    """Two ends within this process: what one has sent the other has at once, so Trio's MockClock does for them."""
+    ours, theirs = (trio.socket.from_stdlib_socket(end) for end in socket.socketpair())
+    return trio.SocketStream(ours), trio.SocketStream(theirs)
+
+
+async def closed_at_the_end(end: trio.socket.SocketType) -> None:
+    with end:
+        await trio.sleep_forever()
+
+
+Wire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
+
+
+@pytest.fixture(params=["lean", "h2"])
+def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
+    """`await wire(settings, options=...)`: a connection that runs, on each engine, and its server."""
+
+    async def make(
+        settings: dict[Any, int] | None = None,
+        *,
+        options: WireOptions | None = None,
+        capacity: int = 1 << 16,
+        sockets: bool = False,
+        within: trio.Nursery = nursery,
+    ) -> tuple[Connection, ScriptedServer]:
+        ours, theirs = socket_pair() if sockets else memory_stream_pair(capacity)
+        chosen = replace(options or WireOptions(), lean=request.param == "lean")
+        connection = Connection(ours, peer="10.0.0.1:443", options=chosen)
+        server = ScriptedServer(theirs, settings or {})
+        within.start_soon(connection.run)
+        if isinstance(theirs, trio.SocketStream):
+            nursery.start_soon(closed_at_the_end, theirs.socket)
+        await server.greet()
+        assert await connection.wait_ready()
+        return connection, server
+
+    return make
+
+
+@pytest.fixture
+def request_() -> Callable[..., Request]:
+    def make(path: str = "/shop.Cart/Add", **fields: Any) -> Request:
+        return Request(path, "shop", **fields)
+
+    return make
+
+
+async def fail_in_the_end() -> None:
+    """When nothing else happens any more; it would be waited for in vain."""
+    await trio.sleep(1000)
+    raise TimeoutError
+
+
+@pytest.fixture
+def lent(wire, request_, nursery):
+    """A connection after so many lone calls that its callers read for themselves, and its server."""
+
+    async def make(options: WireOptions | None = None, settings: Any = None) -> tuple[Connection, Any]:
+        connection, server = await wire(settings, options=options, sockets=True)
+        for _ in range(20):
+            await asked(connection, server, request_(message=b"x"))
+        assert connection.inline_reads.is_delegated
+        nursery.start_soon(fail_in_the_end)
+        return connection, server
+
+    return make

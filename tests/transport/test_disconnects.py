@@ -1,0 +1,45 @@
+"""Why a connection ended, in the words of A94."""
+
+import errno
+import socket
+import struct
+
+import pytest
+import trio
+
+from trxds.transport.disconnect_reason import disconnect_reason
+from trxds.transport.transport import transport_of
+
+
+def broken(number):
+    error = trio.BrokenResourceError("socket connection broken")
+    error.__cause__ = OSError(number, "")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (broken(errno.ECONNRESET), "connection reset"),
+        (broken(errno.ETIMEDOUT), "connection timed out"),
+        (broken(errno.ECONNABORTED), "connection aborted"),
+        (broken(errno.EPIPE), "socket error"),
+        (trio.BrokenResourceError("without a cause"), "socket error"),
+        (None, "unknown"),
+    ],
+)
+def test_the_transports_error_has_a_word(error, word):
+    assert disconnect_reason(error) == word
+
+
+async def test_a_peer_that_resets_its_socket_is_a_connection_reset():
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    async with listener:
+        client = await trio.open_tcp_stream(*listener.socket.getsockname())
+        server = await listener.accept()
+        server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        server.socket.close()
+        with pytest.raises(trio.BrokenResourceError) as caught:
+            await transport_of(client).receive()
+        await client.aclose()
+    assert disconnect_reason(caught.value) == "connection reset"

@@ -1,0 +1,155 @@
+"""How a connection ends: GOAWAY, loss, and our own wish; the server is moved by hand."""
+
+from __future__ import annotations
+
+import h2.events
+import pytest
+import trio
+from h2.settings import SettingCodes
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.status import Status, StatusCode
+from trxds.testing.network import memory_stream_pair
+from trxds.transport.connection import Connection
+
+
+async def test_after_a_goaway_old_streams_finish_and_the_connection_ends(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    stream_id = await server.request()
+    server.transport_data = server.h2.close_connection(last_stream_id=stream_id)
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert connection.open_stream(request_()) is None
+    assert connection.error == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: GOAWAY NO_ERROR")
+    server.h2.state_machine.state = h2.connection.ConnectionState.SERVER_OPEN  # h2 would send no more
+    await server.answer(stream_id, b"still here")
+    assert await stream.receive_unary() == b"still here"
+    await wait_all_tasks_blocked()
+    assert connection.closed_status is not None
+
+
+async def test_a_goaway_refuses_what_the_server_has_not_seen(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 2})
+    first, second, queued = (connection.open_stream(request_()) for _ in range(3))
+    server.h2.close_connection(11, b"too_many_pings", last_stream_id=first.id)
+    await server.flush()
+    assert not await queued.wait_open()
+    assert first.status is None
+    assert second.refused and queued.refused
+    assert second.status == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: GOAWAY ENHANCE_YOUR_CALM: too_many_pings")
+
+
+async def test_draining_is_told_before_anybody_is_refused(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    seen: list[tuple[object, object]] = []
+    connection.on_draining = lambda: seen.append((connection.open_stream(request_()), stream.status))
+    server.h2.close_connection(last_stream_id=0)
+    await server.flush()
+    await stream.receive()
+    assert seen == [(None, None)] and stream.refused
+
+
+async def test_retiring_waits_for_the_last_stream(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    connection.drain()
+    assert connection.open_stream(request_()) is None and connection.closed_status is None
+    await server.answer(await server.request(), b"done")
+    assert await stream.receive_unary() == b"done"
+    await server.next(h2.events.ConnectionTerminated)
+    assert connection.closed_status is not None
+
+
+async def test_closing_fails_every_stream_now(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    streams = [connection.open_stream(request_()) for _ in range(2)]
+    closed = Status(StatusCode.CANCELLED, "channel closed")
+    connection.close(closed)
+    assert [stream.status for stream in streams] == [closed, closed]
+
+
+async def test_closing_does_not_wait_for_a_peer_that_does_not_read(autojump_clock, request_) -> None:
+    ours, _ = memory_stream_pair(capacity=10)
+    connection = Connection(ours, peer="stuck")
+    with trio.fail_after(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            await wait_all_tasks_blocked()
+            connection.close(Status(StatusCode.CANCELLED))
+
+
+async def test_a_lost_connection_fails_its_streams_and_names_the_peer(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.request()
+    server.transport.cut()
+    assert await stream.receive() is None
+    text = "10.0.0.1:443: connection lost: [Errno 104] Connection reset by peer"
+    assert stream.status == Status(StatusCode.UNAVAILABLE, text)
+    assert not stream.refused and connection.error == stream.status
+
+
+async def test_the_peers_eof_is_the_end(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.request()
+    await server.transport.aclose()
+    assert await stream.receive() is None
+    assert stream.status == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: connection closed by the peer")
+
+
+async def test_a_stream_whose_headers_never_left_may_be_sent_again(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(capacity=400)
+    stuck = connection.open_stream(request_())
+    stuck.send_nowait(bytes(1000))
+    await wait_all_tasks_blocked()  # the writer is in the middle of this
+    unwritten = connection.open_stream(request_())
+    server.transport.cut()
+    await unwritten.receive()
+    assert unwritten.refused and not stuck.refused
+
+
+async def test_garbage_is_the_peers_fault_and_says_so(wire, request_, autojump_clock) -> None:
+    connection, server = await wire()
+    stream = connection.open_stream(request_())
+    await server.request()
+    await server.transport.send_all(b"\xff" * 100)
+    assert await stream.receive() is None
+    assert stream.status.code is StatusCode.UNAVAILABLE
+    assert stream.status.message.startswith("10.0.0.1:443: FRAME_SIZE_ERROR: frame of 16777215 bytes")
+
+
+async def test_a_peer_of_another_protocol_is_never_ready(autojump_clock) -> None:
+    ours, theirs = memory_stream_pair()
+    connection = Connection(ours, peer="web:80")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        await theirs.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        assert not await connection.wait_ready()
+    assert "web:80" in str(connection.error) and "HTTP/1" in str(connection.error)
+
+
+async def test_nothing_is_left_when_run_is_cancelled(autojump_clock, request_) -> None:
+    ours, theirs = memory_stream_pair()
+    connection = Connection(ours, peer="there")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        stream = connection.open_stream(request_())
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert stream.status == Status(StatusCode.UNAVAILABLE, "there: the connection was shut down")
+    with pytest.raises(trio.ClosedResourceError):
+        await ours.receive_some()
+    with pytest.raises(trio.BrokenResourceError):
+        await theirs.send_all(b"x")
+
+
+async def test_open_streams_are_few_words(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire()
+    stream = connection.open_stream(request_())
+    assert repr(connection) == "<Connection 10.0.0.1:443 open, 1 streams>"
+    assert repr(stream) == "<ClientStream 1 /shop.Cart/Add at 10.0.0.1:443: open>"
+    stream.cancel()
+    assert repr(stream) == "<ClientStream 1 /shop.Cart/Add at 10.0.0.1:443: CANCELLED: cancelled by the client>"

@@ -1,0 +1,70 @@
+"""What HTTP/2's libraries say of headers is repeated without what they quote of them."""
+
+from __future__ import annotations
+
+import h2.config
+import h2.connection
+import h2.exceptions
+import pytest
+from h2.errors import ErrorCodes
+from hpack import Decoder, Encoder
+
+from trxds.core.metadata import Headers
+from trxds.transport.events import DataReceived, HeadersReceived, UnaryResponse
+from trxds.transport.header_blocks import BlockDecoder, HeaderBlock, PrivateTable, error_text
+from trxds.transport.request import Request
+
+SECRET = b"my-Secret"
+REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/b"), (b":authority", b"s")]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        (b"X-" + SECRET, b"1"),
+        (b"x " + SECRET, b"1"),
+        (b"x:" + SECRET, b"1"),
+        (b"token", SECRET + b"\r\n"),
+        (b"token", b" " + SECRET),
+        (b"token", b"\"'" + SECRET + b"\0'\""),
+        (b"te", SECRET),
+        (b"connection", SECRET),
+        (b":" + SECRET, b"1"),
+        (b"content-length", SECRET),
+    ],
+)
+def test_what_h2_quotes_of_a_header_is_not_repeated(field: tuple[bytes, bytes]) -> None:
+    """A server that has h2 check what it is sent."""
+    server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
+    client = h2.connection.H2Connection(
+        h2.config.H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False)
+    )
+    client.initiate_connection()
+    client.send_headers(1, [*REQUEST, field])
+    with pytest.raises(h2.exceptions.ProtocolError) as refused:
+        server.receive_data(client.data_to_send())
+    assert refused.value.error_code is ErrorCodes.PROTOCOL_ERROR
+    said = error_text(refused.value)
+    assert "Secret" not in said and len(said) > 10
+
+
+def test_what_holds_headers_has_a_repr_without_them() -> None:
+    headers: Headers = [(b"token", SECRET)]
+    table = PrivateTable()
+    table.add(b"token", SECRET)
+    holders = [
+        table,
+        HeaderBlock(headers, 1, False),
+        HeadersReceived(1, headers, True),
+        UnaryResponse(1, headers, SECRET, headers),
+        DataReceived(1, SECRET, 9, True),
+        Request("/a/b", "s", headers, message=SECRET),
+    ]
+    assert [one for one in holders if "Secret" in repr(one)] == []
+
+
+def test_a_decoder_reads_the_same_with_the_private_table() -> None:
+    encoder, decoder, other = Encoder(), BlockDecoder(10_000), Decoder()
+    for value in (b"1", b"2", b"1"):
+        block = encoder.encode([(b"token", value), (b"x", b"y")])
+        assert decoder.decode(block).headers == list(other.decode(block, raw=True))

@@ -1,0 +1,230 @@
+"""Callers that are alone read their own answers, and nobody waits for it: not other callers, not the server's news."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from h2.settings import SettingCodes
+from support.lone_calls import answered, asked
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.status import OK, unavailable
+from trxds.transport.connection import Connection
+
+LOOK = 0.21  # seconds in which the reader has looked twice
+
+
+class Steps(trio.abc.Instrument):
+    """How often each task runs."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.of[task.name] = self.of.get(task.name, 0) + 1
+
+
+async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    for _ in range(10):
+        await asked(connection, server, request_(message=b"x"))
+    trio.lowlevel.remove_instrument(steps)
+    assert not [name for name in steps.of if "Connection.run" in name]
+
+
+async def never_lent(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
+    """As many lone calls as otherwise do, so many seconds apart, and its reader reads for them all."""
+    for _ in range(20):
+        await asked(connection, server, request)
+        assert not connection.inline_reads.is_delegated
+        await trio.sleep(apart)
+
+
+async def test_what_is_no_plain_socket_is_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    await never_lent(*await wire(), request_(message=b"x"))
+
+
+async def test_calls_that_are_far_apart_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    await never_lent(*await wire(sockets=True), request_(message=b"x"), apart=LOOK)
+
+
+async def test_calls_beside_one_that_takes_long_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    connection.open_stream(request_(message=b"x"))
+    await server.request()
+    await never_lent(connection, server, request_(message=b"x"))
+
+
+async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    for _ in range(20):
+        streams = [connection.open_stream(request_(message=b"x")) for _ in range(2)]
+        for _ in streams:
+            await server.answer(await server.request(), b"echo")
+        for stream in streams:
+            await answered(stream)
+    assert not connection.inline_reads.is_delegated
+
+
+# -- between calls
+
+
+async def test_news_are_heard_when_no_call_follows(lent, autojump_clock) -> None:
+    connection, server = await lent()
+    server.h2.close_connection()
+    await server.flush()
+    await trio.sleep(LOOK)
+    assert connection.error is not None
+
+
+async def test_news_are_heard_before_the_next_call(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    server.h2.close_connection()
+    await server.flush()
+    assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
+
+
+async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    await server.transport.aclose()
+    assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
+    assert connection.closed_status is not None
+
+
+async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    server.h2.ping(b"12345678")
+    await server.flush()
+    connection.close(unavailable("closed"))
+    read_at = connection.http2.reader.last_read
+    assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
+    assert connection.http2.reader.last_read == read_at
+    await wait_all_tasks_blocked()
+    assert not connection.inline_reads.is_delegated  # its socket may be somebody else's by now
+
+
+# -- other calls
+
+
+async def test_a_call_that_streams_is_read_at_once(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    stream = connection.open_stream(request_())
+    stream.send_nowait(b"x", end=True)
+    await server.answer(await server.request(), b"echo")
+    assert await stream.receive() == b"echo" and trio.current_time() == began
+
+
+async def test_who_waits_for_headers_gets_them_at_once(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    stream = connection.open_stream(request_(message=b"x"))
+    await server.answer(await server.request(), b"echo")
+    await stream.wait_headers()
+    assert stream.initial_metadata is not None and trio.current_time() == began
+
+
+async def test_when_the_reader_was_called_lone_calls_count_anew(wire, request_, autojump_clock) -> None:
+    connection, server = await wire(sockets=True)
+    while not connection.inline_reads.is_delegated:
+        await asked(connection, server, request_(message=b"x"))
+    stream = connection.open_stream(request_(message=b"x"))
+    await server.answer(await server.request(), b"echo")
+    await stream.wait_headers()
+    assert not connection.inline_reads.is_delegated
+
+
+async def test_a_second_caller_is_read_for_by_the_first(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    first = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, first)
+    await server.request()
+    second = connection.open_stream(request_(message=b"x"))
+    await server.answer(await server.request(), b"echo")
+    await answered(second)
+    assert first.status is None and trio.current_time() == began
+    await server.answer(first.id, b"echo")
+
+
+async def test_a_second_caller_is_read_for_when_the_first_has_its_answer(
+    lent, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    first = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, first)
+    await server.request()
+    second = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, second)
+    await server.request()
+    for stream in (first, second):
+        await server.answer(stream.id, b"echo")
+        await wait_all_tasks_blocked()
+        assert stream.status == OK
+    assert trio.current_time() == began
+
+
+async def test_a_second_caller_is_read_for_when_the_first_is_cancelled(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    began = trio.current_time()
+    first = connection.open_stream(request_(message=b"x"))
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as callers:
+            callers.start_soon(first.receive_unary)
+            await server.request()
+            second = connection.open_stream(request_(message=b"x"))
+            nursery.start_soon(answered, second)
+            await server.request()
+            scope.cancel()
+    first.cancel()
+    await server.answer(second.id, b"echo")
+    await wait_all_tasks_blocked()
+    assert second.status == OK and trio.current_time() == began
+
+
+async def test_after_a_call_that_takes_long_the_reader_reads(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    slow = connection.open_stream(request_(message=b"x"))
+    nursery.start_soon(answered, slow)
+    await server.request()
+    await trio.sleep(100)
+    await server.answer(slow.id, b"echo")
+    await wait_all_tasks_blocked()
+    assert slow.status == OK and not connection.inline_reads.is_delegated
+    server.h2.close_connection()
+    await server.flush()
+    await wait_all_tasks_blocked()
+    assert connection.error is not None
+
+
+async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, request_, nursery, autojump_clock) -> None:
+    connection, server = await lent()
+    nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
+    await server.request()
+    await trio.sleep(1)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(100)
+    trio.lowlevel.remove_instrument(steps)
+    assert not [name for name in steps.of if "Connection.run" in name]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_call_that_has_to_queue_is_read_for(lent, request_, autojump_clock) -> None:
+    connection, server = await lent()
+    await trio.sleep(0.001)
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    await server.flush()
+    began = trio.current_time()
+    stream = connection.open_stream(request_(message=b"x"))
+    assert not stream.opened
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    await server.flush()
+    assert await stream.wait_open() and trio.current_time() == began

@@ -1,0 +1,199 @@
+"""Signs of life (A8): when a connection asks for one, what it does without, and whom it heeds."""
+
+from __future__ import annotations
+
+import logging
+import math
+from contextlib import suppress
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+import trio
+from support.hostile.peer import ENHANCE_YOUR_CALM, Peer, script
+from support.hostile.scripts import SCRIPTS
+from support.hostile.stage import perform
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.status import Status, StatusCode
+from trxds.testing.network import memory_stream_pair
+from trxds.transport.connection import Connection
+from trxds.transport.keepalive import Keepalive
+from trxds.transport.options import WireOptions
+from trxds.transport.request import Request
+
+UNAVAILABLE = Status(StatusCode.UNAVAILABLE, "there: no answer to a PING within 20 s (keepalive)")
+
+
+class Quiet:
+    """A server that reads everything and says its SETTINGS, and what it is told to say."""
+
+    def __init__(self, nursery: trio.Nursery, keepalive: Keepalive | None) -> None:
+        ours, self.transport = memory_stream_pair()
+        self.connection = Connection(ours, peer="there", keepalive=keepalive)
+        self.pings: list[float] = []
+        self.answers = False
+        self._began = trio.current_time()
+        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        nursery.start_soon(self.connection.run)
+        nursery.start_soon(self._live)
+
+    async def _live(self) -> None:
+        self._h2.initiate_connection()
+        await self.transport.send_all(self._h2.data_to_send())
+        with suppress(trio.BrokenResourceError):  # the client may hang up before it has read our last answer
+            await self._answer()
+
+    async def _answer(self) -> None:
+        while data := await self.transport.receive_some():
+            events = self._h2.receive_data(data)
+            said = self._h2.data_to_send()
+            if any(isinstance(event, h2.events.PingReceived) for event in events):
+                self.pings.append(trio.current_time() - self._began)
+                if not self.answers:
+                    continue
+            await self.transport.send_all(said)
+
+    async def say(self, data: bytes) -> None:
+        await self.transport.send_all(data)
+
+
+async def test_nobody_is_asked_without_keepalive(nursery, autojump_clock) -> None:
+    server = Quiet(nursery, None)
+    server.connection.open_stream(Request("/s/M", "s"))
+    await trio.sleep(10_000)
+    assert server.pings == [] and server.connection.closed_status is None
+
+
+async def test_a_quiet_peer_is_asked_and_one_that_answers_is_kept(nursery, autojump_clock) -> None:
+    server = Quiet(nursery, Keepalive(30))
+    server.answers = True
+    server.connection.open_stream(Request("/s/M", "s"))
+    await trio.sleep(200)
+    # A look at its answer is due when the timeout is over, and the quiet is counted from the answer.
+    assert server.pings == pytest.approx([30, 60, 90, 120, 150, 180], abs=1)
+    assert server.connection.closed_status is None
+
+
+async def test_one_that_answers_is_asked_again_in_time_though_an_answer_might_take_longer(
+    nursery, autojump_clock
+) -> None:
+    server = Quiet(nursery, Keepalive(10, 25))
+    server.answers = True
+    stream = server.connection.open_stream(Request("/s/M", "s"))
+    began = trio.current_time()
+    await trio.sleep(35)
+    assert server.pings == pytest.approx([10, 20, 30], abs=1)
+    server.answers = False
+    assert await stream.receive() is None
+    assert trio.current_time() - began == pytest.approx(40 + 25, abs=1)
+
+
+async def test_one_that_gives_no_sign_of_life_is_left_and_its_calls_end(nursery, autojump_clock) -> None:
+    server = Quiet(nursery, Keepalive(30))
+    stream = server.connection.open_stream(Request("/s/M", "s"))
+    began = trio.current_time()
+    assert await stream.receive() is None
+    assert trio.current_time() - began == 50
+    assert stream.status == UNAVAILABLE and not stream.refused
+
+
+async def test_any_byte_is_a_sign_of_life(nursery, autojump_clock) -> None:
+    server = Quiet(nursery, Keepalive(30))
+    server.connection.open_stream(Request("/s/M", "s"))
+    for _ in range(20):
+        await trio.sleep(29)
+        await server.say(b"\0\0\0\x63\0\0\0\0\0")  # of a kind that nobody knows
+    assert server.pings == []
+    await trio.sleep(40)
+    await server.say(b"\0\0\0\x63\0\0\0\0\0")  # in place of an answer
+    await trio.sleep(15)
+    assert len(server.pings) == 1 and server.connection.closed_status is None
+
+
+async def test_without_calls_nobody_is_asked_unless_wanted(nursery, autojump_clock) -> None:
+    servers = [Quiet(nursery, Keepalive(30)), Quiet(nursery, Keepalive(30, without_calls=True))]
+    await trio.sleep(100)
+    assert [(server.pings, server.connection.closed_status) for server in servers] == [([], None), ([30], UNAVAILABLE)]
+
+
+async def test_a_call_that_begins_after_a_long_silence_is_looked_after(nursery, autojump_clock) -> None:
+    server = Quiet(nursery, Keepalive(30))
+    await trio.sleep(1000)
+    stream = server.connection.open_stream(Request("/s/M", "s"))
+    began = trio.current_time()
+    assert await stream.receive() is None
+    assert trio.current_time() - began <= 30 + 30 + 20
+
+
+async def test_nothing_of_it_is_left_when_the_connection_ends(autojump_clock) -> None:
+    async with trio.open_nursery() as nursery:
+        server = Quiet(nursery, Keepalive(30))
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        server.connection.close(Status(StatusCode.CANCELLED, "channel closed"))
+    assert trio.current_time() - began < 1
+
+
+def test_nobody_asks_more_often_than_every_ten_seconds() -> None:
+    assert Keepalive(1).time == 10
+
+
+@pytest.mark.parametrize(("time", "timeout"), [(0, 20), (-1, 20), (30, 0), (30, math.inf), (math.nan, 1)])
+def test_times_of_no_sense_are_refused(time: float, timeout: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Keepalive(time, timeout)
+
+
+@pytest.mark.parametrize(
+    ("code", "debug", "time"),
+    [(ENHANCE_YOUR_CALM, b"too_many_pings", 60), (ENHANCE_YOUR_CALM, b"slow down", 30), (0, b"too_many_pings", 30)],
+)
+@pytest.mark.parametrize("lean", [True, False])
+async def test_too_many_pings_halves_the_rate_for_the_channel_and_says_so(
+    lean: bool, code: int, debug: bytes, time: float, autojump_clock, caplog
+) -> None:
+    @script()
+    async def too_many_pings(peer: Peer) -> None:
+        stream = await peer.request()
+        if peer.number == 1:
+            await peer.goaway(0, code, debug)
+        else:
+            await peer.answer(stream)
+
+    keepalive = Keepalive(30)
+    with caplog.at_level(logging.WARNING, "trxds.transport"):
+        outcome = await perform(too_many_pings, WireOptions(lean=lean), keepalive)
+    assert [status.code for status in outcome.statuses] == [StatusCode.OK]
+    assert keepalive.time == time
+    said = [record.getMessage() for record in caplog.records]
+    warning = "10.0.0.1:443 says too_many_pings: keepalive asks after 60 s from now on; raise keepalive_time"
+    assert said == ([warning] if time == 60 else [])
+
+
+async def test_a_complaint_that_a_server_repeats_counts_once(autojump_clock) -> None:
+    @script()
+    async def complains(peer: Peer) -> None:
+        stream = await peer.request()
+        if peer.number > 1:
+            return await peer.answer(stream)
+        for _ in range(100):
+            await peer.goaway(0, ENHANCE_YOUR_CALM, b"too_many_pings")
+
+    keepalive = Keepalive(30)
+    await perform(complains, WireOptions(), keepalive)
+    assert keepalive.time == 60
+
+
+@pytest.mark.parametrize("name", ["silence", "goaway_then_silence", "no_streams_allowed", "window_never_opened"])
+async def test_keepalive_asks_a_server_that_only_says_nothing_and_waits_on(name: str, autojump_clock) -> None:
+    """These servers are alive: they answer PINGs. So the callers' own patience stays the only end."""
+    outcome = await perform(SCRIPTS[name], WireOptions(), Keepalive(10, 5))
+    assert {status.code for status in outcome.statuses} == {StatusCode.DEADLINE_EXCEEDED}
+
+
+@pytest.mark.parametrize("name", ["open_windows_and_no_reading", "ping_flood_of_the_deaf"])
+async def test_keepalive_ends_the_calls_of_a_server_that_reads_no_more(name: str, autojump_clock) -> None:
+    outcome = await perform(SCRIPTS[name], WireOptions(), Keepalive(10, 5))
+    assert {status.code for status in outcome.statuses} == {StatusCode.UNAVAILABLE}

@@ -1,0 +1,402 @@
+"""What the lean engine does in its own way: bounds, errors of RFC 9113, and header blocks that are remembered."""
+
+from __future__ import annotations
+
+import hpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.engines import parts_of, receive_all
+
+from trxds.transport import frames
+from trxds.transport.events import (
+    ConnectionFailed,
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    SettingsReceived,
+    StreamFailed,
+    UnaryResponse,
+    WindowUpdated,
+)
+from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.frames import Http2ProtocolError
+from trxds.transport.h2_engine import H2LibraryEngine
+from trxds.transport.header_blocks import BlockDecoder, BlockEncoder
+from trxds.transport.options import WireOptions
+
+pytestmark = pytest.mark.slow
+
+FIXED = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"), (b"te", b"trailers"))
+RESPONSE = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+OPTIONS = WireOptions(stream_window=1000, connection_window=65_535, max_header_list=2000)
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    return frames.head(len(payload), kind, flags, stream_id) + payload
+
+
+@pytest.fixture
+def engine() -> FastHttp2Engine:
+    """With one stream, 1, and the greetings said."""
+    made = FastHttp2Engine(OPTIONS)
+    assert made.receive(frames.settings({})) == [SettingsReceived()]
+    assert made.open_stream(FIXED, [], []) == 1
+    made.outgoing.take()
+    return made
+
+
+def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 1) -> bytes:
+    return frame(1, flags, stream_id, hpack.Encoder().encode(fields, huffman=False))
+
+
+# -- what ends the connection, and by which code
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (frame(0, 0, 0, b"x"), ErrorCode.PROTOCOL_ERROR),
+        (frame(0, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),  # before its headers
+        (frame(0, 0, 3, b"x"), ErrorCode.PROTOCOL_ERROR),  # never opened
+        (frame(0, 0, 2, b"x"), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, stream_id=2), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, flags=0, stream_id=3), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE) + headers(RESPONSE), ErrorCode.PROTOCOL_ERROR),  # trailers without the end
+        (headers([(b":status", b"100")], flags=5), ErrorCode.PROTOCOL_ERROR),
+        (frame(1, 0xC, 1, b"\x05abc"), ErrorCode.PROTOCOL_ERROR),  # padding
+        (frame(1, 0x24, 1, b"abc"), ErrorCode.FRAME_SIZE_ERROR),  # priority
+        (frame(1, 4, 1, b"\xff\xff\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
+        (frame(2, 0, 0, bytes(5)), ErrorCode.PROTOCOL_ERROR),
+        (frame(2, 0, 1, bytes(4)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(3, 0, 0, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+        (frame(3, 0, 3, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+        (frame(3, 0, 1, bytes(5)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(4, 0, 1), ErrorCode.PROTOCOL_ERROR),
+        (frame(4, 0, 0, bytes(5)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(4, 1, 0, bytes(6)), ErrorCode.FRAME_SIZE_ERROR),
+        (frames.settings({2: 1}), ErrorCode.PROTOCOL_ERROR),
+        (frames.settings({4: 2**31}), ErrorCode.FLOW_CONTROL_ERROR),
+        (frames.settings({5: 16_383}), ErrorCode.PROTOCOL_ERROR),
+        (frames.settings({5: 2**24}), ErrorCode.PROTOCOL_ERROR),
+        (frame(5, 4, 1, bytes(3) + b"\2"), ErrorCode.PROTOCOL_ERROR),
+        (frame(6, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+        (frame(6, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(7, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+        (frame(7, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+        (frame(8, 0, 1, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+        (frame(8, 0, 0, bytes(3)), ErrorCode.FRAME_SIZE_ERROR),
+        (frames.long_frame(8, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+        (frames.long_frame(8, 3, 1), ErrorCode.PROTOCOL_ERROR),
+        (frame(9, 4, 1), ErrorCode.PROTOCOL_ERROR),  # of nothing
+        (headers(RESPONSE, flags=0) + frame(6, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, flags=0) + frame(99, 0, 1), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE, flags=0) + frame(9, 4, 3), ErrorCode.PROTOCOL_ERROR),
+        (headers(RESPONSE) + frame(0, 0, 1, bytes(1001)), ErrorCode.FLOW_CONTROL_ERROR),
+    ],
+)
+def test_a_violation_ends_the_connection(engine: FastHttp2Engine, data: bytes, code: ErrorCode) -> None:
+    broken = engine.receive(data)[-1]
+    assert isinstance(broken, ConnectionFailed) and broken.code == code
+    goaway = engine.outgoing.take()
+    assert goaway.endswith(broken.message.encode()) and code.to_bytes(4) in goaway
+
+
+def test_what_came_before_a_violation_is_still_told(engine: FastHttp2Engine) -> None:
+    first, second = engine.receive(headers(RESPONSE) + frame(9, 4, 1))
+    assert isinstance(first, HeadersReceived) and isinstance(second, ConnectionFailed)
+
+
+def test_more_data_than_the_connections_window_is_a_violation() -> None:
+    engine = FastHttp2Engine(WireOptions(stream_window=10**6, connection_window=70_000, max_frame=16_384))
+    engine.receive(frames.settings({}))
+    engine.open_stream(FIXED, [], [])
+    events = engine.receive(headers(RESPONSE) + frame(0, 0, 1, bytes(14_001)) * 5)
+    assert events[-1] == ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
+
+
+# -- what ends a stream only, or nothing
+
+
+def test_a_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engine) -> None:
+    broken = StreamFailed(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
+    assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [broken]
+    assert engine.outgoing.take() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
+
+
+@pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
+def test_more_after_the_end_costs_the_stream(engine: FastHttp2Engine, more: bytes) -> None:
+    events = engine.receive(headers(RESPONSE, flags=5) + more)
+    assert events[1:] == [StreamFailed(1, ErrorCode.STREAM_CLOSED, "more after the end")]
+
+
+def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: FastHttp2Engine) -> None:
+    engine.reset(1, ErrorCode.CANCEL)
+    engine.outgoing.take()
+    data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.long_frame(8, 1, 5) + frames.long_frame(3, 1, 0)
+    assert engine.receive(data * 2) == []
+    assert engine.outgoing.take() == frames.long_frame(8, 0, 18_000)
+
+
+@pytest.mark.parametrize("kind", [2, 10, 12, 200])
+def test_priorities_and_unknown_frames_are_ignored(engine: FastHttp2Engine, kind: int) -> None:
+    assert engine.receive(frame(kind, 0xFF, 1, bytes(5))) == []
+
+
+def test_an_informational_response_is_not_the_response(engine: FastHttp2Engine) -> None:
+    assert engine.receive(headers([(b":status", b"103")]) + headers(RESPONSE)) == [HeadersReceived(1, RESPONSE, False)]
+
+
+def test_reserved_bits_say_nothing(engine: FastHttp2Engine) -> None:
+    assert engine.receive(frame(7, 0, 0, b"\x80\0\0\1" + bytes(4))) == [GoAwayReceived(1, 0, b"")]
+    engine.receive(frame(8, 0, 1, b"\x80\0\0\1"))
+    assert engine.stream_window(1) == 65_536
+
+
+# -- bounds
+
+
+def test_a_flood_of_continuations_ends_even_if_they_are_empty(engine: FastHttp2Engine) -> None:
+    (event,) = engine.receive(frame(1, 0, 1) + frame(9, 0, 1) * 100)
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_a_header_block_may_not_outgrow_the_largest_list_we_read(engine: FastHttp2Engine) -> None:
+    (event,) = engine.receive(frame(1, 0, 1, bytes(4000)) + frame(9, 0, 1, bytes(4001)))
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_a_small_block_that_is_a_large_list_is_refused(engine: FastHttp2Engine) -> None:
+    bomb = b"\x40\x01x\x7f\x81\x01" + b"y" * 256 + b"\xbe" * 30
+    (event,) = engine.receive(frame(1, 4, 1, bomb))
+    assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_bytes_mean_the_same_however_they_are_cut() -> None:
+    data = frames.settings({4: 9}) + headers(RESPONSE, flags=0)[:-3] + headers(RESPONSE)[-3:] + frame(9, 4, 1)
+    data += frame(0, 8, 1, b"\x02ab\0\0") + headers([(b"grpc-status", b"0")], flags=5)
+
+    def events(size: int) -> list[Event]:
+        engine = FastHttp2Engine(OPTIONS)
+        engine.open_stream(FIXED, [], [])
+        return [event for at in range(0, len(data), size) for event in engine.receive(data[at : at + size])]
+
+    assert DataReceived(1, b"ab", 5, False) in events(1000)
+    assert events(1) == events(7) == events(1000)
+
+
+# -- header blocks
+
+
+def test_the_first_block_says_that_our_table_is_empty() -> None:
+    encoder, decoder = BlockEncoder(), hpack.Decoder()
+    decoder.max_allowed_table_size = 0  # a peer whose SETTINGS_HEADER_TABLE_SIZE is 0 insists on hearing so
+    assert decoder.decode(encoder.encode(FIXED, [], []), raw=True) == list(FIXED)
+    assert decoder.header_table_size == 0
+    assert not encoder.encode(FIXED, [], []).startswith(b"\x20")
+
+
+texts = st.binary(max_size=300)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([b"cookie", b":path", b"te", b"x-mine", b"accept"]), texts)), st.lists(texts))
+def test_whatever_is_encoded_is_decoded_by_hpack(metadata: list[tuple[bytes, bytes]], times: list[bytes]) -> None:
+    passing = [(b"grpc-timeout", time) for time in times]
+    block = BlockEncoder().encode(FIXED, metadata, passing)
+    assert hpack.Decoder(2**20).decode(block, raw=True) == [*FIXED, *metadata, *passing]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from([b"cookie", b"x"]), st.sampled_from([b"a", b"b", bytes(3000)])))))
+def test_a_remembering_encoder_says_what_each_request_does(requests: list[list[tuple[bytes, bytes]]]) -> None:
+    encoder, decoder = BlockEncoder(), hpack.Decoder(2**20)
+    for metadata in requests:
+        assert decoder.decode(encoder.encode(FIXED, metadata, []), raw=True) == [*FIXED, *metadata]
+
+
+def test_an_encoder_that_is_told_something_else_each_time_does_not_remember_it_all() -> None:
+    encoder = BlockEncoder()
+    for number in range(1000):
+        encoder.encode(FIXED, [(b"x-trace", b"%d" % number), (b"large", bytes(3000))], [])
+    assert len(encoder._known) <= 64 and max(map(len, encoder._known.values())) < 100
+
+
+def test_a_block_is_decoded_once_while_the_table_does_not_change() -> None:
+    decoder = BlockDecoder(2000)
+    assert decoder.decode(b"\x88") is decoder.decode(b"\x88")
+
+
+def test_a_block_is_decoded_anew_when_the_table_has_changed() -> None:
+    decoder = BlockDecoder(2000)
+    decoder.decode(b"\x40\x01a\x01b")
+    assert decoder.decode(b"\xbe").headers == [(b"a", b"b")]
+    assert decoder.decode(b"\xbe").headers == [(b"a", b"b")]
+    decoder.decode(b"\x40\x01c\x01d")
+    assert decoder.decode(b"\xbe").headers == [(b"c", b"d")]
+    decoder.decode(b"\x20")
+    with pytest.raises(Http2ProtocolError):
+        decoder.decode(b"\xbe")
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from([1, 2, 3000])), max_size=4)))
+def test_a_remembering_decoder_reads_what_hpack_wrote(blocks: list[list[tuple[bytes, int]]]) -> None:
+    encoder, decoder = hpack.Encoder(), BlockDecoder(10**6)
+    for block in blocks:
+        fields = [(name, b"x" * size) for name, size in block]  # the large ones push each other out
+        assert decoder.decode(encoder.encode(fields)).headers == fields
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([bytes([n]) * n for n in (1, 40, 200)]) | st.binary(max_size=50), max_size=20))
+def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) -> None:
+    decoder = BlockDecoder(2000)
+    for block in blocks:
+        try:
+            decoder.decode(block)
+        except Http2ProtocolError:
+            return
+
+
+def test_of_a_window_that_was_open_nothing_is_said_when_it_opens_further(engine: FastHttp2Engine) -> None:
+    assert engine.receive(frames.long_frame(8, 0, 10) + frames.long_frame(8, 1, 10)) == []
+
+
+def test_it_is_said_when_the_connections_window_was_shut(engine: FastHttp2Engine) -> None:
+    engine.write(1, memoryview(bytes(65_535)), end=False, limit=10**6)
+    assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowUpdated(0)]
+
+
+# -- answers that come whole
+
+TRAILERS = [(b"grpc-status", b"0")]
+
+
+def plain(fields: list[tuple[bytes, bytes]], flags: int, stream_id: int) -> bytes:
+    """Headers that change no table, so that the same bytes mean the same again."""
+    encoder = BlockEncoder()
+    encoder.encode((), [], [])
+    return frame(1, flags, stream_id, encoder.encode(tuple(fields), [], []))
+
+
+def answer(stream_id: int, data: bytes = b"data") -> bytes:
+    return plain(RESPONSE, 4, stream_id) + frame(0, 0, stream_id, data) + plain(TRAILERS, 5, stream_id)
+
+
+@pytest.fixture
+def usual(engine: FastHttp2Engine) -> FastHttp2Engine:
+    """What an answer says is known; streams 5 and 7 are open, and have said what they had to say."""
+    for stream_id in (3, 5, 7):
+        assert engine.open_stream(FIXED, [], [], b"all") == stream_id
+    assert [type(event) for event in engine.receive(answer(3))] == [HeadersReceived, DataReceived, HeadersReceived]
+    return engine
+
+
+def test_a_usual_answer_is_one_event_that_stands_for_three(usual: FastHttp2Engine) -> None:
+    (event,) = usual.receive(answer(5))
+    assert isinstance(event, UnaryResponse)
+    assert list(parts_of(event)) == [
+        HeadersReceived(5, RESPONSE, False),
+        DataReceived(5, b"data", 4, False),
+        HeadersReceived(5, TRAILERS, True),
+    ]
+
+
+def test_after_it_the_stream_is_closed(usual: FastHttp2Engine) -> None:
+    usual.receive(answer(5))
+    assert usual.receive(answer(5)) == []
+
+
+def test_so_are_several_in_one_read(usual: FastHttp2Engine) -> None:
+    assert [type(event) for event in usual.receive(answer(5) + answer(7))] == [UnaryResponse, UnaryResponse]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain([(b"grpc-status", b"5")], 5, 5),  # never read before
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 5, 7),  # of two streams
+        plain(RESPONSE, 4, 5) + frame(0, 0, 5) + plain(TRAILERS, 4, 5),  # the stream does not end
+        plain(RESPONSE, 4, 5) + frame(0, 8, 5, b"\0") + plain(TRAILERS, 5, 5),  # padded
+        plain(RESPONSE, 4, 5) + frame(6, 0, 0, bytes(8)) + plain(TRAILERS, 5, 5),
+        plain(RESPONSE, 4, 5) + frame(0, 0, 7) + plain(TRAILERS, 5, 5),  # data of another stream
+        frame(1, 1, 7, b"x") + answer(5),  # in the middle of a header block
+        answer(1),  # which has been answered in part below
+    ],
+)
+def test_anything_else_is_read_frame_by_frame(usual: FastHttp2Engine, data: bytes) -> None:
+    usual.receive(plain(RESPONSE, 4, 1))
+    assert not any(isinstance(event, UnaryResponse) for event in usual.receive(data))
+
+
+def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual: FastHttp2Engine) -> None:
+    events = usual.receive(answer(5, bytes(OPTIONS.stream_window + 1)))
+    assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_a_usual_answer_of_more_than_the_connections_window_ends_it(usual: FastHttp2Engine) -> None:
+    usual._streams.receive_window = 3
+    events = usual.receive(answer(5))
+    assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_a_usual_answer_with_a_frame_that_is_too_long_ends_the_connection() -> None:
+    engine = FastHttp2Engine(WireOptions(stream_window=100_000, connection_window=100_000))
+    engine.receive(frames.settings({}))
+    for _ in range(2):
+        engine.open_stream(FIXED, [], [], b"all")
+    engine.receive(answer(1))
+    events = engine.receive(answer(3, bytes(WireOptions().max_frame + 1)))
+    assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FRAME_SIZE_ERROR
+
+
+@pytest.mark.parametrize("position", [5, 5 + len(plain(RESPONSE, 4, 5)), -4 - len(plain(TRAILERS, 5, 5)) + 9])
+def test_a_reserved_bit_changes_nothing_about_an_answer(usual: FastHttp2Engine, position: int) -> None:
+    data = bytearray(answer(5))
+    data[position] |= 0x80
+    parts = [part for event in usual.receive(bytes(data)) for part in parts_of(event)]
+    assert parts == list(parts_of(UnaryResponse(5, RESPONSE, b"data", TRAILERS)))
+
+
+def test_a_usual_answer_is_charged_to_the_connections_window(usual: FastHttp2Engine) -> None:
+    before = usual._streams.receive_window
+    usual.receive(answer(5))
+    assert before - usual._streams.receive_window == len(b"data")
+
+
+# -- what is sent
+
+
+def test_large_headers_are_cut_into_what_the_peer_takes() -> None:
+    engine, server = FastHttp2Engine(WireOptions()), H2LibraryEngine(client=False, options=WireOptions())
+    metadata = [(b"x", b"y" * 50_000)]
+    engine.open_stream(FIXED, metadata, [])
+    assert receive_all(server, engine.outgoing.take())[-1] == HeadersReceived(1, [*FIXED, *metadata], False)
+
+
+def test_large_headers_of_a_small_request_are_cut_as_well(engine: FastHttp2Engine) -> None:
+    engine.open_stream(FIXED, [(b"x", b"y" * 20_000)], [], b"all")
+    kinds: list[int] = []
+    reader = frames.FrameReader(16_384)  # which takes no more
+    unread = _greeted(engine)
+    while unread:
+        unread = reader.read(unread, lambda kind, *_: kinds.append(kind), lambda *_: False)
+    assert kinds[1:] == [frames.HEADERS, frames.CONTINUATION, frames.DATA]
+
+
+def test_data_is_cut_into_what_the_peer_takes(engine: FastHttp2Engine) -> None:
+    engine.receive(frames.settings({5: 20_000}))
+    engine.outgoing.take()
+    assert engine.write(1, memoryview(bytes(40_001)), end=True, limit=10**6) == 40_001
+    sizes: list[tuple[int, int]] = []
+    frames.FrameReader(2**20).read(
+        _greeted(engine), lambda _, flags, __, payload: sizes.append((len(payload), flags)), lambda *_: False
+    )
+    assert sizes[1:] == [(20_000, 0), (20_000, 0), (1, frames.END_STREAM)]
+
+
+def _greeted(engine: FastHttp2Engine) -> bytes:
+    return frames.settings({}) + engine.outgoing.take()

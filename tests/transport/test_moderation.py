@@ -1,0 +1,278 @@
+"""Answers are left to gather where that saves waking and nobody feels it, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h2.events
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.status import OK, unavailable
+from trxds.transport.connection import Connection
+from trxds.transport.framing import frame
+from trxds.transport.options import WireOptions
+from trxds.transport.read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
+
+pytestmark = pytest.mark.slow
+
+# -- the rule
+
+
+def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
+    """What it comes to when reads bring `at_once` answers, `every` so many seconds."""
+    moderation, result = ReadCoalescing(most), 0.0
+    for read in range(1, 200):
+        for _ in range(at_once):
+            moderation.answered(took, 100 + read * every)
+        result = moderation.pause(under_way, 100 + read * every)
+    return result
+
+
+def test_answers_that_come_one_by_one_are_left_to_gather() -> None:
+    assert pause(every=0.000_25, took=0.012) == pytest.approx(0.002)
+
+
+def test_there_is_a_longest_pause() -> None:
+    assert pause(every=0.000_25, took=10, most=0.005) == pytest.approx(0.005)
+    assert pause(every=0.000_25, took=10, most=0) == 0
+
+
+def test_a_pause_is_at_most_a_quarter_of_what_calls_take_in_whole_milliseconds() -> None:
+    assert pause(every=0.000_1, took=0.007) == pytest.approx(0.001)
+    assert pause(every=0.000_1, took=0.003_9) == 0
+
+
+def test_where_few_answers_would_come_there_is_no_pause() -> None:
+    assert pause(every=0.000_6, took=0.1) == 0
+
+
+def test_a_reader_that_finds_most_answers_at_once_does_not_pause() -> None:
+    assert pause(every=0.005, took=0.012, under_way=20, at_once=30) == 0
+
+
+def test_answers_after_a_long_silence_are_not_kept_waiting_and_soon_gather_again() -> None:
+    moderation = ReadCoalescing(0.002)
+    pauses = []
+    for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
+        moderation.answered(0.012, now)
+        pauses.append(moderation.pause(50, now))
+    assert not any(pauses[:120]) and all(pauses[-200:])
+
+
+class Steady:
+    """One answer in a quarter of a millisecond, after 12 ms each; `pauses` is whether the last read was worth one."""
+
+    def __init__(self) -> None:
+        self.moderation = ReadCoalescing(0.002)
+        self.now = 100.0
+        self.pauses = False
+        self.go_on(200)
+        assert self.pauses
+
+    def answer(self, took: float) -> None:
+        self.now += 0.000_25
+        self.moderation.answered(took, self.now)
+        self.pauses = self.moderation.pause(50, self.now) > 0
+
+    def go_on(self, answers: int) -> None:
+        for _ in range(answers):
+            self.answer(0.012)
+
+
+def test_a_call_much_quicker_than_the_others_ends_the_pauses_for_the_next_hundred() -> None:
+    steady = Steady()
+    steady.answer(0.002)
+    assert not steady.pauses
+    steady.go_on(100)
+    assert not steady.pauses
+    steady.go_on(100)
+    assert steady.pauses
+
+
+def test_a_call_that_takes_half_as_long_as_others_does_not() -> None:
+    steady = Steady()
+    steady.answer(0.006)
+    steady.go_on(10)
+    assert steady.pauses
+
+
+def test_a_stream_that_is_disturbed_is_left_in_peace_for_a_second() -> None:
+    steady = Steady()
+    steady.moderation.stream_activity(steady.now)
+    steady.go_on(3900)
+    assert not steady.pauses
+    steady.go_on(200)
+    assert steady.pauses
+
+
+def test_where_time_stands_still_nothing_waits() -> None:
+    steady = Steady()
+    for _ in range(100):
+        steady.moderation.answered(0.012, steady.now)
+        assert not steady.moderation.pause(50, steady.now)
+
+
+def test_answers_of_reads_that_nobody_asked_about_do_not_count() -> None:
+    steady = Steady()
+    for second in range(200):
+        steady.moderation.answered(0.012, 200.0 + second)
+    assert not steady.moderation.pause(50, 400.0) and not steady.moderation.pause(50, 400.02)
+
+
+def test_the_longest_pause_may_be_any_number_of_milliseconds() -> None:
+    assert pause(every=0.000_25, took=10, most=0.009) == pytest.approx(0.009)
+
+
+# -- a connection
+
+FIFTY = 50
+CALLS = 500
+EVERY = 0.000_3
+
+
+async def closed_loop(wire, request_, nursery, most: float) -> list[float]:
+    """When each answer reached its caller: fifty callers, a server that answers one after the other."""
+    connection, server = await wire(options=WireOptions(max_read_delay=most))
+    came: list[float] = []
+
+    async def caller() -> None:
+        for _ in range(CALLS // FIFTY):
+            stream = connection.open_stream(request_(message=b"x"))
+            assert await stream.receive_unary() == b"echo" and stream.status == OK
+            came.append(trio.current_time())
+
+    async def serve() -> None:
+        while True:
+            stream_id = await server.request()
+            await trio.sleep(EVERY)
+            await server.answer(stream_id, b"echo")
+
+    nursery.start_soon(serve)
+    async with trio.open_nursery() as callers:
+        for _ in range(FIFTY):
+            callers.start_soon(caller)
+    return came
+
+
+async def test_answers_wake_their_callers_several_at_a_time(wire, request_, nursery, autojump_clock) -> None:
+    came = await closed_loop(wire, request_, nursery, 0.002)
+    assert len(came) == CALLS
+    assert len(set(came[-200:])) < 200 / 4  # how fast they come has to be seen first
+
+
+async def test_callers_that_gather_lose_no_time(wire, request_, nursery, autojump_clock) -> None:
+    came = await closed_loop(wire, request_, nursery, 0.002)
+    assert came[-1] - came[0] == pytest.approx(CALLS * EVERY, rel=0.02)
+
+
+async def test_without_a_pause_each_answer_comes_for_itself(wire, request_, nursery, autojump_clock) -> None:
+    came = await closed_loop(wire, request_, nursery, 0)
+    assert len(set(came)) == CALLS
+
+
+async def test_a_quick_call_beside_many_long_ones_waits_for_nobody(wire, request_, nursery, autojump_clock) -> None:
+    connection, server = await wire()
+    for _ in range(2 * MIN_STREAMS_TO_COALESCE):
+        connection.open_stream(request_(message=b"long"))
+        await server.request()
+    took = []
+    for _ in range(100):
+        began = trio.current_time()
+        stream = connection.open_stream(request_(message=b"quick"))
+        stream_id = await server.request()
+        await trio.sleep(0.000_2)
+        await server.answer(stream_id)
+        await stream.receive_unary()
+        took.append(trio.current_time() - began)
+    assert took == pytest.approx([0.000_2] * 100)
+
+
+async def beside_forty_calls(wire, request_, nursery) -> tuple[Connection, Any, trio.Lock]:
+    """A connection with forty callers that are answered after 16 ms each, and whose answers gather; its server.
+
+    Who has the lock may use the server. Quick calls it answers at once, and of watches it leaves the test to speak.
+    """
+    connection, server = await wire()
+    came: list[float] = []
+
+    async def caller() -> None:
+        while True:
+            await connection.open_stream(request_(message=b"x")).receive_unary()
+            came.append(trio.current_time())
+
+    one_at_a_time = trio.Lock()
+
+    async def answer(stream_id: int, after: float) -> None:
+        await trio.sleep(after)
+        async with one_at_a_time:
+            await server.answer(stream_id, b"echo")
+
+    async def serve() -> None:
+        while True:
+            event = await server.next(h2.events.RequestReceived)
+            match dict(event.headers)[":path"]:
+                case "/shop.Cart/Add":
+                    nursery.start_soon(answer, event.stream_id, 0.016)
+                case "/shop.Cart/Quick":
+                    nursery.start_soon(answer, event.stream_id, 0)
+
+    nursery.start_soon(serve)
+    for _ in range(40):
+        nursery.start_soon(caller)
+        await trio.sleep(0.016 / 40)
+    await trio.sleep(0.5)
+    assert len(set(came[-200:])) < 200 / 3  # they do gather
+    return connection, server, one_at_a_time
+
+
+async def test_messages_of_a_stream_beside_forty_calls_wait_once(wire, request_, nursery, autojump_clock) -> None:
+    connection, server, lock = await beside_forty_calls(wire, request_, nursery)
+    stream = connection.open_stream(request_("/shop.Cart/Watch"))
+    stream.end()
+    await trio.sleep(0.01)
+    async with lock:
+        server.h2.send_headers(stream.id, [(":status", "200"), ("content-type", "application/grpc")])
+        await server.flush()
+    took = []
+    for _ in range(20):
+        await trio.sleep(0.005)
+        began = trio.current_time()
+        async with lock:
+            server.h2.send_data(stream.id, frame(b"news"))
+            await server.flush()
+        assert await stream.receive() == b"news"
+        took.append(trio.current_time() - began)
+    assert max(took) < 0.0031 and took[1:] == pytest.approx([0] * 19, abs=0.000_1)
+    nursery.cancel_scope.cancel()
+
+
+async def test_quick_calls_beside_forty_slow_ones_wait_once(wire, request_, nursery, autojump_clock) -> None:
+    connection, _, _ = await beside_forty_calls(wire, request_, nursery)
+    took = []
+    for _ in range(20):
+        await trio.sleep(0.02)
+        began = trio.current_time()
+        await connection.open_stream(request_("/shop.Cart/Quick", message=b"x")).receive_unary()
+        took.append(trio.current_time() - began)
+    assert max(took) < 0.0031 and took[1:] == pytest.approx([0] * 19, abs=0.000_1)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_that_is_closed_in_a_pause_ends_at_once(wire, request_, nursery, autojump_clock) -> None:
+    connection, server = await wire(options=WireOptions(max_read_delay=1000))
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MIN_STREAMS_TO_COALESCE)]
+    await trio.sleep(1000)
+    for _ in range(10):
+        await server.answer(await server.request())
+        await trio.sleep(EVERY)
+    await wait_all_tasks_blocked()
+    assert streams[9].status is None  # its answer is there, and gathers
+    began = trio.current_time()
+    connection.close(unavailable("closed"))
+    for stream in streams[-MIN_STREAMS_TO_COALESCE:]:
+        await stream.receive_unary()
+    while nursery.child_tasks:
+        await trio.lowlevel.checkpoint()
+    assert trio.current_time() == began

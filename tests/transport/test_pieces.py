@@ -1,0 +1,60 @@
+"""What comes in pieces is put together once, and crumbs cost no object each."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from functools import partial
+from typing import Any
+
+from trxds.transport import frames
+from trxds.transport.chunk_buffer import ChunkBuffer
+
+
+def test_pieces_are_joined_in_order_and_forgotten() -> None:
+    pieces = ChunkBuffer()
+    parts = [b"a", b"bc", bytes(2000), memoryview(b"d" * 3000), b"e", b""]
+    for part in parts:
+        pieces.add(part)
+    assert pieces.join() == b"".join(parts)
+    assert pieces.join() == b""
+
+
+def test_a_crumb_does_not_change_what_its_owner_has() -> None:
+    pieces, own = ChunkBuffer(), bytearray(b"a" * 2000)
+    pieces.add(bytes(own))
+    pieces.add(b"b")
+    assert own == b"a" * 2000 and pieces.join() == b"a" * 2000 + b"b"
+
+
+def test_a_frame_that_comes_byte_by_byte_takes_no_more_than_a_few_times_its_size() -> None:
+    reader, size = frames.FrameReader(65_536), 60_000
+    whole = frames.settings({}) + frames.head(size, frames.DATA, 0, 1) + bytes(size)
+    tracemalloc.start()
+    try:
+        sizes: list[int] = []
+        for at in range(len(whole)):
+            reader.read(whole[at : at + 1], lambda *frame: sizes.append(len(frame[3])), lambda *_: False)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sizes == [0, size]
+    assert most < 5 * size
+
+
+def into(found: list[tuple[int, int, int, bytes]], *frame: Any) -> None:
+    found.append(frame)
+
+
+def test_however_frames_are_cut_they_are_the_same() -> None:
+    kinds = random.Random(1)
+    sent = [(frames.SETTINGS, 0, 0, b"")]
+    sent += [(frames.DATA, 0, n, kinds.randbytes(kinds.choice((0, 1, 5, 100, 5000)))) for n in range(1, 40)]
+    stream = b"".join(frames.head(len(data), kind, flags, to) + data for kind, flags, to, data in sent)
+    for longest in (1, 7, 300, 6000, len(stream)):
+        reader, found, at = frames.FrameReader(16_384), [], 0
+        while at < len(stream):
+            size = kinds.randint(1, longest)
+            reader.read(stream[at : at + size], partial(into, found), lambda *_: False)
+            at += size
+        assert found == sent

@@ -1,0 +1,101 @@
+"""Streams that wait for a place at the server, and what else of a connection is bounded."""
+
+from __future__ import annotations
+
+import time
+
+import h2.events
+import trio
+from h2.settings import SettingCodes
+
+from trxds.core.status import OK
+from trxds.testing.network import memory_stream_pair
+from trxds.transport.connection import Connection
+from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.options import WireOptions
+
+
+async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    streams = [connection.open_stream(request_(f"/s/{number}")) for number in range(3)]
+    assert [stream.opened for stream in streams] == [True, False, False]
+    for stream in streams:
+        stream.send_nowait(b"x", end=True)
+    for number, stream in enumerate(streams):
+        event = await server.next(h2.events.RequestReceived)
+        assert dict(event.headers)[":path"] == f"/s/{number}"
+        await server.answer(event.stream_id, b"y")
+        assert await stream.receive_unary() == b"y"
+    assert server.h2.open_inbound_streams == 0
+
+
+async def test_a_limit_that_rises_opens_what_waits(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    stream = connection.open_stream(request_())
+    assert not stream.opened
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+    await server.flush()
+    assert await stream.wait_open()
+
+
+async def test_the_timeout_is_computed_when_the_call_leaves_the_queue(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    connection.open_stream(request_(deadline=trio.current_time() + 10))
+    await trio.sleep(7)
+    server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+    await server.flush()
+    event = await server.next(h2.events.RequestReceived)
+    assert dict(event.headers)["grpc-timeout"] == "3000000u"
+
+
+async def test_a_call_cancelled_in_the_queue_sends_nothing(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    first, second, third = (connection.open_stream(request_(path)) for path in ("/s/1", "/s/2", "/s/3"))
+    second.cancel()
+    await server.answer(await server.request())
+    event = await server.next(h2.events.RequestReceived)
+    assert dict(event.headers)[":path"] == "/s/3"
+    assert first.status == OK and not await second.wait_open() and third.opened
+
+
+async def test_leaving_a_long_queue_does_not_search_it(wire, request_, autojump_clock) -> None:
+    connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    streams = [connection.open_stream(request_()) for _ in range(30_000)]
+    began = time.process_time()
+    for stream in reversed(streams):
+        stream.cancel()
+    assert connection.stream_count == 0
+    assert time.process_time() - began < 3  # to search it takes fifteen
+
+
+async def test_a_connection_whose_identifiers_are_used_up_refuses_and_drains(wire, request_, autojump_clock) -> None:
+    connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    engine = connection.http2.engine
+    if isinstance(engine, FastHttp2Engine):
+        engine._streams.next_id = 2**31 - 1
+    else:
+        engine._next_id = 2**31 - 1
+    last, queued = connection.open_stream(request_()), connection.open_stream(request_())
+    await server.answer(await server.request(), b"the last")
+    assert await last.receive_unary() == b"the last"
+    assert not await queued.wait_open() and queued.refused
+    assert "all its stream identifiers" in queued.status.message
+    assert connection.open_stream(request_()) is None
+
+
+# -- bounds
+
+
+async def test_a_peer_that_provokes_answers_and_reads_none_is_not_read(autojump_clock, nursery) -> None:
+    options = WireOptions(control_bound=1000)
+    ours, theirs = memory_stream_pair(capacity=1000)
+    connection = Connection(ours, peer="flood", options=options)
+    nursery.start_soon(connection.run)
+    await theirs.send_all(b"\0\0\0\4\0\0\0\0\0")
+    sent = 0
+    with trio.move_on_after(5):
+        while True:
+            await theirs.send_all(b"\0\0\x08\6\0\0\0\0\0" + bytes(8))
+            sent += 17
+    assert sent < 10_000 and connection.closed_status is None
+    assert connection.http2.engine.outgoing.control_unsent < 3000

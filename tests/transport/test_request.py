@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+
+from trxds.transport.request import USER_AGENT, Request, RequestHeaders
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def test_the_user_agent_has_the_projects_version() -> None:
+    version = tomllib.loads(PYPROJECT.read_text())["project"]["version"]
+    assert USER_AGENT.decode() == f"grpc-python-trxds/{version}"
+
+
+def test_pseudo_headers_come_first() -> None:
+    fields = RequestHeaders("host:1", b"http").fields("/s/M", "shop")
+    assert [key for key, _ in fields[:4]] == [b":method", b":scheme", b":path", b":authority"]
+
+
+def test_the_fields_of_a_method_are_made_once() -> None:
+    headers = RequestHeaders("host:1", b"http")
+    assert headers.fields("/s/M", "shop") is headers.fields("/s/M", "shop")
+    assert headers.fields("/s/M", "shop") != headers.fields("/s/N", "shop")
+
+
+def test_the_timeout_is_what_is_left() -> None:
+    assert Request("/s/M", "shop", deadline=12.5).timeout(now=10) == [(b"grpc-timeout", b"2500000u")]
+    assert Request("/s/M", "shop", deadline=9.0).timeout(now=10) == [(b"grpc-timeout", b"1n")]
+    assert Request("/s/M", "shop", deadline=math.inf).timeout(now=10) == []

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from trxds.core.metadata import Headers
+from trxds.core.status import OK, Status, StatusCode
+from trxds.transport.response import ResponseHeaderParser, headers_error, reset_status, trailers_status
+
+GRPC = (b"content-type", b"application/grpc")
+PEER = "10.0.0.1:443"
+
+
+@pytest.mark.parametrize(
+    ("http", "code"),
+    [
+        (b"400", StatusCode.INTERNAL),
+        (b"401", StatusCode.UNAUTHENTICATED),
+        (b"403", StatusCode.PERMISSION_DENIED),
+        (b"404", StatusCode.UNIMPLEMENTED),
+        (b"429", StatusCode.UNAVAILABLE),
+        (b"502", StatusCode.UNAVAILABLE),
+        (b"503", StatusCode.UNAVAILABLE),
+        (b"504", StatusCode.UNAVAILABLE),
+        (b"418", StatusCode.UNKNOWN),
+        (b"500", StatusCode.UNKNOWN),
+    ],
+)
+def test_an_http_status_stands_in_for_a_missing_grpc_status(http: bytes, code: StatusCode) -> None:
+    remedy = "check that a gRPC server listens there"
+    expected = Status(code, f"10.0.0.1:443: the answer has HTTP status {http.decode()}; {remedy}")
+    assert headers_error([(b":status", http), GRPC], PEER) == expected
+    assert trailers_status([(b":status", http)], PEER) == expected
+
+
+def test_a_grpc_status_wins_over_the_http_status() -> None:
+    assert trailers_status([(b":status", b"503"), (b"grpc-status", b"5")], PEER).code is StatusCode.NOT_FOUND
+
+
+def test_headers_of_grpc_are_no_problem() -> None:
+    assert headers_error([(b":status", b"200"), GRPC], PEER) is None
+    assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc+proto")], PEER) is None
+
+
+def test_an_answer_that_is_no_grpc_names_its_content_type() -> None:
+    problem = headers_error([(b":status", b"200"), (b"content-type", b"text/html")], PEER)
+    assert problem is not None and problem.code is StatusCode.UNKNOWN
+    assert problem.message.startswith("10.0.0.1:443: the answer has content-type 'text/html'; check that a gRPC server")
+
+
+def test_an_answer_without_http_status_is_malformed() -> None:
+    assert headers_error([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
+
+
+def test_ok() -> None:
+    assert trailers_status([(b"grpc-status", b"0")], PEER) == OK
+
+
+def test_message_and_details_are_decoded() -> None:
+    details = base64.b64encode(b"\0\1\2\3").rstrip(b"=")
+    status = trailers_status(
+        [(b"grpc-status", b"9"), (b"grpc-message", b"no%20%E2%82%AC"), (b"grpc-status-details-bin", details)], PEER
+    )
+    assert status == Status(StatusCode.FAILED_PRECONDITION, "no €", b"\0\1\2\3")
+
+
+@pytest.mark.parametrize("text", [b"17", b"-1", b"OK", b"", b"00"])
+def test_a_status_that_nobody_knows_is_unknown(text: bytes) -> None:
+    assert trailers_status([(b"grpc-status", text)], PEER).code is StatusCode.UNKNOWN
+
+
+def test_trailers_without_a_status_are_unknown() -> None:
+    status = trailers_status([], PEER)
+    assert status == Status(StatusCode.UNKNOWN, "10.0.0.1:443: the call was ended without grpc-status")
+
+
+def test_details_that_are_no_base64_are_left_out() -> None:
+    assert trailers_status([(b"grpc-status", b"2"), (b"grpc-status-details-bin", b"x")], PEER).details is None
+
+
+def test_a_reset_names_its_code() -> None:
+    assert reset_status(11) == Status(StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: ENHANCE_YOUR_CALM")
+    assert reset_status(4711) == Status(StatusCode.INTERNAL, "the server reset the stream: error code 4711")
+
+
+def test_answers_that_are_alike_are_read_once() -> None:
+    answers = ResponseHeaderParser("s:1")
+    assert answers.trailers([(b"grpc-status", b"5")]) is answers.trailers([(b"grpc-status", b"5")])
+    assert answers.trailers([(b"grpc-status", b"0"), (b"cost", b"3")]) == (OK, (("cost", "3"),))
+    assert answers.trailers([(b"grpc-status", b"5")])[0].code is StatusCode.NOT_FOUND
+
+
+def test_the_first_answer_may_be_empty() -> None:
+    answers = ResponseHeaderParser("s:1")
+    problem, metadata, encoding = answers.initial([])
+    assert problem is not None and problem.code is StatusCode.INTERNAL and (metadata, encoding) == ((), "")
+    assert answers.trailers([])[0].code is StatusCode.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"X-Up", "by the name b'X-Up'"),
+        (b":path", "by the name b':path'"),
+        *(
+            (name, f"with a name of {len(name)} bytes")
+            for name in (b"", b"x a", b"x\xc3\xbc", b"x\0", b"x\n", b"X" * 50)
+        ),
+    ],
+)
+def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes, shown: str) -> None:
+    problem = Status(StatusCode.INTERNAL, f"10.0.0.1:443: it sent a header {shown}, which HTTP/2 forbids")
+    assert headers_error([(b":status", b"200"), GRPC, (name, b"1")], PEER) == problem
+    assert trailers_status([(b"grpc-status", b"0"), (name, b"1")], PEER) == problem
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b":status", b"my-Secret"), GRPC],
+        [(b":status", b"200"), (b"content-type", b"my-Secret")],
+        [(b":status", b"200"), (b"content-type", b"text/html; my-Secret")],
+        [(b":status", b"200"), (b"content-type", b"text/my Secret")],
+        [(b":status", b"200"), GRPC, (b"my-Secret: x", b"1")],
+        [(b":status", b"200"), GRPC, (b"grpc-status", b"my-Secret")],
+    ],
+)
+def test_what_is_not_of_the_form_that_it_should_be_is_not_shown(headers: Headers) -> None:
+    said = f"{headers_error(headers, PEER)}{trailers_status(headers, PEER)}"
+    assert "Secret" not in said

@@ -1,0 +1,401 @@
+"""One address through its states, on a clock that jumps."""
+
+from __future__ import annotations
+
+import contextvars
+from random import Random
+
+import pytest
+import trio
+from support.tasks import task_names
+from trio.testing import wait_all_tasks_blocked
+
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
+from trxds.core.status import Status, StatusCode
+from trxds.testing import Call, MemoryNetwork, serve, unary
+from trxds.transport.options import WireOptions
+from trxds.transport.pool import Lease, SubchannelPool
+from trxds.transport.request import Request
+from trxds.transport.subchannel import Subchannel
+
+ADDRESS = "10.0.0.1:443"
+
+
+class Middle(Random):
+    """No jitter."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+async def echo(request: bytes, call: Call) -> bytes:
+    return request
+
+
+async def hang(call: Call) -> None:
+    async for message in call:
+        await call.send(message)
+
+
+HANDLERS = {"/s/Echo": unary(echo), "/s/Hang": hang}
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+@pytest.fixture
+async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
+    pool = SubchannelPool(network, WireOptions(), Middle())
+    nursery.start_soon(pool.run)
+    await wait_all_tasks_blocked()
+    return pool
+
+
+class States:
+    """What a mailbox that leases one host is told, with the time since the beginning."""
+
+    def __init__(self, pool: SubchannelPool, address: str = ADDRESS) -> None:
+        self.mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
+        self.lease: Lease = pool.lease(address, self.mailbox)
+        self.host = self.lease.subchannel
+        self.seen: list[tuple[Connectivity, float]] = []
+        self._began = trio.current_time()
+
+    async def watch(self) -> None:
+        while True:
+            for sender, host in (await self.mailbox.next()).items():
+                assert sender == ("host", host.address) and host is self.host
+                self.seen.append((host.state, round(trio.current_time() - self._began, 3)))
+
+    async def until(self, state: Connectivity) -> None:
+        while self.host.state is not state:
+            await self.mailbox.next()
+
+
+@pytest.fixture
+def states(pool: SubchannelPool) -> States:
+    return States(pool)
+
+
+async def ready(states: States) -> None:
+    states.host.request_connection()
+    await states.until(Connectivity.READY)
+
+
+IDLE, CONNECTING, READY, FAILURE = (
+    Connectivity.IDLE,
+    Connectivity.CONNECTING,
+    Connectivity.READY,
+    Connectivity.TRANSIENT_FAILURE,
+)
+
+
+async def test_a_host_that_nobody_asks_to_connect_is_no_task(network, states, autojump_clock) -> None:
+    await trio.sleep(1000)
+    assert states.host.state is IDLE and network.attempts[ADDRESS] == 0
+    assert states.host.open_stream(Request("/s/Echo", "s")) is None
+    assert repr(states.host) == "<Subchannel 10.0.0.1:443 IDLE>"
+
+
+async def test_a_request_for_a_connection_leads_to_ready_and_calls(network, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        await ready(states)
+        stream = states.host.open_stream(Request("/s/Echo", "s"))
+        assert repr(states.host) == "<Subchannel 10.0.0.1:443 READY, 1 streams>"
+        stream.send_nowait(b"hello", end=True)
+        assert await stream.receive_unary() == b"hello"
+        states.host.request_connection()  # nothing: it is READY
+        assert network.attempts[ADDRESS] == 1
+
+
+async def test_refused_attempts_back_off(network, states, nursery, autojump_clock) -> None:
+    nursery.start_soon(states.watch)
+
+    async def ask_again() -> None:
+        while True:
+            states.host.request_connection()
+            await trio.sleep(0.1)
+
+    nursery.start_soon(ask_again)
+    await trio.sleep(7.99)
+    failures = [when for state, when in states.seen if state is FAILURE]
+    assert failures == pytest.approx([0, 1, 2.6, 5.16], abs=0.25)
+    idles = [when for state, when in states.seen if state is IDLE]
+    assert len(idles) >= 2 and network.attempts[ADDRESS] == 4
+
+
+async def test_a_failure_names_the_address_and_the_cause(network, states, autojump_clock) -> None:
+    states.host.request_connection()
+    await states.until(FAILURE)
+    text = "10.0.0.1:443: cannot connect: [Errno 111] Connection refused"
+    assert states.host.error == Status(StatusCode.UNAVAILABLE, text)
+
+
+async def test_an_attempt_is_given_twenty_seconds(network, states, nursery, autojump_clock) -> None:
+    network.black_hole(ADDRESS)
+    nursery.start_soon(states.watch)
+    states.host.request_connection()
+    await trio.sleep(30)
+    assert states.seen == [(CONNECTING, 0.0), (FAILURE, 20.0), (IDLE, 20.1)]
+    assert "no answer in time" in states.host.error.message
+
+
+async def test_a_peer_that_accepts_and_says_nothing_is_a_failure_too(network, states, autojump_clock) -> None:
+    network.listen(ADDRESS)
+    states.host.request_connection()
+    await states.until(IDLE)
+    assert states.host.error.message == "10.0.0.1:443: connected, but no HTTP/2 SETTINGS came in time"
+
+
+async def test_a_peer_of_another_protocol_is_named(network, states, autojump_clock, nursery) -> None:
+    async def http1(stream: trio.abc.Stream) -> None:
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    nursery.start_soon(trio.serve_listeners, http1, [network.listen(ADDRESS)])
+    states.host.request_connection()
+    await states.until(FAILURE)
+    assert states.host.error.message.startswith("10.0.0.1:443: FRAME_SIZE_ERROR: it does not speak HTTP/2")
+
+
+async def test_the_backoff_begins_anew_after_ready(network, states, nursery, autojump_clock) -> None:
+    for _ in range(3):
+        states.host.request_connection()
+        await states.until(FAILURE)
+        await states.until(IDLE)
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        await ready(states)
+    await states.until(IDLE)
+    began = trio.current_time()
+    states.host.request_connection()
+    await states.until(FAILURE)
+    await states.until(IDLE)
+    assert trio.current_time() - began == pytest.approx(1)
+
+
+async def test_a_lost_connection_is_idle_at_once_with_the_cause(network, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        await ready(states)
+        stream = states.host.open_stream(Request("/s/Hang", "s"))
+        network.cut(ADDRESS)
+        await stream.receive()
+        assert states.host.state is IDLE
+        assert states.host.error == stream.status
+        assert stream.status.code is StatusCode.UNAVAILABLE and ADDRESS in stream.status.message
+
+
+async def test_after_a_goaway_old_streams_finish_while_new_ones_have_a_new_connection(
+    network, states, autojump_clock
+) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await ready(states)
+        old = states.host.open_stream(Request("/s/Hang", "s"))
+        await old.send(b"1")
+        assert await old.receive() == b"1"
+        server.goaway()
+        await states.until(IDLE)
+        assert states.host.open_stream(Request("/s/Echo", "s")) is None
+        await ready(states)
+        new = states.host.open_stream(Request("/s/Echo", "s"))
+        new.send_nowait(b"new", end=True)
+        assert await new.receive_unary() == b"new"
+        await old.send(b"2", end=True)
+        assert await old.receive() == b"2" and await old.receive() is None
+        assert old.status.ok
+        await wait_all_tasks_blocked()
+        assert len(server.connections) == 1
+
+
+async def test_the_new_state_is_posted_before_a_stream_is_refused(network, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await ready(states)
+        server.goaway()
+        while (stream := states.host.open_stream(Request("/s/Echo", "s"))) is not None:
+            stream.cancel()
+            await trio.lowlevel.checkpoint()
+        assert states.host.state is IDLE
+        letters = await states.mailbox.next(deadline=trio.current_time())
+        assert letters == {("host", ADDRESS): states.host}
+
+
+async def test_a_goaway_that_comes_with_the_settings_backs_off(network, states, autojump_clock, nursery) -> None:
+    accepted: list[float] = []
+
+    async def unwilling(stream: trio.abc.Stream) -> None:
+        accepted.append(trio.current_time())
+        await stream.send_all(b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x08\7\0\0\0\0\0" + bytes(8))
+
+    nursery.start_soon(trio.serve_listeners, unwilling, [network.listen(ADDRESS)])
+    for _ in range(2):
+        states.host.request_connection()
+        await states.until(FAILURE)
+        await states.until(IDLE)
+    assert accepted[1] - accepted[0] == pytest.approx(1)
+
+
+# -- leases
+
+
+async def test_leases_of_one_address_share_a_host(pool, states, autojump_clock) -> None:
+    other = States(pool)
+    assert other.host is states.host is pool.lookup(ADDRESS)
+    assert pool.lookup("nobody:1") is None
+
+
+async def test_every_leasing_mailbox_is_told_once(network, pool, states, autojump_clock) -> None:
+    other = States(pool)
+    again = pool.lease(ADDRESS, other.mailbox)
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        await ready(states)
+        assert await other.mailbox.next() == {("host", ADDRESS): states.host}
+        again.release()
+        network.cut(ADDRESS)
+        assert await other.mailbox.next() == {("host", ADDRESS): states.host}
+
+
+async def test_who_has_let_go_is_told_nothing_more(network, pool, states, autojump_clock) -> None:
+    other = States(pool)
+    states.host.request_connection()
+    other.lease.release()
+    assert await other.mailbox.next(deadline=trio.current_time() + 5) == {}
+
+
+async def test_the_last_to_let_go_retires_the_host(network, pool, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await ready(states)
+        stream = states.host.open_stream(Request("/s/Hang", "s"))
+        await stream.send(b"1")
+        states.lease.release()
+        states.lease.release()
+        assert pool.lookup(ADDRESS) is None and states.host.open_stream(Request("/s/Hang", "s")) is None
+        assert await stream.receive() == b"1"
+        stream.end()
+        assert await stream.receive() is None and stream.status.ok
+        await wait_all_tasks_blocked()
+        assert server.connections == []
+
+
+async def test_retiring_an_idle_host_lets_its_old_connection_finish(network, pool, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS) as server:
+        await ready(states)
+        stream = states.host.open_stream(Request("/s/Hang", "s"))
+        await stream.send(b"1")
+        assert await stream.receive() == b"1"
+        server.goaway()
+        await states.until(IDLE)
+        states.lease.release()
+        await stream.send(b"2", end=True)
+        assert await stream.receive() == b"2"
+
+
+async def test_retiring_ends_an_attempt_and_a_backoff(network, pool, states, autojump_clock) -> None:
+    network.black_hole(ADDRESS)
+    states.host.request_connection()
+    await wait_all_tasks_blocked()
+    states.lease.release()
+    refused = States(pool, "10.0.0.2:443")
+    refused.host.request_connection()
+    await refused.until(FAILURE)
+    refused.lease.release()
+    await wait_all_tasks_blocked()
+    assert [name for name in task_names() if name.startswith("subchannel/")] == []
+
+
+async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, pool, states, autojump_clock) -> None:
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        await ready(states)
+        pool.begin_update()
+        states.lease.release()
+        taken = States(pool)
+        pool.end_update()
+        assert taken.host is states.host and taken.host.state is READY
+        pool.begin_update()
+        pool.begin_update()
+        taken.lease.release()
+        pool.end_update()
+        assert pool.lookup(ADDRESS) is states.host
+        pool.end_update()
+        assert pool.lookup(ADDRESS) is None
+
+
+async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(network, pool, autojump_clock) -> None:
+    hosts = [pool.lease(f"10.0.{n // 250}.{n % 250}:443", ConflatingQueue()).subchannel for n in range(1000)]
+    await wait_all_tasks_blocked()
+    for host in hosts:
+        host.request_connection()
+    most = before = 0
+    for _ in range(100):
+        await trio.lowlevel.checkpoint()
+        started = sum(name.startswith("subchannel/") for name in task_names())
+        most, before = max(most, started - before), started
+    assert before == 1000
+    assert most <= 128, "two slices in one pass of ours"
+
+
+async def test_a_host_may_be_asked_to_connect_before_the_pool_runs(network, nursery, autojump_clock) -> None:
+    pool = SubchannelPool(network, WireOptions(), Middle())
+    early = States(pool)
+    early.host.request_connection()
+    assert early.host.state is CONNECTING
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        nursery.start_soon(pool.run)
+        await early.until(READY)
+
+
+async def test_closing_the_pool_fails_all_streams_and_ends_run(network, autojump_clock) -> None:
+    pool = SubchannelPool(network, WireOptions(), Middle())
+    async with serve(HANDLERS, network=network, address=ADDRESS):
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pool.run)
+                states, retired = States(pool), States(pool)
+                await ready(states)
+                streams = [states.host.open_stream(Request("/s/Hang", "s")) for _ in range(2)]
+                pool.close()
+                pool.close()
+        closed = Status(StatusCode.CANCELLED, "channel closed")
+        assert [stream.status for stream in streams] == [closed, closed]
+        late = States(pool, "10.0.0.9:1")
+        late.host.request_connection()
+        assert late.host.state is IDLE and pool.subchannels.keys() <= {("10.0.0.9:1", None)}
+        retired.lease.release()
+
+
+async def test_a_connection_does_not_inherit_the_context_of_who_asked_for_it(network, states, autojump_clock) -> None:
+    span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
+    seen: list[str] = []
+    connect = network.connect
+
+    async def spy(address: str) -> trio.abc.Stream:
+        seen.append(span.get())
+        return await connect(address)
+
+    network.connect = spy
+    span.set("an RPC's")
+    states.host.request_connection()
+    await states.until(FAILURE)
+    assert seen == ["none"]
+
+
+async def test_a_policy_may_listen_to_a_host_and_learns_how_it_ended(network, states, autojump_clock) -> None:
+    async def count(call: Call) -> None:
+        async for message in call:
+            for number in range(3):
+                await call.send(message + b" %d" % number)
+        call.abort(StatusCode.UNIMPLEMENTED, "no more")
+
+    heard: list[bytes] = []
+    assert await states.host.listen("/s/Count", b"load", heard.append) is None
+    async with serve({"/s/Count": count}, address=ADDRESS, network=network):
+        states.host.request_connection()
+        await states.until(READY)
+        status = await states.host.listen("/s/Count", b"load", heard.append)
+    assert heard == [b"load 0", b"load 1", b"load 2"]
+    assert status is not None and status.code is StatusCode.UNIMPLEMENTED
+
+
+async def test_the_pool_is_few_words(pool, states) -> None:
+    assert repr(pool) == "<Pool 1 subchannels, 0 connections>"
+    assert repr(states.lease) == "<Lease 10.0.0.1:443>"

@@ -1,0 +1,276 @@
+"""The server that tests and demos stand on, and the network in memory."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
+from trio.testing import check_half_closeable_stream, wait_all_tasks_blocked
+
+import trxds.admin
+from trxds.core.metadata import check, encode
+from trxds.core.status import OK, Status, StatusCode
+from trxds.testing import (
+    Call,
+    ManagementServer,
+    MemoryNetwork,
+    Server,
+    client_streaming,
+    serve,
+    server_streaming,
+    unary,
+)
+from trxds.testing.network import memory_stream_pair
+from trxds.transport.connection import Connection
+from trxds.transport.request import Request
+from trxds.transport.stream import ClientStream
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+@pytest.fixture
+async def server(network: MemoryNetwork):
+    async with serve(network=network, address="s:1") as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(network: MemoryNetwork, server: Server, nursery: trio.Nursery) -> Connection:
+    connection = Connection(await network.connect("s:1"), peer="s:1")
+    nursery.start_soon(connection.run)
+    assert await connection.wait_ready()
+    return connection
+
+
+def call(connection: Connection, path: str = "/s/M", message: bytes | None = b"", **fields) -> ClientStream:
+    stream = connection.open_stream(Request(path, "shop", **fields))
+    assert stream is not None
+    if message is not None:
+        stream.send_nowait(message, end=True)
+    return stream
+
+
+async def test_a_handler_sees_what_the_client_sent(server, connection, autojump_clock) -> None:
+    seen: list[object] = []
+
+    async def handler(call: Call) -> None:
+        seen.extend((call.path, call.metadata, call.authority, call.timeout, call.deadline - trio.current_time()))
+
+    server.fallback = handler
+    metadata = encode(check([("user", "7"), ("trace-bin", b"\0\1")]))
+    stream = call(connection, metadata=metadata, deadline=trio.current_time() + 3)
+    assert await stream.receive() is None and stream.status == OK
+    path, received, authority, timeout, left = seen
+    assert (path, authority, timeout, left) == ("/s/M", "shop", pytest.approx(3), pytest.approx(3))
+    assert received.first("user") == "7" and received.first("trace-bin") == b"\0\1"
+
+
+async def test_initial_metadata_can_come_before_any_message(server, connection, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        await call.send_initial_metadata([("set-cookie", "a=b")])
+        await trio.sleep(5)
+        call.set_trailing_metadata([("cost", "3")])
+
+    server.fallback = handler
+    stream = call(connection)
+    await stream.wait_headers()
+    assert stream.initial_metadata == (("set-cookie", "a=b"),) and stream.status is None
+    await stream.receive()
+    assert stream.trailing_metadata == (("cost", "3"),)
+
+
+async def test_abort_ends_with_its_status(server, connection, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        call.abort(StatusCode.NOT_FOUND, "no €\n", b"why")
+
+    server.fallback = handler
+    stream = call(connection)
+    await stream.receive()
+    assert stream.status == Status(StatusCode.NOT_FOUND, "no €\n", b"why") and stream.trailers_only
+
+
+async def test_a_handler_that_raises_is_unknown_and_logged(server, connection, caplog, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        raise LookupError("sku")
+
+    server.fallback = handler
+    stream = call(connection)
+    await stream.receive()
+    assert stream.status == Status(StatusCode.UNKNOWN, "LookupError: sku")
+    assert "handler of /s/M failed" in caplog.text
+
+
+async def test_a_path_without_handler_is_unimplemented(connection, autojump_clock) -> None:
+    stream = call(connection, "/s/Nothing")
+    await stream.receive()
+    assert stream.status == Status(StatusCode.UNIMPLEMENTED, "no handler for /s/Nothing")
+
+
+async def test_a_handler_is_cancelled_when_its_client_cancels(server, connection, autojump_clock) -> None:
+    cancelled = trio.Event()
+
+    async def handler(call: Call) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    server.fallback = handler
+    stream = call(connection)
+    await wait_all_tasks_blocked()
+    stream.cancel()
+    await cancelled.wait()
+    await wait_all_tasks_blocked()
+    assert server.calls[0].status.code is StatusCode.CANCELLED
+    assert repr(server.connections[0]).endswith("0 calls>")
+
+
+async def test_the_server_keeps_the_deadline_too(server, connection, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        await trio.sleep_forever()
+
+    server.fallback = handler
+    stream = call(connection, deadline=trio.current_time() + 2)
+    await stream.receive()
+    assert stream.status == Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server")
+    assert trio.current_time() < 2.1
+
+
+async def test_the_kinds_of_handlers_from_functions(server, connection, autojump_clock) -> None:
+    async def upper(request: str, call: Call) -> str:
+        return request.upper()
+
+    async def letters(request: str, call: Call):
+        for letter in request:
+            yield letter
+
+    async def join(requests, call: Call) -> str:
+        return "".join([request async for request in requests])
+
+    codec = (bytes.decode, str.encode)
+    server.handlers["/s/Upper"] = unary(upper, *codec)
+    server.handlers["/s/Letters"] = server_streaming(letters, *codec)
+    server.handlers["/s/Join"] = client_streaming(join, *codec)
+    assert await call(connection, "/s/Upper", b"abc").receive_unary() == b"ABC"
+    stream = call(connection, "/s/Letters", b"abc")
+    assert [await stream.receive() for _ in range(4)] == [b"a", b"b", b"c", None]
+    stream = call(connection, "/s/Join", None)
+    for letter in (b"x", b"y"):
+        await stream.send(letter)
+    stream.end()
+    assert await stream.receive_unary() == b"xy"
+
+
+async def test_a_protobuf_service(server, connection, autojump_clock) -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="wire_test.proto", package="t", syntax="proto3")
+    file.message_type.add(name="Text").field.add(name="text", number=1, type=9, label=1)
+    service = file.service.add(name="Greeter")
+    service.method.add(name="Hello", input_type=".t.Text", output_type=".t.Text")
+    service.method.add(name="Many", input_type=".t.Text", output_type=".t.Text", server_streaming=True)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    Text = GetMessageClass(pool.FindMessageTypeByName("t.Text"))
+
+    class Greeter:
+        async def Hello(self, request, call: Call):
+            return Text(text=f"hello {request.text}")
+
+        async def Many(self, request, call: Call):
+            for number in range(2):
+                yield Text(text=f"{request.text}{number}")
+
+    server.add_service(pool.FindServiceByName("t.Greeter"), Greeter())
+    reply = await call(connection, "/t.Greeter/Hello", Text(text="you").SerializeToString()).receive_unary()
+    assert Text.FromString(reply).text == "hello you"
+    stream = call(connection, "/t.Greeter/Many", Text(text="n").SerializeToString())
+    assert [Text.FromString(await stream.receive()).text for _ in range(2)] == ["n0", "n1"]
+
+
+async def test_a_reset_in_place_of_a_status(server, connection, autojump_clock) -> None:
+    async def handler(call: Call) -> None:
+        await call.send(b"first")
+        call.reset(11)
+
+    server.fallback = handler
+    stream = call(connection)
+    assert await stream.receive() == b"first"
+    assert await stream.receive() is None and stream.status.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_limit_of_streams_is_told_to_clients(network, autojump_clock, nursery) -> None:
+    async with serve(network=network, address="s:2", max_concurrent_streams=3):
+        connection = Connection(await network.connect("s:2"), peer="s:2")
+        nursery.start_soon(connection.run)
+        await connection.wait_ready()
+        assert connection.http2.engine.peer_max_streams == 3
+
+
+async def test_a_stopped_server_refuses_until_it_is_restarted(network, server, connection, autojump_clock) -> None:
+    server.stop()
+    await wait_all_tasks_blocked()
+    assert connection.closed_status is not None and repr(server) == "<Server s:1 stopped, 0 connections>"
+    with pytest.raises(ConnectionRefusedError):
+        await network.connect("s:1")
+    await server.restart()
+    await network.connect("s:1")
+    await wait_all_tasks_blocked()
+    assert repr(server) == "<Server s:1 listening, 1 connections>"
+
+
+async def test_an_exception_of_the_block_comes_out_as_it_is(network, autojump_clock) -> None:
+    with pytest.raises(KeyError):
+        async with serve(network=network, address="s:3"):
+            raise KeyError
+
+
+async def test_a_server_that_cannot_listen_says_so_plainly() -> None:
+    plane = ManagementServer()
+    async with serve() as taken:
+        for another in (serve, plane.serve, trxds.admin.serve):
+            with pytest.raises(OSError, match=r"Address already in use|listens there already"):
+                async with another(address=taken.address):
+                    pytest.fail("two listen at one address")
+
+
+# -- the network
+
+
+async def test_a_network_refuses_holds_and_restores(network, server, autojump_clock) -> None:
+    network.refuse("s:1")
+    with pytest.raises(ConnectionRefusedError):
+        await network.connect("s:1")
+    network.restore("s:1")
+    await network.connect("s:1")
+    network.black_hole("s:1")
+    with trio.move_on_after(1000) as scope:
+        await network.connect("s:1")
+    assert scope.cancelled_caught and network.attempts["s:1"] == 3
+
+
+async def test_two_may_not_listen_at_one_address(network, server, autojump_clock) -> None:
+    with pytest.raises(OSError, match="s:1"):
+        network.listen("s:1")
+
+
+async def test_a_memory_stream_keeps_trios_rules() -> None:
+    async def make() -> tuple[trio.abc.HalfCloseableStream, trio.abc.HalfCloseableStream]:
+        return memory_stream_pair()
+
+    async def make_clogged() -> tuple[trio.abc.HalfCloseableStream, trio.abc.HalfCloseableStream]:
+        ours, theirs = memory_stream_pair(capacity=1)
+        for stream in (ours, theirs):
+            await stream.send_all(b"x")
+        return ours, theirs
+
+    await check_half_closeable_stream(make, make_clogged)
+
+
+async def test_a_memory_stream_pushes_back(autojump_clock) -> None:
+    ours, theirs = memory_stream_pair(capacity=10)
+    with trio.move_on_after(1) as scope:
+        await ours.send_all(bytes(11))
+    assert scope.cancelled_caught and await theirs.receive_some() == bytes(10)

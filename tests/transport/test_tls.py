@@ -1,0 +1,271 @@
+"""TLS: who the peer is is proven, HTTP/2 is agreed, and an error names peer and cause."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+import trustme
+
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.connectivity import Connectivity
+from trxds.testing import Call, MemoryNetwork, serve, unary
+from trxds.transport.certificates import CertificateFiles, FreshContext, client_context
+from trxds.transport.connect import Network, TcpNetwork
+from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
+from trxds.transport.pool import SubchannelPool
+from trxds.transport.request import Request
+from trxds.transport.tls import Approve, TlsNetwork, contexts
+
+ADDRESS = "10.0.0.1:443"
+
+
+async def scheme(request: bytes, call: Call) -> bytes:
+    return request
+
+
+HANDLERS = {"/s/Echo": unary(scheme)}
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+def server_context(authority: trustme.CA, *names: str, alpn: str = "h2") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*names).configure_cert(context)
+    context.set_alpn_protocols([alpn])
+    return context
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = client_context(CertificateFiles())
+    authority.configure_trust(context)
+    return context
+
+
+def over(
+    network: Network, context: ssl.SSLContext, name: str | None = "cart.example", approve: Approve | None = None
+) -> TlsNetwork:
+    return TlsNetwork(network, contexts(context), name, approve)
+
+
+async def echo_over(network: Network, address: str, nursery: trio.Nursery) -> bytes | None:
+    connection = Connection(await network.connect(address), peer=address)
+    nursery.start_soon(connection.run)
+    assert await connection.wait_ready()
+    stream = connection.open_stream(Request("/s/Echo", "s"))
+    assert stream is not None
+    stream.send_nowait(b"hello", end=True)
+    return await stream.receive_unary()
+
+
+async def refusal(network: Network, address: str = ADDRESS) -> str:
+    with pytest.raises(OSError) as caught:
+        await network.connect(address)
+    return str(caught.value)
+
+
+async def test_a_call_over_tls_in_memory(authority, network, nursery, autojump_clock) -> None:
+    async with serve(
+        HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")
+    ) as server:
+        assert await echo_over(over(network, trusting(authority)), ADDRESS, nursery) == b"hello"
+        assert server.calls[0].scheme == "https"
+
+
+async def test_a_call_over_tls_and_tcp(authority, nursery) -> None:
+    async with serve(HANDLERS, tls=server_context(authority, "127.0.0.1")) as server:
+        network = over(TcpNetwork(), trusting(authority), "127.0.0.1")
+        assert await echo_over(network, server.address, nursery) == b"hello"
+        assert server.connections[0].peer.startswith("127.0.0.1:")
+
+
+async def test_a_large_message_over_tls_and_tcp(authority, nursery) -> None:
+    async with serve(HANDLERS, tls=server_context(authority, "cart.example")) as server:
+        connection = Connection(await over(TcpNetwork(), trusting(authority)).connect(server.address), peer="cart")
+        nursery.start_soon(connection.run)
+        stream = connection.open_stream(Request("/s/Echo", "s"))
+        assert stream is not None
+        stream.send_nowait(bytes(3_000_000), end=True)
+        assert await stream.receive_unary() == bytes(3_000_000)
+
+
+async def test_a_peer_of_another_name_is_refused(authority, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")):
+        assert await refusal(over(network, trusting(authority))) == (
+            "TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: "
+            "Hostname mismatch, certificate is not valid for 'cart.example'"
+        )
+
+
+async def test_a_peer_that_nobody_trusts_is_refused(authority, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(trustme.CA(), "cart.example")):
+        text = await refusal(over(network, trusting(authority)))
+    assert "TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: " in text
+
+
+async def test_a_peer_that_does_not_speak_http2_is_refused(authority, network, autojump_clock) -> None:
+    tls = server_context(authority, "cart.example", alpn="http/1.1")
+    async with serve(address=ADDRESS, network=network, tls=tls):
+        assert (await refusal(over(network, trusting(authority)))).endswith(
+            "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
+        )
+
+
+async def test_a_peer_that_speaks_no_tls_is_refused(authority, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network):
+        text = await refusal(over(network, trusting(authority)))
+    assert text.startswith("TLS with 10.0.0.1:443 as 'cart.example': ") and "speak TLS" in text
+
+
+async def test_a_certificate_may_be_refused_for_our_own_reasons(authority, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
+        text = await refusal(over(network, trusting(authority), approve=lambda found: f"{found['subjectAltName']}"))
+    assert text == "TLS with 10.0.0.1:443 as 'cart.example': (('DNS', 'cart.example'),)"
+
+
+async def test_a_refused_peer_is_left_without_a_connection(authority, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")) as server:
+        await refusal(over(network, trusting(authority)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.connections == []
+
+
+async def test_a_cancelled_handshake_closes_the_transport(authority, network, autojump_clock) -> None:
+    listener = network.listen(ADDRESS)
+    with trio.move_on_after(1):
+        await over(network, trusting(authority)).connect(ADDRESS)
+    theirs = await listener.accept()
+    while await theirs.receive_some():
+        pass  # the hello, then the end
+
+
+async def lost_reason(network: Network) -> str:
+    """Why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
+    pool = SubchannelPool(network, WireOptions(), Random(1))
+    mailbox: ConflatingQueue = ConflatingQueue()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.run)
+        host = pool.lease(ADDRESS, mailbox).subchannel
+        host.request_connection()
+        while host.state is not Connectivity.TRANSIENT_FAILURE:
+            await mailbox.next()
+        nursery.cancel_scope.cancel()
+    assert host.error is not None
+    return host.error.message
+
+
+async def test_a_subchannel_tells_why_tls_failed(authority, network, autojump_clock) -> None:
+    async with serve(address=ADDRESS, network=network, tls=server_context(authority, "other.example")):
+        assert await lost_reason(over(network, trusting(authority))) == (
+            "10.0.0.1:443: cannot connect: TLS with 10.0.0.1:443 as 'cart.example': certificate verify failed: "
+            "Hostname mismatch, certificate is not valid for 'cart.example'"
+        )
+
+
+@pytest.fixture
+def files(authority, tmp_path: Path) -> CertificateFiles:
+    authority.cert_pem.write_to_path(str(tmp_path / "roots.pem"))
+    leaf = authority.issue_cert("client.example")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
+    return CertificateFiles(str(tmp_path / "roots.pem"), str(tmp_path / "client.pem"), str(tmp_path / "client.pem"))
+
+
+def wants_certificates(authority: trustme.CA) -> ssl.SSLContext:
+    context = server_context(authority, "cart.example")
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def test_both_sides_may_prove_who_they_are(authority, network, nursery, files, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
+        assert await echo_over(over(network, client_context(files)), ADDRESS, nursery) == b"hello"
+
+
+async def test_a_missing_client_certificate_is_a_possible_reason(authority, network, autojump_clock) -> None:
+    context = trusting(authority)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
+        assert (await lost_reason(over(network, context))).endswith(
+            "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
+        )
+
+
+async def test_a_client_certificate_that_is_missed_late_is_a_failed_attempt(authority, network, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
+        # In TLS 1.3 the server says so only after the client's handshake is over.
+        text = await lost_reason(over(network, trusting(authority)))
+    assert text.startswith("10.0.0.1:443: connection ") and text.endswith("does it want a certificate from us?")
+
+
+async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(authority, network, autojump_clock) -> None:
+    async with serve(HANDLERS, address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
+        assert (await lost_reason(network)).endswith(" before HTTP/2 began; does it speak TLS?")
+
+
+# -- files
+
+
+def test_a_path_that_can_be_none_is_named() -> None:
+    """A bootstrap may have any text there."""
+    with pytest.raises(OSError, match=r"^cannot read 'the roots of /a\\x00b': embedded null"):
+        client_context(CertificateFiles(roots="/a\0b"))
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(OSError, match=r"^cannot read the roots of /none\.pem: No such file or directory$"):
+        client_context(CertificateFiles(roots="/none.pem"))
+
+
+def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "roots.pem"
+    path.write_text("hello")
+    with pytest.raises(OSError, match=rf"^cannot use the roots of {path}: "):
+        client_context(CertificateFiles(roots=str(path)))
+
+
+def test_a_key_of_another_certificate_is_named(authority, files, tmp_path: Path) -> None:
+    other = tmp_path / "other.pem"
+    authority.issue_cert("x").private_key_pem.write_to_path(str(other))
+    with pytest.raises(OSError, match=r"cannot use the certificate of .*client\.pem with the key of .*other\.pem: "):
+        client_context(CertificateFiles(files.roots, files.certificate, str(other)))
+
+
+def test_files_are_read_again_after_the_interval(files) -> None:
+    fresh = FreshContext(files)
+    assert fresh.current(0) is None
+    first = fresh.take(fresh.read(), 0)
+    assert fresh.current(599) is first
+    assert fresh.current(600) is None
+
+
+def test_files_that_are_no_good_leave_the_last_good_ones_in_force(files, caplog) -> None:
+    fresh = FreshContext(files)
+    first = fresh.take(fresh.read(), 0)
+    whole = Path(files.roots).read_bytes()
+    Path(files.roots).write_bytes(b"")
+    for now in (600, 601):
+        assert fresh.current(now) is None
+        assert fresh.take(fresh.read(), now) is first
+    assert len(caplog.records) == 1 and "the files read before stay in use" in caplog.text
+    Path(files.roots).write_bytes(whole)
+    assert fresh.take(fresh.read(), 602) is not first
+
+
+def test_files_that_were_never_good_are_an_error_each_time() -> None:
+    fresh = FreshContext(CertificateFiles(roots="/none.pem"))
+    for now in (0, 1):
+        with pytest.raises(OSError, match="cannot read the roots"):
+            fresh.take(fresh.read(), now)

@@ -1,0 +1,173 @@
+"""A socket's way past Trio: bytes leave at once, in order, and none is lost; real sockets, real clock."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from trxds.core.status import OK
+from trxds.testing import Call, bidi_streaming, serve, unary
+from trxds.testing.network import memory_stream_pair
+from trxds.transport.connection import Connection
+from trxds.transport.options import WireOptions
+from trxds.transport.request import Request
+from trxds.transport.transport import READ_SIZE, Transport, transport_of
+
+
+async def sockets() -> tuple[trio.SocketStream, socket.socket]:
+    """Ours, and the other end as the platform has it."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(5)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(ours)), theirs
+
+
+async def test_a_socket_takes_bytes_at_once() -> None:
+    stream, theirs = await sockets()
+    with theirs:
+        assert transport_of(stream).send_nowait(b"hello") == 5
+        assert theirs.recv(100) == b"hello"
+        await stream.aclose()
+
+
+async def test_a_full_socket_takes_none() -> None:
+    stream, theirs = await sockets()
+    with theirs:
+        transport = transport_of(stream)
+        while transport.send_nowait(bytes(100_000)):
+            pass
+        assert transport.send_nowait(b"x") == 0
+        await stream.aclose()
+
+
+async def test_other_streams_leave_all_to_the_writer() -> None:
+    stream, _ = memory_stream_pair()
+    transport = transport_of(stream)
+    assert not transport.at_once and transport.send_nowait(b"x") == 0
+
+
+async def test_who_sends_a_lot_is_read_in_larger_pieces_until_it_sends_less() -> None:
+    stream, theirs = await sockets()
+    transport, sizes = transport_of(stream), []
+    with theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)
+        for said in (READ_SIZE + 100_000, READ_SIZE + 1, 10, READ_SIZE + 1):
+            theirs.sendall(bytes(said))
+            while said:
+                sizes.append(len(await transport.receive()))
+                said -= sizes[-1]
+        await stream.aclose()
+    assert sizes == [READ_SIZE, 100_000, READ_SIZE + 1, 10, READ_SIZE, 1]
+
+
+async def test_the_end_is_read_as_nothing() -> None:
+    stream, theirs = await sockets()
+    theirs.sendall(b"last")
+    theirs.close()
+    transport = transport_of(stream)
+    assert [await transport.receive(), await transport.receive()] == [b"last", b""]
+    await transport.close()
+
+
+async def test_a_reset_is_a_broken_resource() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    stream = await trio.open_tcp_stream(*listener.getsockname())
+    theirs, _ = listener.accept()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    theirs.close()
+    listener.close()
+    transport = transport_of(stream)
+    with pytest.raises(trio.BrokenResourceError, match="reset"):
+        await transport.receive()
+    assert transport.send_nowait(b"x") == 0  # not an exception in a caller's task
+    await transport.close()
+
+
+# -- under a connection
+
+
+class Counted(Transport):
+    """How often a transport was asked, and in which way."""
+
+    at_once = True
+
+    def __init__(self, under: Transport) -> None:
+        self.under = under
+        self.at_once_writes = 0
+        self.later_writes = 0
+
+    async def receive(self) -> bytes:
+        return await self.under.receive()
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        self.later_writes += 1
+        await self.under.send_all(data)
+
+    def send_nowait(self, data: bytes) -> int:
+        self.at_once_writes += 1
+        return self.under.send_nowait(data)
+
+    async def close(self) -> None:
+        await self.under.close()
+
+
+async def repeat(request: bytes, call: Call) -> bytes:
+    return request
+
+
+async def echo(requests, call: Call) -> AsyncIterator[bytes]:
+    async for message in requests:
+        yield message
+
+
+@pytest.fixture(params=["lean", "h2"])
+async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIterator[tuple[Connection, Counted]]:
+    """A connection over TCP whose greetings are over."""
+    async with serve({"/s/Repeat": unary(repeat), "/s/Echo": bidi_streaming(echo)}) as server:
+        host, port = server.address.split(":")
+        connection = Connection(
+            await trio.open_tcp_stream(host, int(port)), peer="s", options=WireOptions(lean=request.param == "lean")
+        )
+        http2 = connection.http2
+        counted = http2.reader.transport = http2.writer._transport = Counted(http2.reader.transport)
+        nursery.start_soon(connection.run)
+        stream = connection.open_stream(Request("/s/Repeat", "s", message=b""))
+        await stream.receive_unary()
+        counted.at_once_writes = counted.later_writes = 0
+        yield connection, counted
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lone_calls_bytes_leave_in_its_own_step_and_in_one_write(counted) -> None:
+    connection, transport = counted
+    stream = connection.open_stream(Request("/s/Repeat", "s", message=b"hello"))
+    assert transport.at_once_writes == 1 and connection.http2.engine.outgoing.unsent == 0
+    assert await stream.receive_unary() == b"hello" and stream.status == OK
+
+
+async def test_calls_of_one_step_leave_in_one_write_but_for_the_first(counted) -> None:
+    connection, transport = counted
+    streams = [connection.open_stream(Request("/s/Repeat", "s", message=b"%d" % n)) for n in range(20)]
+    assert transport.at_once_writes == 1
+    assert [await stream.receive_unary() for stream in streams] == [b"%d" % n for n in range(20)]
+    assert transport.at_once_writes + transport.later_writes <= 4
+
+
+async def test_what_the_socket_does_not_take_follows_in_order(counted) -> None:
+    connection, _ = counted
+    stream = connection.open_stream(Request("/s/Echo", "s"))
+    message = bytes(range(256)) * 8000
+
+    async def send() -> None:
+        for _ in range(3):
+            await stream.send(message)
+        stream.end()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        for _ in range(3):
+            assert await stream.receive() == message
+        assert await stream.receive() is None
+    assert stream.status == OK

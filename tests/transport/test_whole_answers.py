@@ -1,0 +1,47 @@
+"""What a connection makes of answers that come whole, and of those that nearly do."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from trxds.transport.read_coalescing import MIN_STREAMS_TO_COALESCE
+from trxds.transport.stream import SECOND_REPLY
+
+
+@pytest.mark.parametrize("code", ["0", "5"])
+@pytest.mark.parametrize("more", [b"\0\0\0\0\1b", b"\0\0"])
+async def test_a_second_message_is_a_mistake_also_in_an_answer_that_comes_whole(
+    wire, request_, nursery, autojump_clock, more, code
+) -> None:
+    connection, server = await wire()
+
+    async def serve() -> None:
+        for _ in range(4):
+            await server.answer(await server.request(), b"a")  # from the second time on its headers are known
+        stream_id = await server.request()
+        server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+        server.h2.send_data(stream_id, b"\0\0\0\0\1a" + more)
+        server.h2.send_headers(stream_id, [("grpc-status", code)], end_stream=True)
+        await server.flush()
+
+    nursery.start_soon(serve)
+    for _ in range(4):
+        await connection.open_stream(request_(message=b"x")).receive_unary()
+    stream = connection.open_stream(request_(message=b"x"))
+    assert await stream.receive_unary() is None
+    assert stream.status == SECOND_REPLY
+    assert connection.calls.failed == 1 and connection.streams.broken == 1
+
+
+async def test_data_of_calls_that_are_answered_leaves_no_trace(wire, request_, nursery, autojump_clock) -> None:
+    connection, server = await wire()
+    streams = [connection.open_stream(request_(message=b"x")) for _ in range(MIN_STREAMS_TO_COALESCE)]
+    for number in range(100):
+        await trio.sleep(0.001)
+        # Headers that differ are read frame by frame; with the answer there is one call less than many.
+        stream_id = await server.request()
+        await server.answer(stream_id, b"a", [("grpc-status", "0"), ("number", str(number))])
+        await streams[number].receive_unary()
+        streams.append(connection.open_stream(request_(message=b"x")))
+    assert len(connection._moderation._streaming) == 1

@@ -1,0 +1,149 @@
+"""Windows grow where the peer is far away, and only there."""
+
+from __future__ import annotations
+
+import pytest
+from support.hostile.peer import Peer, message, script
+from support.hostile.stage import perform
+
+from trxds.core.status import StatusCode
+from trxds.transport.engine import Http2Engine
+from trxds.transport.events import DataReceived
+from trxds.transport.fast_http2 import FastHttp2Engine
+from trxds.transport.h2_engine import H2LibraryEngine
+from trxds.transport.options import WireOptions
+from trxds.transport.window_estimate import WindowEstimate
+
+# -- the estimate
+
+
+def sampled(estimate: WindowEstimate, sample: int, seconds: float = 0.01) -> bool:
+    """A PING, and its answer when so much has come."""
+    assert estimate.begins(1000, 5.0)
+    return estimate.grows(1000 + sample, 5.0 + seconds)
+
+
+def test_a_window_that_was_full_for_a_round_trip_grows_to_twice_what_came() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 280) and estimate.window == 560
+
+
+def test_a_window_that_was_not_full_stays() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert not sampled(estimate, 199) and estimate.window == 300
+
+
+def test_a_full_window_that_brought_no_more_per_second_stays() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300, seconds=0.01)
+    assert not sampled(estimate, 600, seconds=0.03) and estimate.window == 600
+
+
+def test_it_grows_to_the_most_and_then_asks_no_more() -> None:
+    estimate = WindowEstimate(300, 500)
+    assert sampled(estimate, 300) and estimate.window == 500
+    assert not estimate.begins(0, 0.0)
+
+
+def test_one_ping_at_a_time_is_on_its_way() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert estimate.begins(0, 0.0) and not estimate.begins(100, 0.1)
+
+
+def test_a_burst_counts_from_its_beginning_whenever_in_it_the_ping_leaves() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300) and estimate.window == 600
+    assert not sampled(estimate, 300, seconds=0.02)  # sent under the old window; the next chance is skipped
+    assert not estimate.begins(2000, 6.0)  # a burst of 600: half of it, for which no PING leaves,
+    assert estimate.begins(2300, 6.0001)  # and the other half
+    assert estimate.grows(2600, 6.01) and estimate.window == 1200
+
+
+def test_a_burst_is_over_after_a_part_of_a_round_trip() -> None:
+    estimate = WindowEstimate(300, 10_000)
+    assert sampled(estimate, 300)
+    assert not sampled(estimate, 300, seconds=0.02)
+    assert not estimate.begins(2000, 6.0)
+    assert estimate.begins(2300, 6.005)
+    assert not estimate.grows(2600, 6.015)
+
+
+def test_an_answer_to_no_ping_of_ours_says_nothing() -> None:
+    assert not WindowEstimate(300, 10_000).grows(10_000, 1.0)
+
+
+def test_it_asks_less_and_less_often_in_vain() -> None:
+    estimate, asked = WindowEstimate(300, 10_000), []
+    for chance in range(200):
+        if estimate.begins(0, 0.0):
+            asked.append(chance)
+            estimate.grows(10, 0.01)
+    assert asked == [0, 2, 6, 14, 30, 62, 126, 190]
+
+
+# -- the engines
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> None:
+    options = WireOptions(stream_window=1000, connection_window=200_000)
+    client: Http2Engine = FastHttp2Engine(options) if lean else H2LibraryEngine(client=True, options=options)
+    server = H2LibraryEngine(client=False, options=options)
+    fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
+
+    def exchange() -> int:
+        """How much data the client was sent."""
+        server.receive(client.outgoing.take())
+        events = client.receive(server.outgoing.take())
+        server.receive(client.outgoing.take())
+        return sum(len(event.data) for event in events if isinstance(event, DataReceived))
+
+    def answer(stream_id: int) -> None:
+        server.send_headers(stream_id, [(b":status", b"200")])
+        server.write(stream_id, memoryview(bytes(9000)), end=False, limit=10_000)
+
+    first = client.open_stream(fields, [], [])
+    exchange()
+    answer(first)
+    assert exchange() == 1000
+    client.update_initial_window(5000)
+    exchange()
+    exchange()
+    server.write(first, memoryview(bytes(9000)), end=False, limit=10_000)
+    assert exchange() == 4000
+    second = client.open_stream(fields, [], [])
+    exchange()
+    answer(second)
+    assert exchange() == 5000
+
+
+# -- a connection
+
+
+@pytest.mark.parametrize("lean", [True, False])
+async def test_large_messages_widen_the_window_up_to_its_most(lean: bool, autojump_clock) -> None:
+    windows = []
+
+    @script(calls=4)
+    async def large_messages(peer: Peer) -> None:
+        for _ in range(4):
+            stream = await peer.request()
+            await peer.headers(stream)
+            await peer.crumbs(stream, message(bytes(1_000_000)), 16_000)
+            await peer.trailers(stream)
+            windows.append(peer.initial_window)
+
+    options = WireOptions(stream_window=65_536, max_stream_window=300_000, lean=lean)
+    outcome = await perform(large_messages, options)
+    assert {status.code for status in outcome.statuses} == {StatusCode.OK}
+    assert windows[0] > 65_536 and windows[-1] <= 300_000
+
+
+async def test_small_rpcs_send_no_ping(autojump_clock) -> None:
+    @script(calls=200)
+    async def small_messages(peer: Peer) -> None:
+        for _ in range(200):
+            await peer.answer(await peer.request(), bytes(1000))
+
+    outcome = await perform(small_messages, WireOptions())
+    assert outcome.peers[0].heard[6] == 0

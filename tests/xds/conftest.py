@@ -1,0 +1,15 @@
+"""Both protocols of ADS, for the tests of what is the same in both."""
+
+from __future__ import annotations
+
+import pytest
+from support.world import World
+
+from trxds.xds.delta import FEATURE
+
+
+@pytest.fixture(params=["state of the world", "delta"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every server of a `World` speaks this one."""
+    monkeypatch.setattr(World, "features", frozenset({FEATURE} if request.param == "delta" else ()))
+    return str(request.param)

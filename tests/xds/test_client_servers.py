@@ -1,0 +1,200 @@
+"""The xDS client while its server goes and comes, and what operators read of it in the log."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+from support.talk import since
+from support.world import PLANE, WHERE, World
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trxds.resources.types import CDS, LDS
+from trxds.testing import resources, serve
+from trxds.xds.delta import PATH as DELTA_PATH
+from trxds.xds.sotw import PATH
+
+pytestmark = pytest.mark.usefixtures("protocol")
+
+
+async def test_a_server_that_refuses_is_an_error_at_once(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.run(plane=False):
+        world.watcher.watch(LDS, "shop")
+        await wait_all_tasks_blocked()
+        assert not world.state("shop").absent
+        assert world.error("shop") == (
+            f'LDS resource "shop" {WHERE}: {since("REQUESTED")}: '
+            "cannot reach the xDS server since 1970-01-01T00:00:00Z: Connection refused; "
+            "check that it runs, and server_uri in the bootstrap"
+        )
+
+
+async def test_a_server_that_does_not_answer_is_an_error_after_20_seconds(autojump_clock: MockClock) -> None:
+    world = World()
+    world.network.black_hole(PLANE)
+    async with world.run():
+        world.watcher.watch(LDS, "shop")
+        await trio.sleep(19.9)
+        assert world.watcher.states == {}
+        await trio.sleep(0.2)
+        assert "no connection within 20 s" in world.error("shop")
+
+
+async def test_a_server_that_accepts_and_is_silent_is_an_error_after_20_seconds(autojump_clock: MockClock) -> None:
+    world = World()
+    world.network.listen(PLANE)
+    async with world.run(plane=False):
+        world.watcher.watch(LDS, "shop")
+        await trio.sleep(20.1)
+        assert "no HTTP/2 within 20 s" in world.error("shop")
+
+
+async def test_a_server_that_speaks_something_else_is_named(autojump_clock: MockClock) -> None:
+    world = World()
+    listener = world.network.listen(PLANE)
+
+    async def greet() -> None:
+        await (await listener.accept()).send_all(b"SSH-2.0-OpenSSH_9.7\r\n" + bytes(100))
+
+    async with world.run(plane=False), trio.open_nursery() as nursery:
+        nursery.start_soon(greet)
+        world.watcher.watch(LDS, "shop")
+        await trio.sleep(21)
+        assert "cannot reach the xDS server" in world.error("shop")
+
+
+async def test_a_server_without_ads_is_named_with_the_remedy(autojump_clock: MockClock, protocol: str) -> None:
+    path, remedy = {
+        "state of the world": (PATH, "check that server_uri is an xDS server's"),
+        "delta": (
+            DELTA_PATH,
+            "check that the server speaks the incremental protocol, or take trxds.delta out of its server_features",
+        ),
+    }[protocol]
+    world = World()
+    async with serve(address=PLANE, network=world.network), world.run(plane=False):
+        world.watcher.watch(LDS, "shop")
+        await wait_all_tasks_blocked()
+        assert world.error("shop").endswith(
+            "cannot reach the xDS server since 1970-01-01T00:00:00Z: "
+            f"the ADS stream ended with UNIMPLEMENTED: no handler for {path}; {remedy}"
+        )
+
+
+async def test_attempts_back_off_to_two_minutes(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    times: list[float] = []
+
+    async def refuse(address: str) -> trio.abc.Stream:
+        times.append(trio.current_time())
+        raise ConnectionRefusedError("nobody there")
+
+    monkeypatch.setattr(world.network, "connect", refuse)
+    async with world.run(plane=False):
+        world.watcher.watch(LDS, "shop")
+        await trio.sleep(1000)
+    delays = [after - before for before, after in pairwise(times)]
+    assert len(delays) > 13
+    for attempt, delay in enumerate(delays):
+        wanted = min(1.6**attempt, 120)
+        assert 0.8 * wanted <= delay <= 1.2 * wanted
+
+
+async def test_a_restart_is_no_error_and_asks_again_with_version_and_without_nonce(
+    autojump_clock: MockClock, protocol: str
+) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+        world.watcher.states.clear()
+        ended = trio.current_time()
+        world.plane.drop_streams()
+        again = await world.plane.wait_for(lambda request: request.stream == 2)
+        assert 0.8 <= again.at - ended <= 1.2
+        assert (again.answer, again.names, again.nonce) == ("SUBSCRIBE", ("cart",), "")
+        assert again.version == ("" if protocol == "delta" else "1")
+        await wait_all_tasks_blocked()
+        assert world.watcher.states == {}
+
+
+async def test_an_outage_is_ambient_for_what_is_known_and_over_with_the_first_response(
+    autojump_clock: MockClock,
+) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+        world.network.refuse(PLANE)
+        world.network.cut(PLANE)
+        await trio.sleep(10)
+        assert world.state("cart").value is not None
+        assert "cannot reach the xDS server" in str(world.state("cart").ambient)
+        world.network.restore(PLANE)
+        await world.plane.wait_for(lambda request: request.stream == 2 and request.answer == "ACK")
+        assert world.state("cart").ambient is None
+
+
+async def test_what_changed_during_an_outage_arrives_after_it(autojump_clock: MockClock) -> None:
+    world = World()
+    world.plane.put(resources.cluster("cart"))
+    async with world.run():
+        world.watcher.watch(CDS, "cart")
+        await world.plane.wait_for_ack("CDS")
+        world.plane.drop_streams()
+        world.plane.remove("CDS", "cart")
+        await world.plane.wait_for(lambda request: request.stream == 2 and request.answer == "ACK")
+        assert world.state("cart").absent
+
+
+async def test_when_the_server_answers_again_who_still_waits_is_not_told_that_nobody_can_be_reached(
+    autojump_clock: MockClock,
+) -> None:
+    world = World()
+    world.plane.put(resources.listener("shop", routes="routes"))
+    world.plane.withhold("CDS")
+    world.network.refuse(PLANE)
+    async with world.run():
+        world.watcher.watch(LDS, "shop")
+        world.watcher.watch(CDS, "cart")
+        await trio.sleep(60)
+        assert "cannot reach the xDS server" in world.error("cart")
+        world.network.restore(PLANE)
+        await world.plane.wait_for_ack("LDS")
+        assert world.error("cart") == (
+            f'CDS resource "cart" {WHERE}: {since("REQUESTED")}: the server has sent nothing of it yet'
+        )
+
+
+# -- what operators read in the log
+
+
+async def test_a_refused_resource_is_one_warning_however_often_it_comes(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    world = World()
+    world.plane.put({**resources.cluster("bad"), "lb_policy": "MAGLEV"})
+    async with world.run():
+        world.watcher.watch(CDS, "bad")
+        await world.plane.wait_for_nack("CDS")
+        world.watcher.watch(CDS, "good")
+        world.plane.put(resources.cluster("good"))
+        # The bad one comes again only where a response has everything.
+        await (world.plane.wait_for_ack if protocol == "delta" else world.plane.wait_for_nack)("CDS")
+    assert [record.getMessage() for record in caplog.records] == [world.error("bad")]
+
+
+async def test_an_outage_is_one_warning_however_long_it_lasts(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    async with world.run(plane=False):
+        for name in ("a", "b", "c"):
+            world.watcher.watch(CDS, name)
+        await trio.sleep(600)
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"xDS server {PLANE}: Connection refused; check that it runs, and server_uri in the")

@@ -1,0 +1,210 @@
+"""What bad news do to a resource: kept or dropped, and what watchers and CSDS see (A53, A88), as values."""
+
+from __future__ import annotations
+
+import pytest
+from support.talk import WHERE, Bad, Talk, shown, since
+
+from trxds.xds.bootstrap import ServerConfig
+from trxds.xds.resource import CacheState, Resource
+from trxds.xds.resource_error_policy import ResourceErrorPolicy, is_a88_enabled, resource_error_policy
+
+NOT_FOUND, PERMISSION_DENIED, INTERNAL = 5, 7, 13
+
+
+def talk_with(*features: str, a88: bool = True) -> Talk:
+    return Talk(ServerConfig("plane:18000", features=frozenset(features)), a88=a88)
+
+
+def talk_that_has(*features: str, a88: bool = True) -> Talk:
+    """Cluster a came and is x."""
+    talk = talk_with(*features, a88=a88)
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears("CDS", "1", a="x")
+    return talk
+
+
+def refused(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"))
+
+
+def deleted(talk: Talk) -> None:
+    talk.hears("CDS", "2")
+
+
+def not_found(talk: Talk) -> None:
+    talk.hears_of_failure("CDS", "2", "a", NOT_FOUND, "who?")
+
+
+def permission_denied(talk: Talk) -> None:
+    talk.hears_of_failure("CDS", "2", "a", PERMISSION_DENIED, "not for you")
+
+
+def internal(talk: Talk) -> None:
+    talk.hears_of_failure("CDS", "2", "a", INTERNAL, "my disk is full")
+
+
+DEFAULT, FAIL, A53 = ("a88",), ("a88", "fail_on_data_errors"), ("ignore_resource_deletion",)
+
+# A88's summary of behaviours, and what stood before it: whether a cached resource stays.
+TABLE = [
+    (refused, (), True, CacheState.NACKED),
+    (refused, DEFAULT, True, CacheState.NACKED),
+    (refused, FAIL, False, CacheState.NACKED),
+    (deleted, (), False, CacheState.DOES_NOT_EXIST),
+    (deleted, A53, True, CacheState.DOES_NOT_EXIST),
+    (deleted, DEFAULT, True, CacheState.DOES_NOT_EXIST),
+    (deleted, (*DEFAULT, *A53), True, CacheState.DOES_NOT_EXIST),
+    (deleted, FAIL, False, CacheState.DOES_NOT_EXIST),
+    (deleted, (*FAIL, *A53), False, CacheState.DOES_NOT_EXIST),
+    (not_found, (), True, CacheState.RECEIVED_ERROR),
+    (not_found, DEFAULT, True, CacheState.RECEIVED_ERROR),
+    (not_found, FAIL, False, CacheState.RECEIVED_ERROR),
+    (permission_denied, DEFAULT, True, CacheState.RECEIVED_ERROR),
+    (permission_denied, FAIL, False, CacheState.RECEIVED_ERROR),
+    (internal, DEFAULT, True, CacheState.RECEIVED_ERROR),
+    (internal, FAIL, True, CacheState.RECEIVED_ERROR),
+]
+
+
+@pytest.mark.parametrize(("news", "features", "stays", "state"), TABLE)
+def test_a_cached_resource_stays_or_goes(news, features, stays, state) -> None:
+    talk = talk_that_has(*features, a88="a88" in features)
+    news(talk)
+    resource = talk.resource("a")
+    assert resource.state is state
+    assert (resource.value == "x") is stays
+    assert resource.last_published is not None
+    assert (resource.last_published.ambient if stays else resource.last_published.error) is not None
+
+
+@pytest.mark.parametrize(("news", "features", "stays", "state"), TABLE)
+def test_the_same_resource_again_makes_it_good(news, features, stays, state) -> None:
+    talk = talk_that_has(*features, a88="a88" in features)
+    news(talk)
+    assert talk.hears("CDS", "3", a="x") == {"a": "x"}
+    assert talk.resource("a").state is CacheState.ACKED
+
+
+@pytest.mark.parametrize("news", [refused, deleted, not_found, permission_denied, internal])
+def test_no_code_of_a_control_plane_reaches_watchers(news) -> None:
+    for features in ((), ("fail_on_data_errors",)):
+        talk = talk_that_has(*features)
+        news(talk)
+        told = talk.resource("a").last_published
+        assert told is not None
+        shown(told)  # it asserts that every status is UNAVAILABLE (A54)
+
+
+def test_a_resource_is_requested_until_something_is_known() -> None:
+    talk = talk_with()
+    talk.wants("CDS", "a")
+    assert talk.resource("a").state is CacheState.REQUESTED
+    assert repr(talk.resource("a")) == "<Resource CDS a REQUESTED>"
+
+
+def test_what_never_came_does_not_exist_after_15_seconds() -> None:
+    talk = talk_with()
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.waits(14.9) == {}
+    assert talk.waits(0.1) == {
+        "a": f'absent: CDS resource "a" {WHERE}: {since("DOES_NOT_EXIST", 15)}: does not exist, asked 15 s before'
+    }
+    assert talk.resource("a").state is CacheState.DOES_NOT_EXIST
+
+
+def test_of_a_server_that_tells_of_absence_it_is_merely_late_after_30_seconds() -> None:
+    talk = talk_with("resource_timer_is_transient_error")
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.waits(29.9) == {}
+    assert talk.waits(0.1) == {
+        "a": f'error: CDS resource "a" {WHERE}: {since("TIMEOUT", 30)}: no answer, asked 30 s before'
+    }
+    assert talk.resource("a").state is CacheState.TIMEOUT
+
+
+def test_what_was_late_is_waited_for_again_on_a_new_stream() -> None:
+    talk = talk_with("resource_timer_is_transient_error")
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.waits(30)
+    talk.breaks()
+    talk.opens()
+    assert talk.conversation.next_deadline == 60
+
+
+def test_an_error_in_a_resources_place_ends_the_wait() -> None:
+    talk = talk_with()
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.hears_of_failure("CDS", "1", "a", INTERNAL, "my disk is full")
+    assert talk.waits(60) == {}
+    assert talk.resource("a").state is CacheState.RECEIVED_ERROR
+
+
+def test_its_words_are_passed_on_with_their_place() -> None:
+    talk = talk_with(a88=False)
+    talk.wants("CDS", "a")
+    talk.opens()
+    assert talk.hears_of_failure("CDS", "1", "a", PERMISSION_DENIED, "not for you") == {
+        "a": f'error: CDS resource "a" {WHERE}: {since("RECEIVED_ERROR")}: '
+        "the server reports PERMISSION_DENIED: not for you"
+    }
+
+
+def test_only_not_found_says_that_there_is_no_such_resource() -> None:
+    talk = talk_with()
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    assert talk.hears_of_failure("CDS", "1", "a", NOT_FOUND, "who?")["a"].startswith("absent: ")
+    assert talk.hears_of_failure("CDS", "2", "b", INTERNAL, "my disk is full")["b"].startswith("error: ")
+
+
+def test_a_response_that_has_errors_of_resources_is_accepted() -> None:
+    talk = talk_that_has()
+    talk.says()
+    talk.hears_of_failure("CDS", "2", "a", NOT_FOUND, "who?")
+    assert talk.says() == ["ACK CDS v=2 n2 a"]
+
+
+def test_an_error_of_what_nobody_asked_for_is_ignored() -> None:
+    talk = talk_that_has()
+    assert talk.hears_of_failure("RDS", "1", "r", NOT_FOUND, "who?") == {}
+
+
+def test_an_error_is_no_deletion_of_a_cluster() -> None:
+    talk = talk_that_has("fail_on_data_errors")
+    talk.hears_of_failure("CDS", "2", "a", INTERNAL, "my disk is full")
+    assert talk.resource("a").value == "x"
+
+
+def test_the_cache_has_what_came_and_when() -> None:
+    talk = talk_with()
+    talk.wants("CDS", "a")
+    talk.opens()
+    talk.now = 3.0
+    talk.hears("CDS", "1", a="x")
+    talk.now = 5.0
+    talk.hears("CDS", "2", a=Bad("no"))
+    resource: Resource = talk.resource("a")
+    assert resource.accepted is not None and resource.failed is not None
+    assert (resource.accepted.version, resource.accepted.raw, resource.accepted.at) == ("1", ("", b"a=x"), 3.0)
+    assert (resource.failed.version, resource.failed.raw, resource.failed.at) == ("2", ("", b"a=no"), 5.0)
+    assert repr(resource) == "<Resource CDS a NACKED, cached>"
+
+
+def test_features_of_the_other_proposal_count_for_nothing() -> None:
+    assert (
+        resource_error_policy({"fail_on_data_errors", "resource_timer_is_transient_error"}, a88=False)
+        == ResourceErrorPolicy()
+    )
+    assert resource_error_policy({"ignore_resource_deletion"}, a88=True) == resource_error_policy(set(), a88=True)
+
+
+@pytest.mark.parametrize(("value", "on"), [("true", True), ("TRUE", True), ("false", False), ("", False), ("1", False)])
+def test_the_environment_switches_it_on(value: str, on: bool) -> None:
+    assert is_a88_enabled({"GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING": value}) is on
+    assert not is_a88_enabled({})

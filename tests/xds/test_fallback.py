@@ -1,0 +1,305 @@
+"""Which of an authority's servers are asked, as values (A71): no socket, no event loop, no clock."""
+
+from __future__ import annotations
+
+import pytest
+from support.talk import since
+
+from trxds.resources.types import CDS, EDS, Parsed, ResourceType
+from trxds.xds.ads_stream_state import AdsStreamState
+from trxds.xds.authority import Authority
+from trxds.xds.bootstrap import Node, ServerConfig
+from trxds.xds.resource import Changes
+from trxds.xds.response import ParsedResource, ParsedResponse
+
+SERVERS = [ServerConfig(f"{name}:1") for name in "abc"]
+
+
+class Mesh:
+    """An authority of three servers, a, b and c. States are short texts; `told` has the last of each resource."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, AdsStreamState] = {}
+        self.authority = Authority(SERVERS, self, "n")
+        self.told: dict[str, str] = {}
+        self.count = 0
+
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState:
+        return self.asked.setdefault(server.uri[0], AdsStreamState(server, Node("n")))
+
+    def release_stream(self, conversation: AdsStreamState) -> None:
+        conversation.close()
+        del self.asked[conversation.server.uri[0]]
+
+    @property
+    def servers(self) -> str:
+        return "".join(self.asked)
+
+    def watches(self, *names: str, type: ResourceType = CDS) -> None:
+        for name in names:
+            self.hear(self.authority.watch(type, name, 0.0))
+
+    def leaves(self, name: str) -> None:
+        self.authority.unwatch(CDS, name)
+
+    def fails(self, server: str) -> None:
+        self.asked[server].stream_ended("refused", 0.0)
+        self.hear(self.authority.review([]))
+
+    def opens(self, server: str) -> set[str]:
+        """A new stream; the names it asks for."""
+        conversation = self.asked[server]
+        conversation.stream_opened()
+        return self.says(server)
+
+    def says(self, server: str) -> set[str]:
+        names: set[str] = set()
+        while (request := self.asked[server].next_request(0.0)) is not None:
+            self.asked[server].sent(request, 0.0)
+            names.update(request.resource_names)
+        return names
+
+    def answers(self, server: str, type: ResourceType = CDS, **resources: str) -> None:
+        self.count += 1
+        items = tuple(ParsedResource((name, text.encode()), Parsed(name, text)) for name, text in resources.items())
+        reading = ParsedResponse(type, f"v{self.count}", f"n{self.count}", items)
+        self.hear(self.authority.review(self.asked[server].received(reading, 0.0)))
+
+    def hear(self, changes: Changes) -> None:
+        for (_, name), state in changes.items():
+            status = state.error or state.ambient
+            words = [] if state.value is None else [str(state.value)]
+            words += [] if status is None else ["failed" if "cannot reach" in status.message else "absent"]
+            self.told[name] = " ".join(words)
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    return Mesh()
+
+
+def test_the_first_server_is_asked_and_no_other(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    assert mesh.servers == "a"
+
+
+def test_a_failure_while_something_never_came_asks_the_next_for_everything(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    assert mesh.servers == "ab"
+    assert mesh.opens("b") == {"x", "y"}
+
+
+def test_watchers_hear_nothing_while_there_is_a_server_to_hope_for(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    assert (mesh.servers, mesh.told) == ("abc", {})
+    mesh.fails("c")
+    assert mesh.told == {"x": "failed"}
+
+
+def test_an_error_of_all_servers_names_them_all(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    mesh.asked["c"].stream_ended("no route to host", 0.0)
+    [state] = mesh.authority.review([]).values()
+    assert state.error is not None
+    assert state.error.message == (
+        f'CDS resource "x" (servers a:1, b:1, c:1, node "n"): {since("REQUESTED")}: '
+        "cannot reach any xDS server since 1970-01-01T00:00:00Z: "
+        "a:1: refused; b:1: refused; c:1: no route to host"
+    )
+
+
+def test_nobody_falls_back_while_everything_is_there(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    assert (mesh.servers, mesh.told) == ("a", {"x": "1 failed"})
+
+
+@pytest.fixture
+def impatient(mesh: Mesh) -> Mesh:
+    """One whose authority has `fallback_on_reachability_only` (A95)."""
+    mesh.authority = Authority(SERVERS, mesh, "n", impatient=True)
+    return mesh
+
+
+def test_an_authority_may_fall_back_with_everything_there(impatient: Mesh) -> None:
+    impatient.watches("x")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    impatient.asked["a"].stream_ended("over", 0.0)
+    impatient.fails("a")
+    assert (impatient.servers, impatient.told) == ("ab", {"x": "1"})
+    impatient.fails("b")
+    assert impatient.servers == "abc"
+    assert impatient.opens("c") == {"x"}
+    impatient.answers("c", x="3")
+    assert impatient.told == {"x": "3"}
+
+
+def test_it_does_not_while_its_server_answers(impatient: Mesh) -> None:
+    impatient.watches("x", "y")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    impatient.asked["a"].stream_ended("over", 0.0)
+    impatient.hear(impatient.authority.review([]))
+    assert impatient.servers == "a"
+
+
+def test_it_returns_like_any_other(impatient: Mesh) -> None:
+    impatient.watches("x")
+    impatient.fails("a")
+    impatient.opens("b")
+    impatient.answers("b", x="2")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    assert (impatient.servers, impatient.told) == ("a", {"x": "1"})
+
+
+def test_it_keeps_what_it_has_when_nobody_is_left(impatient: Mesh) -> None:
+    impatient.watches("x")
+    impatient.opens("a")
+    impatient.answers("a", x="1")
+    impatient.asked["a"].stream_ended("over", 0.0)
+    for server in "abc":
+        impatient.fails(server)
+    assert impatient.told == {"x": "1 failed"}
+
+
+def test_what_does_not_exist_counts_as_there(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.hear(mesh.authority.review(mesh.asked["a"].expire_timers(15.0)))
+    assert mesh.told == {"x": "absent"}
+    mesh.fails("a")
+    assert mesh.servers == "a"
+
+
+def test_a_first_watch_that_comes_while_the_last_server_fails_asks_the_next(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.watches("y")
+    assert mesh.servers == "ab"
+    assert mesh.told == {"x": "1"}  # the outage is forgotten while there is hope
+
+
+def test_a_watch_while_all_servers_fail_is_an_error_at_once(mesh: Mesh) -> None:
+    mesh.watches("x")
+    for server in "abc":
+        mesh.fails(server)
+    mesh.watches("y")
+    assert mesh.told == {"x": "failed", "y": "failed"}
+
+
+def test_the_next_servers_resources_are_used(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2")
+    assert mesh.told == {"x": "2"}
+
+
+def test_a_server_that_answers_again_takes_the_place_of_all_below(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    mesh.opens("c")
+    mesh.answers("c", x="3")
+    mesh.opens("a")
+    assert mesh.servers == "abc"
+    mesh.answers("a", x="1")
+    assert (mesh.servers, mesh.told) == ("a", {"x": "1"})
+
+
+def test_a_server_in_the_middle_is_enough_until_the_first_answers(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.fails("b")
+    mesh.opens("c")
+    mesh.answers("c", x="3")
+    mesh.opens("b")
+    mesh.answers("b", x="2")
+    assert (mesh.servers, mesh.told) == ("ab", {"x": "2"})
+
+
+def test_what_the_first_server_gave_it_has_to_give_again_after_another_was_asked(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.asked["a"].stream_opened()
+    request = mesh.asked["a"].next_request(0.0)
+    assert request is not None
+    assert request.version_info == ""
+
+
+def test_a_server_that_is_asked_again_is_asked_from_the_beginning(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    before = mesh.asked["b"]
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.watches("y")
+    mesh.fails("a")
+    assert mesh.asked["b"] is not before
+    assert mesh.opens("b") == {"x", "y"}
+
+
+def test_the_wait_for_one_server_says_nothing_of_what_another_brought(mesh: Mesh) -> None:
+    mesh.watches("x", type=EDS)
+    mesh.opens("a")
+    mesh.asked["a"].stream_ended("over", 0.0)
+    mesh.fails("a")
+    mesh.opens("a")
+    mesh.opens("b")
+    mesh.answers("b", EDS, x="2")
+    assert mesh.asked["a"].expire_timers(15.0) == []
+
+
+def test_what_nobody_watches_any_more_is_asked_of_nobody(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2", y="2")
+    mesh.leaves("x")
+    assert mesh.says("b") == {"y"}
+    assert mesh.opens("a") == {"y"}
+
+
+def test_what_was_forgotten_on_one_server_is_not_remembered_for_another(mesh: Mesh) -> None:
+    mesh.watches("x", "y")
+    mesh.fails("a")
+    mesh.opens("b")
+    mesh.answers("b", x="2", y="2")
+    mesh.leaves("x")
+    mesh.says("b")
+    mesh.told.clear()
+    mesh.watches("x")
+    assert mesh.told == {}
+
+
+def test_a_response_that_was_being_read_while_another_server_took_over_counts_for_nothing(mesh: Mesh) -> None:
+    mesh.watches("x")
+    mesh.fails("a")
+    mesh.opens("b")
+    late = mesh.asked["b"]
+    mesh.opens("a")
+    mesh.answers("a", x="1")
+    assert late.received(ParsedResponse(CDS, "v9", "n9", (ParsedResource(("x", b"2"), Parsed("x", "2")),)), 0.0) == []
+    assert mesh.told == {"x": "1"}

@@ -1,0 +1,69 @@
+"""To which servers load is reported, by values."""
+
+import pytest
+
+from trxds.core.status import unavailable
+from trxds.resources.cluster import Cluster, LoadReporting
+from trxds.resources.discovery import Eds
+from trxds.resources.types import CDS, LDS
+from trxds.xds.bootstrap import ServerConfig
+from trxds.xds.lrs_servers import LrsServers
+from trxds.xds.resource_update import ResourceUpdate
+
+ONE, OTHER = ServerConfig("one:1"), ServerConfig("other:1")
+
+
+@pytest.fixture
+def history():
+    return []
+
+
+@pytest.fixture
+def servers(history):
+    return LrsServers(lambda server: history.append(f"+{server.uri}"), lambda server: history.append(f"-{server.uri}"))
+
+
+def tell(servers, name, server=None):
+    cluster = Cluster(name, Eds(""), lrs=server and LoadReporting(server))
+    servers.changed({(CDS, name): ResourceUpdate(cluster)})
+
+
+def test_a_server_counts_from_its_first_cluster_that_asks_to_its_last(servers, history):
+    tell(servers, "a", ONE)
+    tell(servers, "b", ONE)
+    servers.left((CDS, "a"))
+    assert history == ["+one:1"]
+    servers.left((CDS, "b"))
+    assert history == ["+one:1", "-one:1"]
+
+
+def test_clusters_that_do_not_ask_bring_nobody(servers, history):
+    tell(servers, "a")
+    servers.left((CDS, "a"))
+    assert history == []
+
+
+def test_a_cluster_may_begin_to_ask_and_stop(servers, history):
+    tell(servers, "a")
+    tell(servers, "a", ONE)
+    tell(servers, "a", ONE)
+    tell(servers, "a")
+    assert history == ["+one:1", "-one:1"]
+
+
+def test_a_cluster_that_is_lost_asks_no_longer(servers, history):
+    tell(servers, "a", ONE)
+    servers.changed({(CDS, "a"): ResourceUpdate(error=unavailable("gone"), absent=True)})
+    assert history == ["+one:1", "-one:1"]
+
+
+def test_a_cluster_that_another_server_sends_is_reported_there(servers, history):
+    tell(servers, "a", ONE)
+    tell(servers, "a", OTHER)
+    assert history == ["+one:1", "+other:1", "-one:1"]
+
+
+def test_resources_of_other_types_are_none_of_its_business(servers, history):
+    servers.changed({(LDS, "a"): ResourceUpdate(object())})
+    servers.left((LDS, "a"))
+    assert history == []

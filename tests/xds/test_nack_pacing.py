@@ -1,0 +1,167 @@
+"""NACKs that say nothing new wait: the first goes at once, then they back off to one a second."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from support.talk import Bad, Talk, in_words
+
+from trxds.xds.delta import DeltaProtocol
+
+
+@pytest.fixture
+def talk() -> Talk:
+    """The first NACK has gone out."""
+    talk = Talk()
+    talk.wants("CDS", "a", "b")
+    talk.opens()
+    talk.hears("CDS", "1", a="x", b="y")
+    talk.says()
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    assert talk.says() == ["NACK CDS v=1 n2 a,b"]
+    return talk
+
+
+def test_a_server_that_sends_what_was_refused_at_once_gets_a_nack_a_second(talk: Talk) -> None:
+    began, times = talk.now, []
+    for _ in range(8):
+        talk.hears("CDS", "2", a=Bad("no"), b="y")
+        assert talk.says() == []
+        talk.waits(talk.conversation.next_deadline - talk.now)
+        assert len(talk.says()) == 1
+        times.append(round(talk.now - began, 3))
+    assert times == [0.1, 0.3, 0.7, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+def test_a_nack_that_waits_has_the_last_nonce(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.hears("CDS", "3", a=Bad("no"), b="z")
+    assert talk.says() == []
+    talk.waits(0.1)
+    assert talk.says() == ["NACK CDS v=1 n4 a,b"]
+
+
+def test_nothing_is_waited_for_once_it_has_gone(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.says()
+    talk.waits(0.1)
+    talk.says()
+    assert talk.conversation.next_deadline == math.inf
+
+
+def test_an_update_that_is_good_after_all_is_acknowledged_at_once(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.says()
+    talk.hears("CDS", "3", a="z", b="y")
+    assert talk.says() == ["ACK CDS v=3 n4 a,b"]
+    assert talk.conversation.next_deadline == math.inf
+
+
+def test_another_error_is_told_at_once(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.hears("CDS", "3", a=Bad("never"), b="y")
+    assert talk.says() == ["NACK CDS v=1 n4 a,b"]
+
+
+def test_the_same_error_of_another_resource_is_told_at_once(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b=Bad("no"))
+    assert talk.says() == ["NACK CDS v=1 n3 a,b"]
+
+
+def test_after_something_good_the_same_error_is_news(talk: Talk) -> None:
+    talk.hears("CDS", "3", a="z", b="y")
+    talk.hears("CDS", "4", a=Bad("no"), b="y")
+    assert talk.says() == ["NACK CDS v=3 n4 a,b"]
+
+
+def test_the_order_in_a_response_is_no_news(talk: Talk) -> None:
+    """go-control-plane's maps have none, and the error's text has the index."""
+    talk.hears("CDS", "2", b="y", a=Bad("no"))
+    assert talk.says() == []
+
+
+def test_a_resource_that_is_refused_and_one_that_changes_in_turns_are_no_reason_to_hurry() -> None:
+    talk = Talk()
+    talk.wants("EDS", "a", "b")
+    talk.opens()
+    for version in range(20):
+        talk.hears("EDS", str(version), a=Bad("no"))
+        talk.hears("EDS", str(version), b=str(version))
+        talk.says()
+    talk.hears("EDS", "20", a=Bad("no"))
+    assert talk.says() == []
+
+
+def test_a_change_of_names_goes_at_once_and_has_the_error(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.says()
+    talk.wants("CDS", "c")
+    [request] = talk.requests()
+    assert (request.response_nonce, list(request.resource_names)) == ("n3", ["a", "b", "c"])
+    assert "[no]" in request.error_detail.message
+
+
+def test_a_change_of_names_that_crossed_a_response_goes_with_its_nack_at_once(talk: Talk) -> None:
+    talk.wants("CDS", "c")
+    talk.says()
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    assert talk.says() == ["NACK CDS v=1 n3 a,b,c"]
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    assert talk.says() == []
+
+
+def test_no_request_goes_before_a_nack_that_waits(talk: Talk) -> None:
+    """It would carry the nonce without the error."""
+    talk.hears("CDS", "2", a=Bad("no"), c="z")
+    talk.wants("CDS", "c")
+    assert says_one(talk) == "NACK CDS v=1 n3 a,b,c"
+    assert says_one(talk) == "ACK CDS v=1 n3 a,b"
+    talk.hears("CDS", "2", a=Bad("no"))
+    assert talk.says() == []
+    talk.waits(1)
+    assert talk.says() == ["NACK CDS v=1 n4 a,b,c"]
+
+
+def says_one(talk: Talk) -> str:
+    request = talk.conversation.next_request(talk.now)
+    assert request is not None
+    talk.conversation.sent(request, talk.now)
+    return in_words(request)
+
+
+def test_other_types_go_on(talk: Talk) -> None:
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    talk.wants("EDS", "a")
+    assert talk.says() == ["SUBSCRIBE EDS a"]
+    talk.hears("EDS", "1", a="x")
+    assert talk.says() == ["ACK EDS v=1 n4 a"]
+
+
+def test_each_type_waits_for_itself(talk: Talk) -> None:
+    talk.wants("EDS", "a")
+    talk.says()
+    talk.hears("EDS", "1", a=Bad("no"))
+    assert talk.says() == ["NACK EDS n3 a"]
+
+
+def test_a_new_stream_begins_anew(talk: Talk) -> None:
+    talk.breaks()
+    talk.opens()
+    talk.hears("CDS", "2", a=Bad("no"), b="y")
+    assert talk.says() == ["NACK CDS v=1 n3 a,b"]
+
+
+def test_in_the_incremental_protocol_each_response_has_its_answer_and_others_do_not_wait() -> None:
+    talk = Talk(dialect=DeltaProtocol())
+    talk.wants("CDS", "a", "b")
+    talk.opens_silently()
+    for _ in range(3):
+        talk.hears("CDS", "1", a=Bad("no"))
+    talk.hears("CDS", "2", b="y")
+    talk.wants("CDS", "c")
+    requests = talk.requests()
+    assert [(each.response_nonce, each.HasField("error_detail")) for each in requests] == [("n1", True), ("n4", False)]
+    talk.waits(0.1)
+    requests = talk.requests()
+    assert [(each.response_nonce, each.HasField("error_detail")) for each in requests] == [("n2", True), ("n3", True)]

@@ -1,0 +1,90 @@
+"""What a DiscoveryResponse says, resource by resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from trxds.resources import protos
+from trxds.resources.context import ParseContext
+from trxds.resources.cooperative_parse import at_once
+from trxds.resources.types import CDS, Parsed
+from trxds.testing import resources
+from trxds.xds.response import ParsedResponse, Raw, known_type, read
+
+GOOD = resources.cluster("cart")
+BAD = {**resources.cluster("cart"), "lb_policy": "MAGLEV"}
+
+
+def response(*items: Any) -> Any:
+    packed = [item if isinstance(item, protos.AnyProto) else protos.from_json(item) for item in items]
+    return protos.DiscoveryResponse(type_url=CDS.type_url, version_info="7", nonce="n", resources=packed)
+
+
+def reading(*items: Any, known: Mapping[Raw, Parsed] | None = None) -> ParsedResponse:
+    return at_once(read(response(*items), CDS, known or {}, ParseContext()))
+
+
+def wrapped(resource: dict[str, Any], name: str = "") -> Any:
+    return protos.pack(protos.Resource(name=name, resource=protos.from_json(resource)))
+
+
+def test_a_good_resource_is_a_value_and_no_error() -> None:
+    said = reading(GOOD)
+    assert (said.type, said.version, said.nonce, said.errors) == (CDS, "7", "n", ())
+    [item] = said.items
+    assert (item.parsed.name, getattr(item.parsed.value, "name", None)) == ("cart", "cart")
+
+
+def test_a_bad_resource_is_reported_with_index_name_and_field() -> None:
+    assert reading(resources.cluster("other"), BAD).errors == (
+        "resource index 1: cart: INVALID_ARGUMENT: errors validating Cluster resource: "
+        "[field:lb_policy error:LB policy is not supported]",
+    )
+
+
+def test_a_resource_in_a_wrapper_is_taken_out_of_it() -> None:
+    [item] = reading(wrapped(GOOD, "cart")).items
+    assert item.parsed == reading(GOOD).items[0].parsed
+
+
+def test_a_resource_of_another_type_is_an_error() -> None:
+    [error] = reading(resources.endpoints("cart")).errors
+    assert error.startswith("resource index 0: incorrect resource type 'type.googleapis.com/envoy.config.endpoint")
+
+
+@pytest.mark.parametrize("type_url", [CDS.type_url, protos.TYPE_PREFIX + protos.type_name(protos.Resource)])
+def test_bytes_that_are_no_message_are_an_error_without_a_name(type_url: str) -> None:
+    said = reading(protos.AnyProto(type_url=type_url, value=b"\xff\xff"))
+    assert said.items[0].parsed.name is None
+    assert said.errors[0].startswith("resource index 0: Can't decode")
+
+
+def test_the_second_of_two_equal_names_is_refused_and_touches_nothing() -> None:
+    said = reading(GOOD, BAD)
+    assert [item.parsed.name for item in said.items] == ["cart", None]
+    assert said.errors == ("resource index 1: cart: duplicate resource name",)
+
+
+def test_known_bytes_are_not_parsed_again() -> None:
+    first = reading(GOOD, BAD).items[0]
+    again = reading(GOOD, known={first.raw: first.parsed}).items[0]
+    assert again.parsed is first.parsed
+
+
+def test_the_same_bytes_under_another_type_are_not_known() -> None:
+    first = reading(GOOD).items[0]
+    other = protos.AnyProto(type_url="type.googleapis.com/other", value=first.raw[1])
+    assert reading(other, known={first.raw: first.parsed}).errors
+
+
+def test_a_type_is_known_by_its_url() -> None:
+    assert known_type(response()) is CDS
+    assert known_type(protos.DiscoveryResponse(type_url="type.googleapis.com/other")) is None
+
+
+def test_reading_pauses_after_every_resource() -> None:
+    slices = read(response(*(resources.cluster(f"c{n}") for n in range(5))), CDS, {}, ParseContext())
+    assert sum(1 for _ in slices) >= 5

@@ -1,0 +1,62 @@
+"""A block with services beside it: they end with it, and a bug in one of them ends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import trio
+
+_log = logging.getLogger("trxds.client")
+
+Services: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]  # by the names of their tasks
+
+
+@asynccontextmanager
+async def run_with_services(
+    what: str, services: Services, close: Callable[[BaseException | None], None]
+) -> AsyncIterator[None]:
+    """Run `services` while the block lasts; `what` names them in the log.
+
+    `close` is called when the block is left, before they end, or else with the bug that ended them.
+    The block's own exception leaves it as it is.
+    """
+    own: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            running = trio.CancelScope(shield=True)
+            nursery.start_soon(_serve, what, services, running, close, nursery, name=what)
+            try:
+                yield
+            finally:
+                # The block ends before what it stands on, also when it is cancelled: hence the shield.
+                close(None)
+                running.cancel(reason=f"{what} is closed")
+    except BaseExceptionGroup as group:
+        # Services never raise, so what is in the group is the block's own exception.
+        if len(group.exceptions) != 1:
+            raise
+        own = group.exceptions[0]
+    if own is not None:
+        raise own  # out here, where it keeps its cause and context
+
+
+async def _serve(
+    what: str,
+    services: Services,
+    running: trio.CancelScope,
+    close: Callable[[BaseException | None], None],
+    block: trio.Nursery,
+) -> None:
+    """An exception in here is a bug: it ends the block, and reaches the opener as one error."""
+    try:
+        with running:
+            async with trio.open_nursery() as nursery:
+                for name, run in services.items():
+                    nursery.start_soon(run, name=name)
+    except* Exception as errors:
+        _log.error("a bug in trxds ends %s", what, exc_info=errors)
+        close(errors)
+        block.cancel_scope.cancel(reason="a service crashed")

@@ -1,0 +1,250 @@
+"""An open call, as its user holds it: any of the four kinds, message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+import trio
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled
+
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.status import Status
+from trxds.transport.stream import ClientStream
+
+from .call_protocol import ResponseStream
+from .hedging import HedgingState
+from .replay_buffer import ReplayBuffer
+from .rpc import Rpc
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+# A step of the scheduler costs more than a message that is there already, so `receive` takes one after so many messages
+# or so many seconds, and tests for cancellation with each.
+_MAX_MESSAGES = 64
+_MAX_SECONDS = 0.001
+
+
+class Call(ResponseStream[Res], Generic[Req, Res]):
+    """What `async with method.open(...)` gives. One task may send while another receives.
+
+    Leaving the block resets the stream if it has not ended by then. Every method raises
+    `RpcError` when the call has failed.
+    """
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        replay: ReplayBuffer,
+        now: Callable[[], float],
+        serialize: Callable[[Req], bytes],
+        deserialize: Callable[[bytes], Res],
+        one_reply: bool = False,
+    ) -> None:
+        self._rpc = rpc
+        self._replay = replay
+        self._one_reply = one_reply
+        self._now = now
+        self._before_step = 0  # messages that may be taken before the scheduler has its next step in `receive`
+        self._step_due = 0.0  # when it is to have that at the latest
+        if not one_reply and rpc.hedging is None:
+            self._stepped()
+        self._serialize = serialize
+        self._deserialize = deserialize
+        self._reopening: trio.Event | None = None  # while another attempt begins
+        self._status: Status | None = None
+
+    async def send(self, request: Req, *, compress: bool = True) -> bool:
+        """Send one message; waits while the server or the socket takes no more. Always a checkpoint.
+
+        False if the server has already ended the call with OK and reads nothing any more. With
+        `compress=False` the message goes as it is, whatever the call's compression. After `done_sending`, or the
+        one request of a method that takes no more, it is `trio.ClosedResourceError`.
+        """
+        if self._replay.ended:
+            text = "nothing more can be sent: done_sending was called, or the method takes one request only"
+            raise trio.ClosedResourceError(f"{self._rpc.scope.path}: {text}")
+        payload = self._rpc.outgoing(self._serialize(request), compressed=compress)
+        if isinstance(payload, Status):
+            self._rpc.give_up(payload)
+            raise await self._rpc.failure(payload)
+        if self._rpc.hedging is not None:
+            if not self._rpc.hedging.decided.is_set():
+                return await self._send_on_all(self._rpc.hedging, payload)
+            await self._wait_decided(self._rpc.hedging)
+        if self._reopening is not None:
+            await self._rpc.scope.run_with_deadline(self._reopening.wait)
+        self._remember(payload)
+        stream = self._stream
+        if stream is None:
+            await checkpoint()
+            return True  # no other attempt could begin, and `receive` says why
+        if await self._rpc.scope.wait_on_stream(partial(stream.send, payload)):
+            return True
+        if self._repeatable or stream is not self._stream:
+            return True  # whoever repeats the call comes to this message too
+        assert stream.status is not None
+        if not stream.status.ok:
+            await self._check(self._settle())
+        return False
+
+    def done_sending(self) -> None:
+        """There are no more messages from this side. Plain and idempotent."""
+        self._replay.ended = True
+        if self._rpc.hedging is not None:
+            self._rpc.hedging.end()
+        stream = self._stream
+        if stream is not None and self._reopening is None:
+            stream.end()
+
+    async def receive(self) -> Res | None:
+        """The next message; None when the server has ended the call with OK.
+
+        The one reply of a method that does not stream comes with the status; another number of replies is
+        UNIMPLEMENTED, as gRPC's statuscodes.md has it. Always a checkpoint, with one exception: of messages that
+        wait already, each is preceded by a test for cancellation, and by a step of the scheduler, which notices
+        deadlines, if the last one was 64 messages or 1 ms ago.
+        """
+        if self._before_step and self._now() < self._step_due:
+            self._before_step -= 1
+            await checkpoint_if_cancelled()
+        else:
+            if self._rpc.hedging is not None:
+                await self._wait_decided(self._rpc.hedging)
+            if self._one_reply:
+                return await self._receive_only()
+            await self._rpc.scope.wait_on_stream(checkpoint)
+            self._stepped()
+        attempt = self._rpc.attempt
+        assert attempt is not None
+        payload = attempt.stream.receive_nowait() if attempt.stream is not None else None
+        if payload is None:
+            payload = await self._receive()
+            self._stepped()
+        if payload is not None:
+            return self._rpc.parse(payload, self._deserialize)
+        await self._check(self._settle())
+        return None
+
+    async def wait_initial_metadata(self) -> Metadata:
+        """Wait for the server's initial metadata; empty if it sends a status and nothing else. Always a checkpoint."""
+        if self._rpc.hedging is not None:
+            await self._wait_decided(self._rpc.hedging)
+        if self.initial_metadata is None and self._status is None:
+            await self._wait_for_headers()
+        else:
+            await checkpoint()
+        return self.initial_metadata or Metadata()
+
+    @property
+    def initial_metadata(self) -> Metadata | None:
+        """The server's initial metadata; None until it has come."""
+        return self._rpc.attempt.initial if self._rpc.attempt is not None else None
+
+    @property
+    def trailing_metadata(self) -> Metadata:
+        """What came with the status; empty before the call's end."""
+        return self._rpc.attempt.trailing if self._rpc.attempt is not None else EMPTY
+
+    @property
+    def status(self) -> Status | None:
+        """How the call ended; None until `receive` has found out. Of a method with one reply that is known with it."""
+        return self._status
+
+    @property
+    def peer(self) -> str:
+        """The address of the host that has the call; empty while there is none, or several have it."""
+        return self._rpc.attempt.peer if self._rpc.attempt is not None else ""
+
+    # -- underneath
+
+    @property
+    def _stream(self) -> ClientStream | None:
+        return self._rpc.attempt.stream if self._rpc.attempt is not None else None
+
+    async def _send_on_all(self, hedging: HedgingState, payload: bytes) -> bool:
+        hedging.send(payload)
+        if self._replay.full:
+            # A6: a call that has said more than can be kept is committed.
+            await self._rpc.scope.run_with_deadline(hedging.choose_any)
+        await checkpoint()
+        return True
+
+    async def _wait_decided(self, hedging: HedgingState) -> None:
+        if not hedging.decided.is_set():
+            await self._rpc.scope.run_with_deadline(hedging.decided.wait)
+        if hedging.problem is not None:
+            self._status = hedging.problem
+            raise await self._rpc.failure(hedging.problem)
+
+    async def _receive_only(self) -> Res | None:
+        payload = await self._receive()
+        status = self._settle()
+        if payload is not None:
+            return self._rpc.parse(payload, self._deserialize)
+        await self._check(status)
+        return None
+
+    async def _receive(self) -> bytes | None:
+        if self._status is not None:
+            await checkpoint()
+            return None
+        while True:
+            stream = self._stream
+            assert stream is not None
+            payload = await self._rpc.scope.wait_on_stream(stream.receive_unary if self._one_reply else stream.receive)
+            if payload is not None or not await self._repeated():
+                return payload
+
+    def _stepped(self) -> None:
+        self._before_step, self._step_due = _MAX_MESSAGES - 1, self._now() + _MAX_SECONDS
+
+    async def _wait_for_headers(self) -> None:
+        while (stream := self._stream) is not None:
+            await self._rpc.scope.wait_on_stream(stream.wait_headers)
+            if self.initial_metadata is not None or not await self._repeated():
+                break
+
+    def _settle(self) -> Status:
+        if self._status is None:
+            self._status = self._rpc.final_status()
+        return self._status
+
+    async def _check(self, status: Status) -> None:
+        if not status.ok:
+            raise await self._rpc.failure(status)
+
+    # -- another attempt: everything said so far is said again
+
+    @property
+    def _repeatable(self) -> bool:
+        attempt = self._rpc.attempt
+        return not self._replay.dropped and attempt is not None and not attempt.committed
+
+    def _remember(self, payload: bytes) -> None:
+        replay = self._replay
+        if not replay.dropped:
+            replay.add(payload)
+            # The response has begun, or it would be too much to keep: but one message is kept, however large.
+            if not self._repeatable or (replay.full and replay.has_several):
+                replay.drop()
+
+    async def _repeated(self) -> bool:
+        """The stream has ended: True if there is another one, on which everything is being said again."""
+        if not self._repeatable or not await self._rpc.has_another_attempt() or self._replay.dropped:
+            return False
+        self._reopening = trio.Event()
+        try:
+            problem = await self._rpc.reopen()
+            if problem is not None:
+                self._status = problem
+                raise await self._rpc.failure(problem)
+        finally:
+            self._reopening.set()
+            self._reopening = None
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Call {self._rpc!r}>"

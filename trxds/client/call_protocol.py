@@ -1,0 +1,56 @@
+"""An open call as its user and interceptors see it, and what a call may be given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol, TypeAlias, TypedDict, TypeVar
+
+from trxds.core.metadata import Metadata, Value
+from trxds.core.status import Status
+
+from .call_credentials import CallCredentials
+
+Req_contra = TypeVar("Req_contra", contravariant=True)
+Res_co = TypeVar("Res_co", covariant=True)
+Pairs: TypeAlias = Iterable[tuple[str, Value]]
+
+
+class CallOptions(TypedDict, total=False):
+    """What any call may be given beside its request; see `Method`."""
+
+    timeout: float | None
+    metadata: Pairs
+    wait_for_ready: bool | None
+    compression: str | None
+    credentials: CallCredentials | None
+
+
+class ResponseStream(Protocol[Res_co]):
+    """An open call whose request has been sent: what comes back. A `Call` that needs no `send`."""
+
+    async def receive(self) -> Res_co | None: ...
+    async def wait_initial_metadata(self) -> Metadata: ...
+    @property
+    def initial_metadata(self) -> Metadata | None: ...
+    @property
+    def trailing_metadata(self) -> Metadata: ...
+    @property
+    def status(self) -> Status | None: ...
+    @property
+    def peer(self) -> str: ...
+
+    def __aiter__(self) -> AsyncIterator[Res_co]:
+        return self
+
+    async def __anext__(self) -> Res_co:
+        reply = await self.receive()
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
+
+
+class CallProtocol(ResponseStream[Res_co], Protocol[Req_contra, Res_co]):
+    """An open call, as `Call` describes it: that one, or what an interceptor puts in its place."""
+
+    async def send(self, request: Req_contra, *, compress: bool = True) -> bool: ...
+    def done_sending(self) -> None: ...

@@ -1,0 +1,96 @@
+"""How long a call may wait, and for what it waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from trxds.core.status import RpcError, Status, StatusCode
+
+from .lifecycle import ChannelLifecycle
+
+T = TypeVar("T")
+
+
+class CallScope:
+    """A call's deadline, and its channel's end. `waiting_for` is named when the time is over: `str` has it.
+
+    `error` makes of a status the exception that the caller is given.
+    """
+
+    __slots__ = ("_lifecycle", "_scopes", "deadline", "error", "path", "started", "waiting_for")
+
+    def __init__(
+        self,
+        lifecycle: ChannelLifecycle,
+        path: str,
+        started: float,
+        timeout: float | None,
+        waiting_for: object,
+        error: Callable[[Status], RpcError] = RpcError,
+    ) -> None:
+        """`timeout` is seconds from `started` on, or None for no deadline."""
+        if lifecycle.closed:
+            raise lifecycle.not_open_error()
+        self.started = started
+        self.deadline = math.inf
+        self.waiting_for = waiting_for
+        self.error = error
+        self._lifecycle = lifecycle
+        self.path = path
+        self._scopes: list[trio.CancelScope] | None = None  # a call has one or two at a time; most never have one
+        if timeout is not None:
+            # A caller without types may give a text, and NaN would be a deadline that never comes.
+            if not isinstance(timeout, int | float) or timeout != timeout:  # type: ignore[redundant-expr]
+                raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
+            self.deadline = started + timeout
+            if timeout <= 0:
+                self.waiting_for = "nothing: its time was over when it began"
+
+    def shorten(self, limit: float) -> None:
+        """The route allows that many seconds from the call's start; never longer than the caller does (A31)."""
+        self.deadline = min(self.deadline, self.started + limit)
+
+    async def wait_on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step that waits for the stream or the data plane: those end with the channel by themselves."""
+        # Without a deadline there is no cancel scope: it would cost as much as the call's routing.
+        if self.deadline < math.inf:
+            return await self.run_with_deadline(step)
+        # In a fork no task would ever end the step.
+        if self._lifecycle.closed:
+            raise self._lifecycle.closed_error()
+        result = await step()
+        if self._lifecycle.closed:
+            raise self._lifecycle.closed_error()
+        return result
+
+    async def run_with_deadline(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step that may wait for anything: until it is done, the deadline, or the channel's end."""
+        if self._lifecycle.closed:
+            raise self._lifecycle.closed_error()
+        with trio.CancelScope(deadline=self.deadline) as scope:
+            if self._scopes is None:
+                self._scopes = []
+            self._scopes.append(scope)
+            try:
+                return await step()
+            finally:
+                self._scopes.remove(scope)
+        if self._lifecycle.closed:
+            raise self._lifecycle.closed_error()
+        raise self.deadline_error()
+
+    def deadline_error(self) -> RpcError:
+        """Return what the call raises when its time is over."""
+        # The time that it had, and not the hair by which that has passed: alike failures have equal messages.
+        after = max(self.deadline - self.started, 0.0)
+        message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
+        return self.error(Status(StatusCode.DEADLINE_EXCEEDED, message))
+
+    def cancel(self) -> None:
+        """The channel has closed. Plain."""
+        for scope in self._scopes or ():
+            scope.cancel(reason="the channel has closed")

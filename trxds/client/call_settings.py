@@ -1,0 +1,63 @@
+"""What a call goes by beside its request: the channel's defaults, the caller's wishes, and the route's limits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from trxds.resolver.method_config import MethodConfig
+from trxds.transport.request import MAX_RECEIVE_SIZE
+
+from .call_credentials import CallCredentials, check_call_credentials
+
+
+@dataclass(slots=True)
+class CallSettings:
+    """Sizes are bytes of one message, before it is compressed; `encoding` is empty for none. Nobody changes them.
+
+    A channel has one, each method one made of it, and a call one of its own only if it differs.
+    `one_reply`: the method does not stream its replies.
+    """
+
+    max_receive_size: int = MAX_RECEIVE_SIZE
+    max_send_size: float = math.inf
+    encoding: str = ""
+    credentials: tuple[CallCredentials, ...] = ()
+    wait_for_ready: bool | None = None
+    one_reply: bool = False
+    _limited: tuple[MethodConfig, CallSettings] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("max_receive_size", "max_send_size"):
+            size = getattr(self, name)
+            if size < 0:
+                raise ValueError(f"{name} is {size!r}; write a number of bytes, for no limit sys.maxsize")
+        for each in self.credentials:
+            check_call_credentials(each)
+
+    def for_call(
+        self, wait_for_ready: bool | None, encoding: str | None, credentials: CallCredentials | None
+    ) -> CallSettings:
+        """With what the caller says; its `credentials` are shown beside the channel's."""
+        return replace(
+            self,
+            wait_for_ready=wait_for_ready,
+            encoding=self.encoding if encoding is None else encoding,
+            credentials=self.credentials if credentials is None else (*self.credentials, credentials),
+        )
+
+    def limited_by(self, config: MethodConfig) -> CallSettings:
+        """Not less strict than the caller, and of two wishes the caller's (doc/service_config.md)."""
+        # The calls of a method have the same configuration, one after the other.
+        if self._limited is None or self._limited[0] is not config:
+            self._limited = config, self._limited_by(config)
+        return self._limited[1]
+
+    def _limited_by(self, config: MethodConfig) -> CallSettings:
+        receive, send = config.max_response_size, config.max_request_size
+        return replace(
+            self,
+            max_receive_size=self.max_receive_size if receive is None else min(self.max_receive_size, receive),
+            max_send_size=self.max_send_size if send is None else min(self.max_send_size, send),
+            wait_for_ready=config.wait_for_ready if self.wait_for_ready is None else self.wait_for_ready,
+        )

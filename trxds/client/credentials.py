@@ -1,0 +1,76 @@
+"""What a channel's connections need: plain text, TLS, or whatever the control plane says (A29)."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.transport.certificates import REFRESH_INTERVAL, CertificateFiles
+from trxds.transport.credentials import INSECURE, Credentials, Insecure, Tls
+
+Path: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class XdsCredentials:
+    """Made by `xds_credentials`."""
+
+    fallback: Credentials
+
+
+ChannelCredentials: TypeAlias = Credentials | XdsCredentials
+
+
+def insecure() -> Insecure:
+    """Plain text to every host, whatever the control plane says. This is the default."""
+    return INSECURE
+
+
+def tls(
+    context: ssl.SSLContext | None = None,
+    *,
+    roots: Path | None = None,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+    refresh_interval: float = REFRESH_INTERVAL,
+    server_name: str = "",
+) -> Tls:
+    """TLS to every host, whatever the control plane says.
+
+    Either a `context` for clients, whose ALPN protocols become "h2" alone, or PEM files: `roots` to trust
+    (otherwise the system's), and `certificate` with `private_key` to show. Files are read again
+    after `refresh_interval` seconds. Each host must prove the channel's target name, or `server_name`.
+    """
+    if context is not None:
+        if roots or certificate or private_key:
+            raise ValueError("a context has its own certificates; give either it or files")
+        context.set_alpn_protocols(["h2"])
+        return Tls(context, server_name)
+    if bool(certificate) != bool(private_key):
+        raise ValueError("certificate and private_key need each other; give both or neither")
+    files = CertificateFiles(_text(roots), _text(certificate), _text(private_key), refresh_interval)
+    return Tls(files, server_name)
+
+
+def _text(path: Path | None) -> str:
+    return os.fspath(path) if path else ""
+
+
+def checked_credentials(given: object) -> ChannelCredentials:
+    """`TypeError` for those of another library, say."""
+    if not isinstance(given, Insecure | Tls | XdsCredentials):
+        kinds = "trxds.insecure(), trxds.tls(...) or trxds.xds_credentials(...)"
+        raise TypeError(f"credentials are {kinds}, not {type(given).__name__}")
+    return given
+
+
+def xds_credentials(fallback: Credentials) -> XdsCredentials:
+    """What each cluster's `transport_socket` says (A29); where it says nothing, `fallback`.
+
+    The fallback is for silence only: where TLS is asked for and fails, the connection fails.
+    """
+    if not isinstance(fallback, Insecure | Tls):
+        raise TypeError(f"the fallback is trxds.insecure() or trxds.tls(...), not {type(fallback).__name__}")
+    return XdsCredentials(fallback)

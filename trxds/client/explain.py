@@ -1,0 +1,42 @@
+"""Where an RPC would go and why, whole: the selector, then the filters, then the tree. Plain, and nothing is sent.
+
+Filters are asked in their order, for each may change what the next ones find, or end the RPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from trxds.core.draws import RandomCopies
+from trxds.core.metadata import Metadata
+from trxds.lb.explain import TreeNode, explain_pick
+from trxds.lb.pick import PickArgs, Trace
+from trxds.resolver.explain import Explanation
+from trxds.resolver.select import Selector
+from trxds.session_affinity.filter import StatefulSession
+
+from .fault import Fault
+from .filter import Filter
+
+
+def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float) -> Explanation:
+    copies = RandomCopies()
+    told, found = selector.explain(path, metadata, copies)
+    if found is None:
+        return told
+    call = PickArgs(path, metadata, found.route, found.cluster.name, hash=found.hash, now=now, trace=Trace(copies))
+    told = _filtered(told, found.cluster.chain, call)
+    return told if told.outcome else replace(told, steps=tuple(explain_pick(tree, call)))
+
+
+def _filtered(told: Explanation, chain: Iterable[Filter], call: PickArgs) -> Explanation:
+    """With what the filters say, up to the one that ends the RPC."""
+    for one in chain:
+        if isinstance(one, StatefulSession):
+            told = replace(told, sessions=(*told.sessions, one.explain(call)))
+        elif isinstance(one, Fault):
+            told = replace(told, faults=(*told.faults, one.explain(call)))
+        if told.outcome:
+            break
+    return told

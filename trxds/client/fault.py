@@ -1,0 +1,146 @@
+"""The fault filter at work (A33): an RPC waits, or fails, or is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+import trio
+
+from trxds.core.metadata import Metadata
+from trxds.core.status import Status, StatusCode
+from trxds.lb.pick import PickArgs
+from trxds.resolver.pick_outcomes import FaultStep
+from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
+from trxds.resources.matchers import header_value, integer
+
+from .filter import Wait
+
+ABORT_CODE = "x-envoy-fault-abort-grpc-request"
+ABORT_SHARE = "x-envoy-fault-abort-percentage"  # not, as one would think, ...-abort-request-percentage
+DELAY_MILLISECONDS = "x-envoy-fault-delay-request"
+DELAY_SHARE = "x-envoy-fault-delay-request-percentage"
+
+INJECTED = "Fault injected"
+
+F = TypeVar("F", Delay, Abort)
+
+
+@dataclass(slots=True)
+class ActiveFaults:
+    """How many RPCs of a channel are being delayed just now."""
+
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FaultInjection:
+    """What an RPC is in for: `delay` in seconds, `status` None if it is not to fail."""
+
+    delay: float = 0.0
+    status: Status | None = None
+
+
+class Fault:
+    """One configured instance, for every RPC of the routes that share the configuration."""
+
+    def __init__(self, config: FaultConfig, active: ActiveFaults, random: Random) -> None:
+        self._config = config
+        self._active = active
+        self._random = random
+
+    def start(self, call: PickArgs) -> Wait | Status | None:
+        """A status ends the RPC, at once or after the delay."""
+        injection = self._draw(call.metadata, self._random)
+        return Wait(partial(self._delay, injection)) if injection.delay else injection.status
+
+    def explain(self, call: PickArgs) -> FaultStep:
+        """As `start`, in words; nothing waits."""
+        delay = _as_asked(self._config.delay, call.metadata, DELAY_SHARE)
+        abort = _as_asked(self._config.abort, call.metadata, ABORT_SHARE)
+        odds = ", ".join(str(each) for each in (delay, abort) if each is not None)
+        random = self._random if call.trace is None else call.trace.random(self._random)
+        injection = self._draw(call.metadata, random)
+        full = "" if self._may_begin() else f"; {self._active.count} RPCs wait already, and no more may"
+        return FaultStep(odds, _verdict(injection) + full, injection.delay, injection.status)
+
+    def _draw(self, metadata: Metadata, random: Random) -> FaultInjection:
+        injection = decide(self._config, metadata, random)
+        if self._may_begin():
+            return injection
+        # An abort takes no time, so it is not counted; one that follows a delay was let in with that.
+        return FaultInjection(status=injection.status if injection.delay else None)
+
+    def _may_begin(self) -> bool:
+        most = self._config.max_active
+        return most is None or self._active.count < most
+
+    async def _delay(self, injection: FaultInjection) -> Status | None:
+        self._active.count += 1
+        try:
+            await trio.sleep(injection.delay)
+        finally:
+            self._active.count -= 1
+        return injection.status
+
+
+def decide(config: FaultConfig, metadata: Metadata, random: Random) -> FaultInjection:
+    """Draws for the delay and then for the abort, and for neither unless there is something to inject."""
+    return FaultInjection(_delay(config.delay, metadata, random), _abort(config.abort, metadata, random))
+
+
+def _delay(delay: Delay | None, metadata: Metadata, random: Random) -> float:
+    if delay is None:
+        return 0.0
+    seconds = _milliseconds(metadata) / 1000 if delay.by_header else delay.seconds
+    return seconds if seconds and _drawn(delay, metadata, DELAY_SHARE, random) else 0.0
+
+
+def _milliseconds(metadata: Metadata) -> int:
+    return max(_number(metadata, DELAY_MILLISECONDS) or 0, 0)
+
+
+def _abort(abort: Abort | None, metadata: Metadata, random: Random) -> Status | None:
+    if abort is None:
+        return None
+    code = _code(abort, metadata)
+    return Status(code, INJECTED) if code and _drawn(abort, metadata, ABORT_SHARE, random) else None
+
+
+def _code(abort: Abort, metadata: Metadata) -> StatusCode:
+    value = header_value(metadata, ABORT_CODE) if abort.by_header else None
+    if value is None:
+        return abort.code
+    number = integer(value)
+    return StatusCode(number) if number is not None and 0 <= number <= max(StatusCode) else StatusCode.UNKNOWN
+
+
+def _drawn(fault: Delay | Abort, metadata: Metadata, header: str, random: Random) -> bool:
+    """Is the RPC one of the share? A header may make the share smaller and never greater."""
+    share = _share(fault, metadata, header)
+    return share.numerator >= share.denominator or random.randrange(share.denominator) < share.numerator
+
+
+def _share(fault: Delay | Abort, metadata: Metadata, header: str) -> FractionalPercent:
+    asked = _number(metadata, header) if fault.by_header else None
+    if asked is None or not 0 <= asked < fault.share.numerator:
+        return fault.share
+    return replace(fault.share, numerator=asked)
+
+
+def _as_asked(fault: F | None, metadata: Metadata, header: str) -> F | None:
+    """With the share that counts for this RPC."""
+    return replace(fault, share=_share(fault, metadata, header)) if fault is not None else None
+
+
+def _verdict(injection: FaultInjection) -> str:
+    delay = f"drawn to wait {injection.delay:g} s" if injection.delay else ""
+    abort = f"{'then' if delay else 'drawn'} to fail" if injection.status else ""
+    return ", ".join(filter(None, (delay, abort))) or "not drawn"
+
+
+def _number(metadata: Metadata, header: str) -> int | None:
+    value = header_value(metadata, header)
+    return None if value is None else integer(value)

@@ -1,0 +1,251 @@
+"""Hedging (A6): the same call sent several times, a little after one another, and the first answer is the call's.
+
+What the caller says before one attempt has been chosen is kept, and said on each: plainly, for it is bounded and the
+connections take it as they can. So an attempt is one task, which waits for its host and its headers; they
+are children of one task, `run`, and that ends when an attempt is chosen. Whoever holds the call goes on with
+the chosen stream as if there had been no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from trxds.core.status import Status, TrxdsInternalError
+from trxds.resolver.method_config import HedgingPolicy
+
+from .attempt import Attempt, AttemptCommitted, AttemptFailed, AttemptOutcome
+from .background_services import run_with_services
+from .call_scope import CallScope
+from .lifecycle import ChannelLifecycle
+from .replay_buffer import ReplayBuffer
+from .retry import may_repeat, pushback
+from .retry_throttle import RetryThrottle
+
+
+class HedgedCall(Protocol):
+    """What hedging asks of its call."""
+
+    def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
+        """Make an attempt with a pick of its own, or make a refused one again."""
+
+    def commit(self, attempt: Attempt) -> None:
+        """That attempt is the call from here on."""
+
+    def on_headers(self) -> None:
+        """The response of the attempt that was chosen has begun."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class HedgedAttempt:
+    """One attempt and the task that runs it. `has_all`: everything that was said so far has been said on its stream."""
+
+    attempt: Attempt
+    has_all: bool = False
+
+
+class HedgingState:
+    """All attempts of one call. `decided` is set once one of them is the call's, or `problem` says why none is."""
+
+    def __init__(
+        self,
+        call: HedgedCall,
+        path: str,
+        policy: HedgingPolicy,
+        replay: ReplayBuffer | None,
+        throttle: RetryThrottle | None,
+        lifecycle: ChannelLifecycle,
+    ) -> None:
+        """Without `replay`, the one message of the call leaves with the headers of each attempt."""
+        self.decided = trio.Event()
+        self.problem: Status | None = None
+        self._call = call
+        self._path = path
+        self._policy = policy
+        self._replay = replay
+        self._throttle = throttle
+        self._lifecycle = lifecycle
+        self._running: list[HedgedAttempt] = []
+        self._chosen: HedgedAttempt | None = None
+        self._made = 0
+        self._next_at = -math.inf  # when the next attempt is due; `inf` if there is to be none
+        self._scope = trio.CancelScope()
+        self._changed = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        return f"<HedgingState {self._path}: {self._made} made, {len(self._running)} running>"
+
+    # -- making attempts
+
+    async def run(self) -> None:
+        """Make attempts as they become due, until it is decided."""
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                while self._next_at < math.inf:
+                    with trio.move_on_at(self._next_at):
+                        await self._changed.park()
+                    if trio.current_time() >= self._next_at:
+                        self._make_one(nursery)
+
+    def _make_one(self, nursery: trio.Nursery) -> None:
+        # A6: the throttle holds back hedges and never the first attempt.
+        if self._running and self._throttle is not None and not self._throttle.allows:
+            self._next_at = math.inf
+            return
+        hedge = HedgedAttempt(self._call.new_hedge(self._made))
+        self._made += 1
+        self._running.append(hedge)
+        more = self._made < self._policy.max_attempts
+        self._next_at = trio.current_time() + self._policy.delay if more else math.inf
+        nursery.start_soon(self._run, hedge, name=f"hedge/{self._path}/{hedge.attempt.number}")
+
+    async def _run(self, hedge: HedgedAttempt) -> None:
+        """Run one attempt until it is chosen, or over; it is cancelled when another one is chosen."""
+        try:
+            outcome = await self._attempted(hedge)
+            if isinstance(outcome, AttemptCommitted):
+                self._choose(hedge)
+            else:
+                self._failed(hedge, outcome)
+        except Exception:
+            # A channel that closes raises what its calls are to raise, and the call itself does that.
+            if not self._lifecycle.closed:
+                raise
+        finally:
+            # One that was cancelled may have opened a stream in its last step.
+            if hedge is not self._chosen:
+                hedge.attempt.cancel()
+
+    async def _attempted(self, hedge: HedgedAttempt) -> AttemptOutcome:
+        # The call's deadline is kept by whoever waits for the choice, so an attempt has none to keep.
+        scope = CallScope(self._lifecycle, self._path, trio.current_time(), None, "its first attempt")
+        while True:
+            attempt = hedge.attempt
+            failed = await attempt.start(scope, partial(self._heard, hedge))
+            if failed is not None:
+                attempt.end(failed.status)
+                return failed
+            self.opened(hedge)
+            assert attempt.stream is not None
+            await attempt.stream.wait_headers()
+            outcome = attempt.outcome()
+            if isinstance(outcome, AttemptCommitted) or not outcome.refused:
+                return outcome
+            # A6: a transparent retry is not one hedge more.
+            hedge.attempt, hedge.has_all = self._call.new_hedge(hedge.attempt.number, attempt), False
+
+    # -- what the caller says
+
+    def send(self, message: bytes) -> None:
+        """Say it on every attempt, also on those to come. Plain."""
+        assert self._replay is not None
+        self._replay.add(message)
+        for hedge in self._running:
+            if hedge.has_all and hedge.attempt.stream is not None:
+                hedge.attempt.stream.say([message])
+
+    def end(self) -> None:
+        """There is no more to say; the replay buffer tells it to attempts to come."""
+        for hedge in self._running:
+            if hedge.has_all and hedge.attempt.stream is not None:
+                hedge.attempt.stream.end()
+
+    async def choose_any(self) -> None:
+        """Choose the oldest attempt that has a stream, once one has."""
+        while not self.decided.is_set():
+            for hedge in self._running:
+                if hedge.has_all:
+                    return self._choose(hedge)
+            await self._changed.park()
+
+    async def wait_begun(self) -> None:
+        """Wait until an attempt has a stream, or none will."""
+        while not self.decided.is_set() and not any(hedge.attempt.stream is not None for hedge in self._running):
+            await self._changed.park()
+
+    # -- what becomes of attempts
+
+    def opened(self, hedge: HedgedAttempt) -> None:
+        """It has a stream, on which everything was said."""
+        hedge.has_all = True
+        self._changed.unpark_all()
+
+    def _heard(self, hedge: HedgedAttempt) -> None:
+        """Whoever reads its connection: its headers have come."""
+        if not self.decided.is_set():
+            self._choose(hedge)
+        if hedge is self._chosen:
+            self._call.on_headers()
+
+    def _failed(self, hedge: HedgedAttempt, failed: AttemptFailed) -> None:
+        """It ended without headers. It is the call's if the status is fatal, or if it was the last."""
+        if hedge not in self._running:
+            return  # another one was chosen
+        status = failed.status
+        named, asked = status.code in self._policy.non_fatal, pushback(failed.trailing)
+        if not may_repeat(named, asked, self._throttle):
+            self._next_at = math.inf
+        elif self._next_at < math.inf:
+            # A6: after a failure that is not fatal the next attempt is due at once, or when the server says.
+            self._next_at = trio.current_time() + (asked or 0.0)
+        if named and (len(self._running) > 1 or self._next_at < math.inf):
+            self._running.remove(hedge)
+            hedge.attempt.cancel()
+            self._changed.unpark_all()
+        else:
+            self._choose(hedge, status)
+
+    def _choose(self, hedge: HedgedAttempt, failure: Status | None = None) -> None:
+        if hedge not in self._running:
+            return
+        self._chosen = hedge
+        self._running.remove(hedge)
+        self._next_at = math.inf
+        # With a stream, the call finds its status there, and the trailing metadata beside it.
+        self.problem = failure if hedge.attempt.stream is None else None
+        if self._replay is not None:
+            self._replay.drop()
+        self._call.commit(hedge.attempt)
+        self.stop()
+        self.decided.set()
+        self._changed.unpark_all()
+
+    # -- the end
+
+    def stop(self) -> None:
+        """The call is over. Plain and idempotent."""
+        # Also streams that are opened in the last step of a task: `_run` cancels those (A6: the others are cancelled).
+        self._scope.cancel(reason="the hedged call is over")
+        running, self._running = self._running, []
+        for hedge in running:
+            hedge.attempt.cancel()
+
+    def give_up(self, problem: Status) -> None:
+        """The call cannot go on, whatever its attempts may bring."""
+        if not self.decided.is_set():
+            self.problem = problem
+            self.decided.set()
+        self.stop()
+
+
+@asynccontextmanager
+async def hedged(hedging: HedgingState, path: str, scope: CallScope) -> AsyncIterator[None]:
+    """Run the attempts beside the caller's block, from the first stream on; they end with it at the latest."""
+    crashes: list[BaseException] = []
+
+    def close(crash: BaseException | None) -> None:
+        hedging.stop()
+        if crash is not None:
+            crashes.append(crash)
+
+    async with run_with_services(f"the hedged call to {path}", {"hedges": hedging.run}, close):
+        await scope.run_with_deadline(hedging.wait_begun)
+        yield
+    if crashes:
+        raise TrxdsInternalError(f"a bug in trxds ended the call to {path}; please report it") from crashes[0]

@@ -1,0 +1,84 @@
+"""A method of a channel with interceptors: each call is one block within those of its interceptors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar, Unpack, cast
+
+from trxds.core import metadata as md
+
+from .call import Call
+from .call_protocol import CallOptions, CallProtocol
+from .completed_call import CompletedCall
+from .interceptors import CallDetails, Interceptor, Next
+from .method import Method, checked_path, only_reply, streams_replies, swallowed
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+
+class InterceptedMethod(Method[Req, Res]):
+    """A method of a channel with interceptors: the first of them is the outermost."""
+
+    def __init__(self, interceptors: Sequence[Interceptor], *of_method: Any) -> None:
+        super().__init__(*of_method)
+        self._interceptors = interceptors
+
+    async def __call__(self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]) -> Res:
+        reply, _ = await self.with_call(request, **options)
+        return reply
+
+    async def with_call(
+        self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, CompletedCall]:
+        if self.server_streaming:
+            raise streams_replies(self.path)
+        opened = self._intercepted(**options)
+        if self.client_streaming:
+            return await self._collect(opened, request)
+        async with opened as call:
+            await self._begin(call, cast(Req, request))
+            return await only_reply(call)
+        raise swallowed(self.path)
+
+    @asynccontextmanager
+    async def _opened(
+        self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
+    ) -> AsyncIterator[Call[Req, Res]]:
+        async with self._intercepted(**options) as call:
+            if begin is not None:
+                await begin(call)
+            yield call
+
+    def _intercepted(self, **options: Unpack[CallOptions]) -> AbstractAsyncContextManager[Call[Req, Res]]:
+        streaming = {"client_streaming": self.client_streaming, "server_streaming": self.server_streaming}
+        details = CallDetails(self.path, **streaming, **options)
+        details = replace(details, metadata=md.check(details.metadata))
+        enter: Next = self._innermost
+        for interceptor in reversed(self._interceptors):
+            enter = partial(_around, interceptor, enter)
+        # An interceptor's own call does all that the user of a Call may ask of it.
+        return cast(AbstractAsyncContextManager[Call[Req, Res]], enter(details))
+
+    def _innermost(self, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
+        method = self
+        if details.method != self.path:
+            method = copy(self)
+            method.path = checked_path(details.method)
+        return Method._opened(
+            method,
+            None,
+            timeout=details.timeout,
+            metadata=details.metadata,
+            wait_for_ready=details.wait_for_ready,
+            compression=details.compression,
+            credentials=details.credentials,
+        )
+
+
+def _around(one: Interceptor, next: Next, details: CallDetails) -> AbstractAsyncContextManager[CallProtocol[Any, Any]]:
+    return one(details, next)

@@ -1,0 +1,52 @@
+"""Whether a channel can still be used, and what its users are told if not."""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
+
+
+class ChannelLifecycle:
+    """Open, then closed: by its block, by a bug in trxds (`crash`), or because this process is a fork."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.closed = False
+        self.crash: BaseException | None = None
+        self._forked = False
+        self._process = os.getpid()
+
+    def close(self, crash: BaseException | None) -> None:
+        """The channel's block is over, or that bug ends it. Plain."""
+        self.closed, self.crash = True, crash
+
+    def mark_forked(self) -> None:
+        """This process is a fork of the channel's. Plain; nothing is sent or woken, for all of that is the parent's."""
+        self.closed = self._forked = True
+
+    def check_process(self) -> None:
+        """Raises in a fork."""
+        if self._forked:
+            raise self.closed_error()
+
+    def not_open_error(self) -> Exception:
+        """Return what a call raises that begins when the channel is closed."""
+        if self._forked:
+            return self.closed_error()
+        return trio.ClosedResourceError(f"the channel to {self.target} is closed")
+
+    def closed_error(self) -> Exception:
+        """Return what a call raises that was open when the channel closed."""
+        if self._forked:
+            return RuntimeError(
+                f"the channel to {self.target} was opened in process {self._process}, and this process is a "
+                "fork of it: its tasks and connections stayed there; open a channel after the fork"
+            )
+        if self.crash is None:
+            return RpcError(Status(StatusCode.CANCELLED, "channel closed"))
+        error = TrxdsInternalError(f"a bug in trxds ended the channel to {self.target}; please report it")
+        error.__cause__ = self.crash
+        return error

@@ -1,0 +1,252 @@
+"""One method of a service: how it is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar, Unpack
+
+import trio
+
+from trxds.core import metadata as md
+from trxds.core.status import OK, RpcError, Status
+from trxds.session_affinity.session import SessionCookies
+from trxds.transport.compression import encoding_named
+from trxds.transport.stream import NO_REPLY, SECOND_REPLY
+
+from .call import Call
+from .call_credentials import CallCredentials
+from .call_protocol import CallOptions, CallProtocol, Pairs
+from .channel_state import ChannelState
+from .completed_call import CompletedCall
+from .hedging import hedged
+from .replay_buffer import ReplayBuffer
+from .rpc import Rpc
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+_PATH = re.compile(r"/[!-.0-~]+/[!-.0-~]+\Z")  # printable ASCII without spaces
+
+
+def checked_path(path: str) -> str:
+    """`ValueError` for what names no method."""
+    if not _PATH.match(path):
+        raise ValueError(f"method path {path!r} is not of the form /package.Service/Method")
+    return path
+
+
+class Method(Generic[Req, Res]):
+    """One method of a service. `await method(request)` for a single reply, `open` for any kind.
+
+    `registered`: its messages are protobuf classes, so its path is one of the program's own; metrics tell such by name.
+    """
+
+    def __init__(
+        self,
+        state: ChannelState,
+        session: SessionCookies | None,
+        path: str,
+        serialize: Callable[[Req], bytes],
+        deserialize: Callable[[bytes], Res],
+        client_streaming: bool,
+        server_streaming: bool,
+        registered: bool = True,
+    ) -> None:
+        self.path = path
+        self.registered = registered
+        self._state = state
+        self._session = session
+        self._serialize = serialize
+        self._deserialize = deserialize
+        self.client_streaming = client_streaming
+        self.server_streaming = server_streaming
+        self._settings = replace(state.defaults, one_reply=not server_streaming)
+        self._last_metadata = md.EMPTY
+
+    async def __call__(
+        self,
+        request: Req | Iterable[Req] | AsyncIterable[Req],
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> Res:
+        """The server's one reply. A client-streaming method takes an iterable of requests.
+
+        Always a checkpoint. `timeout` in seconds counts from now; the caller's own Trio deadline counts as well.
+        `wait_for_ready` waits for a host instead of failing while there is none; None leaves that to the
+        service config. `compression` of the requests, `gzip`, `deflate` or `identity`, takes the place of the
+        channel's. `credentials` are shown beside the channel's. Raises `RpcError`.
+        """
+        if self.server_streaming:
+            raise streams_replies(self.path)
+        if self.client_streaming:
+            options = CallOptions(
+                timeout=timeout,
+                metadata=metadata,
+                wait_for_ready=wait_for_ready,
+                compression=compression,
+                credentials=credentials,
+            )
+            reply, _ = await self._collect(self._opened(None, **options), request)
+            return reply
+        payload = self._serialize(request)  # type: ignore[arg-type]  # no iterable, for the method takes one request
+        rpc = self._rpc(timeout, metadata, wait_for_ready, compression, credentials)
+        try:
+            return await rpc.unary(payload, self._deserialize)
+        finally:
+            rpc.close()
+
+    async def with_call(
+        self, request: Req | Iterable[Req] | AsyncIterable[Req], **options: Unpack[CallOptions]
+    ) -> tuple[Res, CompletedCall]:
+        """The server's one reply, and the call it came by: initial and trailing metadata, status, peer.
+
+        For the rest it is like calling the method, and it takes the same options. Always a checkpoint.
+        """
+        if self.server_streaming:
+            raise streams_replies(self.path)
+        if self.client_streaming:
+            return await self._collect(self._opened(None, **options), request)
+        payload = self._serialize(request)  # type: ignore[arg-type]  # as in `__call__`
+        rpc = self._rpc(**options)
+        try:
+            reply = await rpc.unary(payload, self._deserialize)
+            assert rpc.attempt is not None
+            return reply, rpc.attempt.completed()
+        finally:
+            rpc.close()
+
+    def open(
+        self,
+        request: Req | None = None,
+        *,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> AbstractAsyncContextManager[Call[Req, Res]]:
+        """A call of any kind. With a `request` it is sent and, unless the method streams, it is the last.
+
+        Entering waits until the call has a stream; it raises `RpcError` if there is none to be had. Entering is
+        always a checkpoint, and leaving is none (that of a hedged call is).
+        """
+        return self._opened(
+            partial(self._begin, request=request),
+            timeout=timeout,
+            metadata=metadata,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+            credentials=credentials,
+        )
+
+    @asynccontextmanager
+    async def _opened(
+        self, begin: Callable[[Call[Req, Res]], Awaitable[None]] | None, **options: Unpack[CallOptions]
+    ) -> AsyncIterator[Call[Req, Res]]:
+        """Without `begin` entering may be no checkpoint: for those that send at once."""
+        rpc, replay = self._rpc(**options), ReplayBuffer()
+        try:
+            problem = await rpc.open(replay)
+            if problem is not None:
+                raise await rpc.failure(problem)
+            now, one_reply = self._state.now, not self.server_streaming
+            call = Call(rpc, replay, now, self._serialize, self._deserialize, one_reply)
+            async with nullcontext() if rpc.hedging is None else hedged(rpc.hedging, self.path, rpc.scope):
+                if begin is not None:
+                    await begin(call)
+                yield call
+        finally:
+            rpc.close()
+
+    def _rpc(
+        self,
+        timeout: float | None = None,
+        metadata: Pairs = (),
+        wait_for_ready: bool | None = None,
+        compression: str | None = None,
+        credentials: CallCredentials | None = None,
+    ) -> Rpc:
+        checked = self._checked(metadata) if metadata else md.EMPTY
+        settings = self._settings
+        if wait_for_ready is not None or compression is not None or credentials is not None:
+            encoding = encoding_named(compression) if compression is not None else None
+            settings = settings.for_call(wait_for_ready, encoding, credentials)
+        rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
+        if self._state.observers.present:
+            rpc.attach_telemetry(self.registered)
+        return rpc
+
+    def _checked(self, metadata: Pairs) -> md.Metadata:
+        """Calls of one method tend to say the same: what was checked the last time is not checked again."""
+        pairs = tuple(metadata)
+        if pairs != self._last_metadata:
+            self._last_metadata = md.check(pairs)
+        return self._last_metadata
+
+    async def _begin(self, call: Call[Req, Res], request: Req | None) -> None:
+        """Send the request, if any; unless the method streams, it is the last."""
+        if request is not None:
+            await call.send(request)
+            if not self.client_streaming:
+                call.done_sending()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    async def _collect(
+        self, opened: AbstractAsyncContextManager[Call[Req, Res]], requests: Any
+    ) -> tuple[Res, CompletedCall]:
+        async with opened as call:
+            async with aclosing(_each(requests)) as each:
+                async for request in each:
+                    if not await call.send(request):
+                        break
+            call.done_sending()
+            return await only_reply(call)
+        raise swallowed(self.path)
+
+    def __repr__(self) -> str:
+        return f"<Method {self.path}>"
+
+
+def streams_replies(path: str) -> TypeError:
+    """Whoever calls it like a function expects one reply."""
+    return TypeError(f"{path} streams its replies; use `async with method.open(...) as call`")
+
+
+def swallowed(path: str) -> RuntimeError:
+    """An interceptor caught what its call raised and raised nothing itself, so there is no reply to give."""
+    return RuntimeError(f"{path}: an interceptor swallowed the exception of its call; raise it again, or an RpcError")
+
+
+async def only_reply(call: CallProtocol[Any, Res]) -> tuple[Res, CompletedCall]:
+    """What a call has to say whose method has one reply, once its requests have been sent.
+
+    A `Call` counts its replies by itself; what an interceptor has put in its place may not.
+    """
+    reply = await call.receive()
+    if reply is None:
+        raise _miscounted(NO_REPLY, call)
+    if await call.receive() is not None:
+        raise _miscounted(SECOND_REPLY, call)
+    return reply, CompletedCall(call.status or OK, call.initial_metadata or md.EMPTY, call.trailing_metadata, call.peer)
+
+
+def _miscounted(status: Status, call: CallProtocol[Any, Any]) -> RpcError:
+    return RpcError(status, call.initial_metadata, call.trailing_metadata, call.peer)
+
+
+async def _each(requests: Iterable[Req] | AsyncIterable[Req]) -> AsyncGenerator[Req, None]:
+    if isinstance(requests, AsyncIterable):
+        async for request in requests:
+            yield request
+    else:
+        for request in requests:
+            yield request

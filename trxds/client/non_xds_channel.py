@@ -1,0 +1,73 @@
+"""The origin of a channel that needs no control plane: its target says where, a service config says how."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from typing import Any, TypeAlias
+
+from trxds.lb.balancing_config import reader
+from trxds.lb.config_builder import Update, balanced
+from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
+from trxds.resolver.resolver import ResolverResultHandler
+from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
+from trxds.resolver.target_uri import NonXdsTarget
+from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
+from trxds.transport.connect import Network
+
+from .resolver_setup import Policies, ResolverSetup, check_policies
+
+_log = logging.getLogger("trxds.client")
+
+ServiceConfigSource: TypeAlias = str | Mapping[str, Any] | None
+
+
+def plain_origin(
+    target: NonXdsTarget,
+    service_config: ServiceConfigSource,
+    authority: str,
+    policies: Policies | None,
+    network: Network,
+) -> ResolverSetup:
+    """`authority`, if any, takes the place of the target's. `ValueError` lists what is wrong with the config."""
+    policies = policies or {}
+    check_policies(policies)
+    config = _parsed(service_config, policies)
+    if config.health_checks:
+        _log.warning("%s: healthCheckConfig is passed over; a host that is connected counts as healthy", target.text)
+
+    tree = _Balanced(config.lb_policy or PickFirst())
+
+    def begin(downstream: ResolverResultHandler) -> NonXdsResolver:
+        return NonXdsResolver(target, config, network.resolve, downstream, Random())
+
+    return ResolverSetup(
+        authority or target.authority,
+        begin,
+        tree.root_policy,
+        tree.to_update,
+        policies,
+        throttling=config.throttling,
+        awaited=f"the addresses of {target.text}",
+    )
+
+
+class _Balanced:
+    """The tree of one policy, over all addresses that there are."""
+
+    def __init__(self, policy: LbPolicyConfig) -> None:
+        self._policy = policy
+        self.root_policy = policy.policy
+
+    def to_update(self, located: ResolvedAddress) -> Update:
+        """For what `PlainResolver` has found."""
+        return Update(*balanced(self._policy, (located.place,), located.note))
+
+
+def _parsed(source: ServiceConfigSource, policies: Policies) -> ServiceConfig:
+    if source is None:
+        return EMPTY_SERVICE_CONFIG
+    if not isinstance(source, str | Mapping):
+        raise TypeError(f"service_config is JSON text or a mapping of the same shape, not {type(source).__name__}")
+    return parse_service_config(source, reader({name: kind.parse for name, kind in policies.items()}))

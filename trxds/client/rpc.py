@@ -1,0 +1,371 @@
+"""One RPC, from the caller's metadata to its status, and what it has to let go of at the end.
+
+    route (`routing.py`) -> attempt (`attempt.py`) -> another attempt, if that failed and may be repeated
+
+An RPC costs no task and no nursery. It runs in its caller's task, and parks once on its stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from trxds.core.metadata import EMPTY, Metadata
+from trxds.core.observe import CallStarted
+from trxds.core.status import RpcError, Status, StatusCode
+from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy
+from trxds.session_affinity.session import SessionCookies
+from trxds.transport.compression import compress
+
+from .attempt import Attempt, AttemptFailed
+from .call_scope import CallScope
+from .call_settings import CallSettings
+from .call_telemetry import CallTelemetry
+from .channel_state import ChannelState
+from .hedging import HedgingState
+from .replay_buffer import ReplayBuffer
+from .retry import RetryState
+from .routing import CallRoute, find_route
+
+_log = logging.getLogger("trxds.client")
+
+T = TypeVar("T")
+
+# A server counts the same deadline and may be first to say so by a hair.
+_GRACE = 0.1
+
+
+class Rpc:
+    """One RPC over all its attempts. `close` must be called, whatever happens; it is plain."""
+
+    __slots__ = (
+        "_channel",
+        "_is_first",
+        "_metadata",
+        "_request",
+        "_retry",
+        "_route",
+        "_session",
+        "_settings",
+        "_telemetry",
+        "attempt",
+        "hedging",
+        "scope",
+    )
+
+    def __init__(
+        self,
+        channel: ChannelState,
+        path: str,
+        metadata: Metadata,
+        settings: CallSettings,
+        timeout: float | None,
+        session: SessionCookies | None,
+    ) -> None:
+        now = channel.now()
+        self.scope = CallScope(channel.lifecycle, path, now, timeout, channel.awaited, self.error)
+        self.attempt: Attempt | None = None  # with hedging, the one that was chosen
+        self.hedging: HedgingState | None = None
+        self._channel = channel
+        self._metadata = metadata
+        self._settings = settings
+        self._request: bytes | ReplayBuffer
+        self._route: CallRoute | None = None
+        self._retry: RetryState | None = None
+        self._telemetry: CallTelemetry | None = None  # what is told of the call, if somebody watches
+        # After all that may raise: who claims to be the first has to close, or the session waits for ever.
+        self._session = session
+        self._is_first = session is not None and session.begin_call()
+        # A14: a call is counted once, however many attempts it makes.
+        calls = channel.calls
+        calls.open.add(self)
+        calls.started += 1
+        calls.last_started = now
+
+    def attach_telemetry(self, registered: bool) -> None:
+        """Tell whoever watches the channel of this call, from here on to its end. Plain."""
+        session = self._session
+        call = CallStarted(self.scope.path, registered, session.number if session is not None else None, self._metadata)
+        observers = self._channel.observers.call(call)
+        if observers is not None:
+            self._telemetry = CallTelemetry(observers, session)
+
+    # -- one unary call
+
+    async def unary(self, request: bytes, deserialize: Callable[[bytes], T]) -> T:
+        """Send one message and get one back. Raises `RpcError`; always a checkpoint."""
+        problem = await self.open(request)
+        while problem is None:
+            attempt = self.attempt
+            assert attempt is not None and attempt.stream is not None
+            reply = await self.scope.wait_on_stream(attempt.stream.receive_unary)
+            if reply is not None:
+                self.final_status()
+                return self.parse(reply, deserialize)
+            problem = await self.reopen() if await self.has_another_attempt() else self.final_status()
+        raise await self.failure(problem)
+
+    # -- from metadata to a stream
+
+    async def open(self, request: bytes | ReplayBuffer) -> Status | None:
+        """Open a stream, or say why there cannot be one.
+
+        A single message leaves with the headers; what a stream of them says is said on each attempt.
+        """
+        scope, channel = self.scope, self._channel
+        if scope.deadline <= scope.started:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise scope.deadline_error()
+        if self._session is not None:
+            await self._join_session(self._session)
+        if channel.data_plane.current is None:
+            await scope.wait_on_stream(partial(channel.data_plane.wait_for_change, None))
+            if self._telemetry is not None:
+                self._telemetry.configured()
+        route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
+        if isinstance(route, Status):
+            return route
+        # A31: the cluster is drawn once for a call, and every attempt stays in it.
+        self._route, config = route, route.config
+        if config is not NO_METHOD_CONFIG:
+            self._settings = self._settings.limited_by(config)
+        if self._telemetry is not None:
+            self._telemetry.routed(route.args.cluster, config.hedging is not None)
+        settings = self._settings
+        if isinstance(request, bytes) and (settings.encoding or len(request) > settings.max_send_size):
+            outgoing = self.outgoing(request)
+            if isinstance(outgoing, Status):
+                return outgoing
+            request = outgoing
+        self._request = request
+        if config.hedging is not None:
+            return await self._hedge(config.hedging)
+        self.attempt = attempt = self._new_attempt()
+        failed = await attempt.start(scope, self.on_headers)
+        return None if failed is None else await self._recover(failed)
+
+    async def reopen(self) -> Status | None:
+        """Open a stream for the next attempt, or say why there cannot be one."""
+        assert self.attempt is not None
+        return await self._recover(await self.attempt.start(self.scope, self.on_headers))
+
+    async def _recover(self, failed: AttemptFailed | None) -> Status | None:
+        """Start further attempts, as long as they find no host and may be repeated."""
+        while failed is not None:
+            assert self.attempt is not None
+            if failed.final or not await self._repeated(self.attempt, failed):
+                self.attempt.end(failed.status)
+                return failed.status
+            failed = await self.attempt.start(self.scope, self.on_headers)
+        return None
+
+    async def _join_session(self, session: SessionCookies) -> None:
+        if not self._is_first:
+            self.scope.waiting_for = "the session's first call"
+            await self.scope.run_with_deadline(session.wait_for_first_response)
+        self._metadata = session.fill(self._metadata, self.scope.path)
+
+    def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
+        route = self._route
+        assert route is not None
+        # A66: an attempt begins after name resolution and filters and before its pick.
+        telemetry = self._telemetry.attempt(number, transparent) if self._telemetry is not None else None
+        deadline = self.scope.deadline
+        return Attempt(self._channel, route.args, self._settings, self._request, deadline, number, refusals, telemetry)
+
+    def outgoing(self, payload: bytes, *, compressed: bool = True) -> bytes | Status:
+        """A message as it is sent; a status if it is too long, by what it is before it is compressed."""
+        settings = self._settings
+        if len(payload) > settings.max_send_size:
+            limit = f"the limit of {settings.max_send_size}; raise max_send_size, or the service config's"
+            text = f"{self.scope.path}: message of {len(payload)} bytes is larger than {limit}"
+            return Status(StatusCode.RESOURCE_EXHAUSTED, text)
+        return compress(payload, settings.encoding) if settings.encoding and compressed else payload
+
+    # -- another attempt
+
+    async def has_another_attempt(self) -> bool:
+        """The stream has failed: whether there is to be another attempt, once it is time for it; `reopen` begins it.
+
+        The cluster is held meanwhile, so an update cannot take it away (A60).
+        """
+        attempt = self.attempt
+        assert attempt is not None
+        outcome = attempt.outcome()
+        return isinstance(outcome, AttemptFailed) and await self._repeated(attempt, outcome)
+
+    def _transparent(self, refused: Attempt) -> Attempt:
+        """Make the same attempt again: at once, without a policy, and as none of the attempts that it allows (A6)."""
+        assert refused.stream is not None
+        refused.end()
+        return self._new_attempt(refused.number, refused.refusals + refused.stream.left, transparent=True)
+
+    async def _repeated(self, attempt: Attempt, failed: AttemptFailed) -> bool:
+        """Put another attempt in the place of one that failed, after its backoff, if it may be made again."""
+        if failed.refused:
+            self.attempt = self._transparent(attempt)
+            return True
+        assert self._route is not None
+        policy = self._route.config.retry
+        if policy is None:
+            return False
+        if self._retry is None:
+            self._retry = RetryState(policy, self._channel.random, self._channel.throttle)
+        # A6: a pick that fails is an attempt that fails, so both come here; a drop does not.
+        delay = self._retry.after(failed.status, failed.trailing)
+        if delay is None:
+            return False
+        attempt.end(failed.status)
+        if self._telemetry is not None:
+            self._telemetry.backing_off(delay)
+        self.scope.waiting_for = f"the next attempt, after {failed.status}"
+        await self.scope.run_with_deadline(partial(trio.sleep, delay))
+        if isinstance(self._request, ReplayBuffer) and self._request.dropped:
+            return False  # more was said meanwhile than can be kept
+        self.attempt = self._new_attempt(attempt.number + 1, attempt.refusals)
+        return True
+
+    # -- several attempts at a time
+
+    async def _hedge(self, policy: HedgingPolicy) -> Status | None:
+        """A call that says one thing waits here for the attempt that is chosen; any other runs them itself."""
+        replay = self._request if isinstance(self._request, ReplayBuffer) else None
+        throttle, lifecycle = self._channel.throttle, self._channel.lifecycle
+        self.hedging = HedgingState(self, self.scope.path, policy, replay, throttle, lifecycle)
+        if replay is not None:
+            return None
+        self.scope.waiting_for = "one of its attempts"
+        await self.scope.run_with_deadline(self.hedging.run)
+        return self.hedging.problem
+
+    def new_hedge(self, number: int, refused: Attempt | None = None) -> Attempt:
+        """Make one more attempt of a hedged call, with a pick of its own; it may take the place of a refused one."""
+        attempt = self._new_attempt(number) if refused is None else self._transparent(refused)
+        # A55: a pick notes its host in the override, and the cookie must be that of the attempt that is chosen.
+        args = attempt.args
+        attempt.args = replace(args, override=args.override and replace(args.override))
+        return attempt
+
+    def commit(self, attempt: Attempt) -> None:
+        """That attempt was chosen: it is the call from here on."""
+        assert self._route is not None
+        self.attempt = attempt
+        attempt.committed = True
+        self._route.args.override = attempt.args.override  # whose host is the session's now
+        self._route.release()
+
+    # -- the response
+
+    def on_headers(self) -> None:
+        """Whoever reads the connection: the response has begun, so no other attempt will be made."""
+        attempt, route = self.attempt, self._route
+        assert attempt is not None and attempt.stream is not None and route is not None
+        # A6: a response of trailers only does not come here, so an attempt that fails so may be made again.
+        attempt.committed = True
+        attempt.initial = self._respond(attempt.stream.initial_metadata or EMPTY, route)
+
+    def _respond(self, metadata: Metadata, route: CallRoute) -> Metadata:
+        metadata = route.respond(metadata)
+        if self._telemetry is not None:
+            self._telemetry.answered(route.args)
+        if self._session is not None:
+            self._session.record_response(metadata, route.args)
+        return metadata
+
+    def final_status(self) -> Status:
+        """The stream is over: its status, with the trailing metadata as the filters leave it."""
+        attempt = self.attempt
+        assert attempt is not None and attempt.stream is not None and attempt.stream.status is not None
+        stream, status = attempt.stream, attempt.stream.status
+        attempt.trailing = stream.trailing_metadata
+        # A55: a response of trailers only has nowhere else to put its Set-Cookie.
+        if stream.trailers_only and self._route is not None:
+            attempt.trailing = self._respond(attempt.trailing, self._route)
+        attempt.end()
+        # A6: tokens come back for calls that succeed, and go (`retry.py`) for attempts that fail.
+        if self._channel.throttle is not None and status.ok:
+            self._channel.throttle.succeeded()
+        return status
+
+    def parse(self, payload: bytes, deserialize: Callable[[bytes], T]) -> T:
+        """A message from its bytes; bytes that are none end the call."""
+        try:
+            return deserialize(payload)
+        except Exception as error:
+            assert self.attempt is not None and self.attempt.stream is not None
+            stream = self.attempt.stream
+            message = f"{self.scope.path}: a reply of {len(payload)} bytes from {stream.peer} cannot be parsed: {error}"
+            problem = Status(StatusCode.INTERNAL, message)
+            # The server is not told why: no status goes from a client to it, so the stream is reset.
+            stream.refuse(problem)  # also where the server has said OK: the call counts as failed
+            stream.cancel()
+            raise self.error(problem) from error
+
+    def error(self, status: Status) -> RpcError:
+        """Make the exception for that status, with what the caller may see of the response."""
+        if self._telemetry is not None:
+            self._telemetry.failure = status
+        attempt = self.attempt
+        if attempt is None:
+            return RpcError(status)
+        return RpcError(status, attempt.initial, attempt.trailing, attempt.peer)
+
+    async def failure(self, status: Status) -> RpcError:
+        """The exception for that status, after a checkpoint: a caller that tries again at once starves nobody."""
+        await trio.lowlevel.checkpoint()
+        deadline = trio.current_effective_deadline()
+        soon = min(self.scope.deadline, trio.current_time() + _GRACE)
+        if status.code is StatusCode.DEADLINE_EXCEEDED and deadline < soon:
+            # The caller's own scope is about to end the call; that is what its code expects.
+            await trio.sleep_until(deadline + _GRACE)
+        return self.error(status)
+
+    # -- the end
+
+    def cancel(self) -> None:
+        """The channel has closed."""
+        self.scope.cancel()
+        if self.attempt is not None and self.attempt.stream is not None:
+            self.attempt.stream.cancel()
+        if self.hedging is not None:
+            self.hedging.stop()
+
+    def give_up(self, problem: Status) -> None:
+        """The caller has said what cannot be sent: the call is over."""
+        if self.attempt is not None and self.attempt.stream is not None:
+            self.attempt.stream.cancel()
+        if self.hedging is not None:
+            self.hedging.give_up(problem)
+
+    def close(self) -> None:
+        """Let go of everything: stream, cluster, trackers, and the session's gate."""
+        attempt, calls, stream = self.attempt, self._channel.calls, None
+        if attempt is not None:
+            stream = attempt.stream
+            if stream is not None:
+                if stream.status is None or not self._settings.one_reply:  # one reply is all that it could still hold
+                    stream.cancel()
+                if stream.status is not None and stream.status.ok:
+                    calls.succeeded += 1
+            if attempt.trackers or attempt.telemetry is not None:
+                attempt.end()
+        if self._route is not None and self._route.hold is not None:
+            self._route.release()
+        if self.hedging is not None:
+            self.hedging.stop()
+        calls.open.discard(self)
+        self.scope.error = RpcError  # no longer ours: no cycle is left to the collector
+        if self._is_first and self._session is not None:
+            self._session.end_first()
+        if self._telemetry is not None:
+            telemetry, self._telemetry = self._telemetry, None
+            telemetry.end(stream)
+
+    def __repr__(self) -> str:
+        stream = self.attempt.stream if self.attempt is not None else None
+        return f"<Rpc {self.scope.path}: {stream or self.scope.waiting_for}>"

@@ -1,0 +1,131 @@
+"""From a service's descriptor to methods that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from trxds.session_affinity.session import SessionCookies
+
+from .channel_state import ChannelState
+from .intercepted import InterceptedMethod
+from .interceptors import Interceptor
+from .messages import deserializer, is_message, serializer
+from .method import Method, checked_path
+from .method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+ToBytes: TypeAlias = type[Req] | Callable[[Req], bytes]  # a class is one of protobuf's
+FromBytes: TypeAlias = type[Res] | Callable[[bytes], Res]
+
+
+class Stub:
+    """The methods of one service, by name."""
+
+    def __init__(self, service: ServiceDescriptor, caller: MethodFactory) -> None:
+        self._service = service
+        for method in service.methods:
+            setattr(self, method.name, _method_of(method, caller))
+
+    def __getattr__(self, name: str) -> Any:
+        known = ", ".join(method.name for method in self._service.methods)
+        raise AttributeError(f"{self._service.full_name} has no method {name}; it has {known}")
+
+    def __repr__(self) -> str:
+        return f"<Stub {self._service.full_name}>"
+
+
+def _method_of(method: MethodDescriptor, caller: MethodFactory) -> Method[Any, Any]:
+    return caller.method(
+        f"/{method.containing_service.full_name}/{method.name}",
+        GetMessageClass(method.input_type),
+        GetMessageClass(method.output_type),
+        client_streaming=method.client_streaming,
+        server_streaming=method.server_streaming,
+    )
+
+
+class MethodFactory:
+    """What can make calls: a channel, or a session of it."""
+
+    def __init__(
+        self,
+        state: ChannelState,
+        interceptors: Sequence[Interceptor] = (),
+        session: SessionCookies | None = None,
+    ) -> None:
+        self._state = state
+        self._interceptors = interceptors
+        self._session = session
+
+    def stub(self, service: ServiceDescriptor) -> Any:
+        """The methods of a service, as attributes, from its protobuf descriptor."""
+        if not isinstance(service, ServiceDescriptor):
+            raise TypeError(f"stub takes a ServiceDescriptor, as in pb2.DESCRIPTOR.services_by_name, not {service!r}")
+        return Stub(service, self)
+
+    def method(
+        self,
+        path: str,
+        request_type: type[Message] | Callable[[Any], bytes] | None = None,
+        response_type: type[Message] | Callable[[bytes], Any] | None = None,
+        *,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]:
+        """One method by its path, `/package.Service/Method`.
+
+        The types are protobuf classes, or any function from message to bytes and one back, or
+        None for bytes as they are.
+        """
+        return self._method(path, request_type, response_type, client_streaming, server_streaming)
+
+    # -- the same by kind, for type checkers
+
+    def unary_unary(self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]) -> UnaryUnary[Req, Res]:
+        """A method with one request and one reply; see `method`."""
+        return self._method(path, request_type, response_type)
+
+    def unary_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> UnaryStream[Req, Res]:
+        """A method with one request and a stream of replies; see `method`."""
+        return self._method(path, request_type, response_type, server_streaming=True)
+
+    def stream_unary(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamUnary[Req, Res]:
+        """A method with a stream of requests and one reply; see `method`."""
+        return self._method(path, request_type, response_type, client_streaming=True)
+
+    def stream_stream(
+        self, path: str, request_type: ToBytes[Req], response_type: FromBytes[Res]
+    ) -> StreamStream[Req, Res]:
+        """A method with a stream of requests and a stream of replies; see `method`."""
+        return self._method(path, request_type, response_type, client_streaming=True, server_streaming=True)
+
+    def _method(
+        self,
+        path: str,
+        request_type: Any,
+        response_type: Any,
+        client_streaming: bool = False,
+        server_streaming: bool = False,
+    ) -> Method[Any, Any]:
+        kind = partial(InterceptedMethod, self._interceptors) if self._interceptors else Method
+        return kind(
+            self._state,
+            self._session,
+            checked_path(path),
+            serializer(request_type, path),
+            deserializer(response_type),
+            client_streaming,
+            server_streaming,
+            is_message(request_type),
+        )

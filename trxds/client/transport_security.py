@@ -1,0 +1,82 @@
+"""The pool of a channel with its credentials: over which network each host is reached."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Hashable, Mapping
+from functools import partial
+from random import Random
+
+from trxds.core.observers import Observers
+from trxds.resources.peer_names import wrong_peer
+from trxds.resources.upstream_tls import UpstreamTls
+from trxds.transport.certificates import CertificateFiles
+from trxds.transport.connect import Network
+from trxds.transport.keepalive import Keepalive
+from trxds.transport.options import WireOptions
+from trxds.transport.pool import SubchannelPool
+from trxds.transport.tls import NextContext, TlsNetwork, contexts, secured
+
+from .credentials import ChannelCredentials, XdsCredentials
+
+
+def make_pool(
+    network: Network,
+    credentials: ChannelCredentials,
+    authority: str,
+    providers: Mapping[str, CertificateFiles],
+    random: Random,
+    options: WireOptions,
+    keepalive: Keepalive | None,
+    observers: Observers,
+) -> SubchannelPool:
+    """`authority` is the name that hosts prove where no other is said."""
+    name = _host(authority)
+    if isinstance(credentials, XdsCredentials):
+        by_cluster = ClusterNetworks(network, providers)
+        return SubchannelPool(
+            secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive, observers
+        )
+    return SubchannelPool(secured(network, credentials, name), options, random, None, keepalive, observers)
+
+
+def _host(authority: str) -> str:
+    host, colon, port = authority.rpartition(":")
+    name = host if colon and port.isdecimal() else authority
+    return name.strip("[]").partition("%")[0]  # a zone means nothing to the peer
+
+
+class ClusterNetworks:
+    """Networks as clusters ask for them (A29); the certificates of equal files are read once for all."""
+
+    def __init__(self, network: Network, providers: Mapping[str, CertificateFiles]) -> None:
+        self._network = network
+        self._providers = providers
+        self._contexts: dict[CertificateFiles, NextContext] = {}
+
+    def of(self, security: Hashable) -> Network:
+        assert isinstance(security, UpstreamTls)
+        # No host names are checked but by `wrong_peer`: in a mesh a host is known by its identity.
+        context = partial(self._context, security)
+        return TlsNetwork(self._network, context, security.sni or None, partial(wrong_peer, security))
+
+    async def _context(self, security: UpstreamTls) -> ssl.SSLContext:
+        files = self._files(security)
+        if files not in self._contexts:
+            self._contexts[files] = contexts(files, check_hostname=False)
+        return await self._contexts[files]()
+
+    def _files(self, security: UpstreamTls) -> CertificateFiles:
+        """`OSError` for a provider that lacks what it is asked for: other roots must not take the place of its own."""
+        roots = self._providers.get(security.roots, CertificateFiles())
+        own = self._providers.get(security.identity, CertificateFiles())
+        if security.roots and not roots.roots:
+            raise OSError(
+                f"certificate provider {security.roots!r} has no ca_certificate_file; add it to the bootstrap"
+            )
+        if security.identity and not own.certificate:
+            raise OSError(
+                f"certificate provider {security.identity!r} has no certificate_file; add it to the bootstrap"
+            )
+        interval = min(roots.refresh_interval, own.refresh_interval)
+        return CertificateFiles(roots.roots, own.certificate, own.private_key, interval)

@@ -1,0 +1,194 @@
+"""The xDS client behind a channel: its own, or one that it shares with others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.core.observe import NOWHERE, Telemetry
+from trxds.core.observers import Observers, observe
+from trxds.core.status import TrxdsInternalError
+from trxds.lb.balancing_config import STRUCT_POLICIES
+from trxds.lb.call_counter import CircuitBreakers
+from trxds.lb.config_builder import clusters
+from trxds.lb.configs import ClusterManagerConfig
+from trxds.lb.custom_policy import PolicyType
+from trxds.lb.load_report.load_store import LoadStore
+from trxds.resolver.resolver import ResolverResultHandler, XdsResolver
+from trxds.resolver.route_timeout import TimeoutRule
+from trxds.resources.context import ParseContext
+from trxds.transport.connect import Network, TcpNetwork
+from trxds.xds.bootstrap import Bootstrap, load, parse, read
+from trxds.xds.client import XdsClient
+from trxds.xds.names import parse_target
+from trxds.xds.resource_error_policy import is_a88_enabled
+
+from .background_services import run_with_services
+from .resolver_setup import Policies, ResolverSetup, check_policies
+
+BootstrapSource: TypeAlias = Bootstrap | Mapping[str, Any] | str | os.PathLike[str] | None
+
+
+class SharedXdsClient:
+    """An xDS client that channels can share. Made by `open_xds_client`; usable while that block is open."""
+
+    def __init__(
+        self, settings: Bootstrap, network: Network, policies: Mapping[str, PolicyType], observers: Observers
+    ) -> None:
+        check_policies(policies)
+        self._settings = settings
+        self._policies = policies
+        self._limits = CircuitBreakers()  # circuit breakers count for all channels of a client
+        self._loads = LoadStore()
+        self._client = make_client(settings, network, Random(), policies, self._loads, observers)
+        self._closed = False
+        self._crash: BaseException | None = None
+
+    def __repr__(self) -> str:
+        servers = ", ".join(server.uri for server in self._settings.servers)
+        return f"<Xds {servers} {'closed' if self._closed else 'open'}>"
+
+    def admin_client(self) -> XdsClient:
+        """Return what the admin surface reads of the client; not for programs, for it changes with the releases."""
+        return self._client
+
+    def _check(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("the xDS client is closed")
+
+    def _close(self, crash: BaseException | None) -> None:
+        if not self._closed:
+            self._closed, self._crash = True, crash
+            self._client.close()
+
+
+@asynccontextmanager
+async def open_xds_client(
+    *,
+    bootstrap: BootstrapSource = None,
+    policies: Mapping[str, PolicyType] | None = None,
+    telemetry: Telemetry | Iterable[Telemetry] = (),
+    network: Network | None = None,
+) -> AsyncIterator[SharedXdsClient]:
+    """Open an xDS client for several channels: `open_channel(target, xds=xds)`.
+
+    They share its streams to the control plane, what it knows, and the count of RPCs that circuit
+    breakers go by. The arguments are those of `open_channel`; `telemetry` is told of the client and not of the
+    channels, and its target is "#shared". Channels that are open when the block is left keep the configuration they
+    have; what they still wait for fails.
+
+    Raises `ValueError` for a policy's name that is taken, and `BootstrapError` for a bad bootstrap, before
+    anything runs. Leaving is always a checkpoint, and entering is none.
+    """
+    observers = Observers()
+    observe(observers, telemetry, "#shared", lambda address, backend="": NOWHERE)
+    xds = SharedXdsClient(load_settings(bootstrap), network or TcpNetwork(), policies or {}, observers)
+    with observers.to_the_end():
+        async with run_with_services("the xDS client", {"ads": xds._client.run}, xds._close):
+            yield xds
+    if xds._crash is not None:
+        raise TrxdsInternalError("a bug in trxds ended the xDS client; please report it") from xds._crash
+
+
+def xds_origin(
+    target: str,
+    authority: str,
+    bootstrap: BootstrapSource,
+    xds: SharedXdsClient | None,
+    policies: Policies | None,
+    network: Network,
+    limits: TimeoutRule,
+    observers: Observers,
+) -> ResolverSetup:
+    """A control plane's: of a client that is shared, or one that runs as long as the channel.
+
+    `authority`, if any, takes the place of the target's; the virtual host is found by it too.
+    """
+    if xds is None:
+        shared = SharedXdsClient(load_settings(bootstrap), network, policies or {}, observers)
+    elif bootstrap is not None or policies is not None:
+        raise ValueError("bootstrap and policies are the xDS client's when it is shared; give them to open_xds_client")
+    else:
+        xds._check()
+        shared = xds
+    client, names = shared._client, parse_target(target, shared._settings)
+    authority = authority or names.authority
+
+    awaited = FirstConfiguration()
+
+    def begin(downstream: ResolverResultHandler) -> XdsResolver:
+        its = replace(downstream, limits=limits)
+        awaited.resolver = XdsResolver(client, network.resolve, names.listener, authority, its, Random())
+        return awaited.resolver
+
+    return ResolverSetup(
+        authority,
+        begin,
+        ClusterManagerConfig.policy,
+        clusters,
+        shared._policies,
+        shared._limits,
+        shared._loads,
+        shared._settings.certificate_providers,
+        {"ads": client.run} if xds is None else {},
+        client,
+        awaited=awaited,
+    )
+
+
+class FirstConfiguration:
+    """What the first calls wait for; whoever waited in vain is told how that stands, and nobody else pays for it."""
+
+    resolver: XdsResolver | None = None
+
+    def __str__(self) -> str:
+        missing = self.resolver.describe_pending if self.resolver is not None else ""
+        return "a configuration from the control plane" + (missing and f": {missing}")
+
+
+def load_settings(bootstrap: BootstrapSource) -> Bootstrap:
+    """The bootstrap in any of the forms in which a user may give it."""
+    if bootstrap is None:
+        return load(os.environ)
+    if isinstance(bootstrap, Bootstrap):
+        return bootstrap
+    if isinstance(bootstrap, Mapping):
+        return parse(bootstrap)
+    if isinstance(bootstrap, str) and bootstrap.lstrip().startswith("{"):
+        return parse(bootstrap)
+    if isinstance(bootstrap, str | os.PathLike):
+        return read(Path(bootstrap))
+    raise TypeError(f"bootstrap is a path, JSON text or a mapping, not {type(bootstrap).__name__}")
+
+
+def make_client(
+    settings: Bootstrap,
+    network: Network,
+    random: Random,
+    policies: Mapping[str, PolicyType],
+    loads: LoadStore,
+    observers: Observers,
+) -> XdsClient:
+    """One that does not run yet. The switches are gRPC's own environment variables."""
+    context = ParseContext(
+        custom_policies={name: kind.parse for name, kind in policies.items()},
+        struct_policies=STRUCT_POLICIES,
+        certificate_providers=frozenset(settings.certificate_providers),
+        override_host=_switch("GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST") != "false",  # A55
+        aggregate_lb_policy=_switch("GRPC_XDS_AGGREGATE_CLUSTER_BACKWARD_COMPAT") == "true",  # A75
+    )
+    a88 = is_a88_enabled(os.environ)
+    return XdsClient(
+        settings, network, random, context, data_error_handling=a88, take_loads=loads.take, observers=observers
+    )
+
+
+def _switch(name: str) -> str:
+    return os.environ.get(name, "").lower()

@@ -1,0 +1,236 @@
+"""Many resources become one picture: recomputed from everything known, no bookkeeping (A74).
+
+The walk begins at the listener and visits what it needs; what it visits is what has to be
+watched. It yields a complete configuration, an error, or the names still missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias, assert_never
+
+from trxds.core.resource_status import ResourceStatus, resource_error
+from trxds.core.status import Status
+from trxds.resources.cluster import Cluster
+from trxds.resources.discovery import Aggregate, Eds, LogicalDns
+from trxds.resources.domains import find_virtual_host
+from trxds.resources.endpoint import ClusterLoadAssignment, Endpoint, Locality, LocalityId
+from trxds.resources.leaf_policy import LbPolicyConfig
+from trxds.resources.listener import Listener
+from trxds.resources.route import RouteConfig, VirtualHost
+from trxds.xds.resource_update import ResourceUpdate
+
+from .flatten import MAX_DEPTH, flatten
+from .snapshot import AggregateConfig, ClusterConfig, ClusterError, ClusterResult, ConfigError, Missing, XdsConfig
+
+Key: TypeAlias = tuple[str, str]  # kind ("LDS", "RDS", "CDS", "EDS", "DNS") and name
+Known: TypeAlias = Mapping[Key, ResourceUpdate]
+
+
+NOTHING: Mapping[str, ClusterResult] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """`visited` are the resources to watch from now on, no others; `awaited` are those that have not come yet."""
+
+    outcome: XdsConfig | ConfigError | Missing
+    visited: frozenset[Key]
+    awaited: tuple[Key, ...] = ()
+
+
+def assemble(
+    known: Known,
+    listener: str,
+    authority: str,
+    held: Iterable[str],
+    before: Mapping[str, ClusterResult] = NOTHING,
+) -> Assembly:
+    """What `known` makes of the target; `held` are clusters that RPCs or route tables still need.
+
+    A cluster that comes out as it was `before` is the same object: a thousand clusters of which one
+    has changed are compared at once further down.
+    """
+    walk = _Walk(known, before)
+    routing = walk.routing(listener, authority)
+    # A31: clusters that only an RPC or an older table still needs stay in the configuration.
+    names = set(held)
+    if isinstance(routing, _Routing):
+        names.update(cluster.name for route in routing.host.routes if route.action for cluster in route.action.clusters)
+    # Sorted, so that resources are asked for in an order that does not change from run to run.
+    for name in sorted(names):
+        walk.cluster(name)
+    outcome = _outcome(routing, walk.outcomes, walk.missing)
+    return Assembly(outcome, frozenset(walk.visited), tuple(walk.missing))
+
+
+@dataclass(frozen=True, slots=True)
+class _Routing:
+    """`standing` is that of the resource that has the routes."""
+
+    listener: Listener
+    host: VirtualHost
+    standing: ResourceStatus | None
+
+
+def _outcome(
+    routing: _Routing | Status | None,
+    clusters: dict[str, ClusterResult],
+    missing: list[Key],
+) -> XdsConfig | ConfigError | Missing:
+    # Before what is missing: without routes no new RPC gets as far as a cluster, so the error waits for none.
+    if isinstance(routing, Status):
+        return ConfigError(routing, clusters)
+    if routing is None or missing:
+        return Missing(tuple(missing))
+    return XdsConfig(routing.listener, routing.host, clusters, routing.standing)
+
+
+class _Walk:
+    """Notes what it visits and what it misses. None means: not known yet."""
+
+    def __init__(self, known: Known, before: Mapping[str, ClusterResult]) -> None:
+        self._known = known
+        self._before = before
+        self.visited: set[Key] = set()
+        self.missing: list[Key] = []
+        self.outcomes: dict[str, ClusterResult] = {}
+
+    def _look(self, kind: str, name: str) -> ResourceUpdate | None:
+        key = (kind, name)
+        state = self._known.get(key)
+        # Once: several clusters may have their endpoints from one resource.
+        if state is None and key not in self.visited:
+            self.missing.append(key)
+        self.visited.add(key)
+        return state
+
+    def routing(self, name: str, authority: str) -> _Routing | Status | None:
+        state = self._look("LDS", name)
+        if state is None:
+            return None
+        if state.error is not None:
+            return state.error
+        listener = state.value
+        assert isinstance(listener, Listener)
+        standing = state.standing or ResourceStatus("LDS", name)
+        # A74: one of the errors that leave a channel without routes; another listener may follow, so it is watched on.
+        if not listener.api:
+            return resource_error(standing, "it is no API listener; a client needs one with `api_listener` set")
+        if listener.route_config is not None:
+            return _routing(listener, listener.route_config, authority, standing)
+        return self._routes(listener, listener.rds_name or "", authority)
+
+    def _routes(self, listener: Listener, name: str, authority: str) -> _Routing | Status | None:
+        state = self._look("RDS", name)
+        if state is None:
+            return None
+        if state.error is not None:
+            return state.error
+        assert isinstance(state.value, RouteConfig)
+        return _routing(listener, state.value, authority, state.standing or ResourceStatus("RDS", name))
+
+    # -- clusters
+
+    def cluster(self, name: str) -> ClusterResult | None:
+        """Worked out once, even if it is both routed to and a part of aggregates."""
+        outcome = self.outcomes.get(name) or self._cluster(name)
+        if outcome is not None:
+            self.outcomes[name] = outcome
+        return outcome
+
+    def _cluster(self, name: str) -> ClusterResult | None:
+        state = self._look("CDS", name)
+        if state is None:
+            return None
+        if state.error is not None:
+            return ClusterError(name, state.error)
+        cluster = state.value
+        assert isinstance(cluster, Cluster)
+        standing = state.standing
+        match cluster.discovery:
+            case Eds(service_name):
+                return self._with_endpoints(cluster, service_name, standing)
+            case LogicalDns() as dns:
+                return self._with_addresses(cluster, dns.name, standing)
+            case Aggregate() as aggregate:
+                return self._aggregate(standing or ResourceStatus("CDS", name), aggregate.lb_policy)
+            case _ as never:
+                assert_never(never)
+
+    def _with_endpoints(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
+        state = self._look("EDS", name)
+        if state is None:
+            return None
+        if state.error is not None:
+            # A74: a cluster without endpoints and with a note why, not a cluster in error.
+            return ClusterConfig(cluster, None, state.error.message, standing)
+        assert isinstance(state.value, ClusterLoadAssignment)
+        before = self._before.get(cluster.name)
+        # Not equal ones but the same: the ADS client keeps a value for as long as its bytes are the same.
+        if isinstance(before, ClusterConfig) and before.cluster is cluster and before.endpoints is state.value:
+            return before
+        return ClusterConfig(cluster, state.value, "", standing, state.standing)
+
+    def _with_addresses(self, cluster: Cluster, name: str, standing: ResourceStatus | None) -> ClusterConfig | None:
+        state = self._look("DNS", name)
+        if state is None:
+            return None
+        if state.error is not None:
+            note = resource_error(standing, state.error.message).message
+            return ClusterConfig(cluster, None, note, standing)
+        assert isinstance(state.value, tuple)
+        if not state.value:
+            return ClusterConfig(
+                cluster, None, resource_error(standing, f'DNS name "{name}" has no addresses').message, standing
+            )
+        # However many addresses a name has, they are one endpoint (A61).
+        # The name is its host name, with the port (A81).
+        locality = Locality(LocalityId(), 1, (Endpoint(state.value, hostname=name),))
+        return ClusterConfig(cluster, ClusterLoadAssignment(name, ((locality,),)), "", standing)
+
+    def _aggregate(
+        self, standing: ResourceStatus, lb_policy: LbPolicyConfig | None
+    ) -> AggregateConfig | ClusterError | None:
+        root = standing.name
+        names = flatten(root, self._parts)
+        if names is None:
+            return _unusable(standing, f"it is nested more than {MAX_DEPTH - 1} aggregate clusters deep")
+        # All of them before any is found missing, or their endpoints would be asked for one after the other.
+        found = [self.cluster(name) for name in names]
+        # A74: not before every part is answered, or a slow one would be passed over as if it were gone.
+        if None in found:
+            return None
+        # A part that is missing or in error must not take the others along (A74).
+        errors = [part for part in found if isinstance(part, ClusterError)]
+        note = "; ".join(error.status.message for error in errors)
+        leaves = tuple(_balanced(part, lb_policy) for part in found if isinstance(part, ClusterConfig))
+        if not leaves:
+            return _unusable(standing, f"its aggregate cluster graph has no leaf clusters{note and f' ({note})'}")
+        return AggregateConfig(root, leaves, note, tuple(error.name for error in errors))
+
+    def _parts(self, name: str) -> tuple[str, ...] | None:
+        """What an aggregate is made of; None for any other cluster, also one not known yet."""
+        state = self._look("CDS", name)
+        if state is None or not isinstance(state.value, Cluster):
+            return None
+        discovery = state.value.discovery
+        return discovery.clusters if isinstance(discovery, Aggregate) else None
+
+
+def _routing(listener: Listener, routes: RouteConfig, authority: str, standing: ResourceStatus) -> _Routing | Status:
+    host = find_virtual_host(routes.virtual_hosts, authority)
+    if host is None:
+        remedy = "add that domain to one of its virtual hosts"
+        return resource_error(standing, f'it has no virtual host for "{authority}"; {remedy}')
+    return _Routing(listener, host, standing)
+
+
+def _unusable(standing: ResourceStatus, reason: str) -> ClusterError:
+    return ClusterError(standing.name, resource_error(standing, reason))
+
+
+def _balanced(leaf: ClusterConfig, imposed: LbPolicyConfig | None) -> ClusterConfig:
+    return leaf if imposed is None else replace(leaf, cluster=replace(leaf.cluster, lb_policy=imposed))

@@ -1,0 +1,116 @@
+"""The DNS names of targets and of LOGICAL_DNS clusters, each watched like a resource and kept by one task (A37).
+
+A name is looked up again when a policy asks for it, but not within 30 seconds of the last time. After a
+failure it is looked up again by itself, with backoff, and until then the addresses known are good.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.core.backoff import Backoff
+from trxds.core.clock import time_of_day
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.status import unavailable
+from trxds.xds.resource_update import ResourceUpdate
+
+# As in the C++ client and in grpc-go: a fleet that fails asks for a look-up with each connection that it loses.
+MIN_RESOLUTION_INTERVAL = 30.0  # seconds between two look-ups that succeed
+
+_log = logging.getLogger("trxds.resolver")
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
+
+
+class DnsResolver:
+    """Those that one channel needs, as "host:port"."""
+
+    def __init__(self, nursery: trio.Nursery, look_up: Resolve, random: Random) -> None:
+        self._nursery = nursery
+        self._look_up = look_up
+        self._random = random
+        self._watched: dict[str, DnsWatch] = {}
+
+    def watch(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable) -> DnsWatch:
+        """Put each new state of the name into `mailbox`, its value a tuple of addresses."""
+        watch = DnsWatch(name, mailbox, sender, lambda: self._watched.pop(name))
+        self._watched[name] = watch
+        self._nursery.start_soon(watch.run, self._look_up, Backoff(self._random), name=f"dns/{name}")
+        return watch
+
+    def re_resolve(self, name: str) -> None:
+        """The addresses seem to be out of date. Plain; nothing if nobody watches the name any more."""
+        if name in self._watched:
+            self._watched[name].asked.set()
+
+    def re_resolve_all(self) -> None:
+        """As if that were said of each name. Plain."""
+        for watch in self._watched.values():
+            watch.asked.set()
+
+
+class DnsWatch:
+    """One name, until its watcher leaves."""
+
+    def __init__(self, name: str, mailbox: ConflatingQueue[Any], sender: Hashable, left: Callable[[], object]) -> None:
+        self.asked = trio.Event()
+        self._name = name
+        self._mailbox = mailbox
+        self._sender = sender
+        self._left = left
+        self._scope = trio.CancelScope()
+        self._state = ResourceUpdate()
+        self._failing_since = ""
+
+    async def run(self, look_up: Resolve, backoff: Backoff) -> None:
+        host, _, port = self._name.rpartition(":")
+        with self._scope:
+            while True:
+                began = trio.current_time()
+                try:
+                    addresses = await look_up(host.strip("[]"), int(port))
+                except OSError as error:
+                    self._failed(error)
+                    await trio.sleep(backoff.next())
+                    continue
+                backoff.reset()
+                self._failing_since = ""
+                self._publish(ResourceUpdate(addresses))
+                await self._wait_for_request(began + MIN_RESOLUTION_INTERVAL)
+
+    async def _wait_for_request(self, earliest: float) -> None:
+        # What was asked during the look-up was asked of older addresses.
+        self.asked = trio.Event()
+        await self.asked.wait()
+        await trio.sleep_until(earliest)
+
+    def _failed(self, error: OSError) -> None:
+        since = self._failing_since = self._failing_since or time_of_day(trio.current_time())
+        status = unavailable(f'DNS name "{self._name}" cannot be resolved since {since}: {error.strerror or error}')
+        addresses = self._state.value
+        self._publish(ResourceUpdate(error=status) if addresses is None else ResourceUpdate(addresses, ambient=status))
+
+    def _publish(self, state: ResourceUpdate) -> None:
+        # leave() has taken our letter back, and none may follow it.
+        if state == self._state or self._scope.cancel_called:
+            return
+        problem = state.error or state.ambient
+        if problem is not None:
+            _log.warning("%s", problem.message)
+        self._state = state
+        self._mailbox.put(self._sender, state)
+
+    def cancel(self) -> None:
+        """Watch no longer; an unread letter is taken back. Plain and idempotent."""
+        if not self._scope.cancel_called:
+            self._scope.cancel(reason=f"no cluster needs {self._name} any more")
+            self._mailbox.discard(self._sender)
+            self._left()
+
+    def __repr__(self) -> str:
+        return f"<NameWatch {self._name}{' left' if self._scope.cancel_called else ''}>"

@@ -1,0 +1,123 @@
+"""From a target without a control plane to a data plane: its addresses, for the policy of a service config.
+
+The tree is that policy alone, and what it makes of the addresses is no affair of this room. Where they come from a
+name, it is looked up again when a host is lost, so that a fleet that was replaced is found (A61's policies do not
+say so by themselves).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import trio
+
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.resources.endpoint import Endpoint, Locality, LocalityId
+
+from .clusters import Clusters
+from .dns_resolver import DnsResolver, DnsWatch, Resolve
+from .resolver import ResolverResultHandler, RootReport
+from .service_config import ServiceConfig
+from .service_config_selector import MethodSelector
+from .target_uri import NonXdsTarget
+
+_NOWHERE = LocalityId()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAddress:
+    """Where a target is; `note` says why it may be nowhere."""
+
+    place: Locality
+    note: str = ""
+
+
+class NonXdsResolver:
+    """`mailbox` takes the root's reports as "root", and what is known of the name as "name"."""
+
+    def __init__(
+        self,
+        target: NonXdsTarget,
+        config: ServiceConfig,
+        look_up: Resolve,
+        downstream: ResolverResultHandler,
+        random: Random,
+    ) -> None:
+        self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
+        self._target = target
+        self._config = config
+        self._look_up = look_up
+        self._downstream = downstream
+        self._random = random
+        self._generation = 0
+        self._changing = False
+        self._watch: DnsWatch | None = None
+
+    async def run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                name = self._target.text
+                table = Clusters(nursery, self.mailbox).route_table([name])
+                self._selector = MethodSelector(self._config, name, table)
+                self._names = DnsResolver(nursery, self._look_up, self._random)
+                self._start_generation()
+                while True:
+                    self._read(await self.mailbox.next())
+        finally:
+            self.mailbox.close()
+            # Or the pool would wait for ever to let go what this change has left out.
+            self._on_generation_done()
+
+    def reset(self) -> None:
+        """The tree is another one and knows nothing. The addresses are old: a name is looked up anew. Plain."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._start_generation()
+
+    def _start_generation(self) -> None:
+        if self._target.name:
+            self._watch = self._names.watch(self._target.name, self.mailbox, "name")
+        else:
+            self._configure(self._target.addresses)
+
+    def re_resolve(self, name: str) -> None:
+        """The addresses of that name seem to be out of date. Plain."""
+        self._names.re_resolve(name)
+
+    def request_re_resolution(self) -> None:
+        """Those of the one name there is, in that case. Plain."""
+        self._names.re_resolve(self._target.name)
+
+    def _read(self, letters: Mapping[Hashable, Any]) -> None:
+        # The name first: a report in the same batch is of an older list of addresses, and settles nothing.
+        state = letters.get("name")
+        if state is not None:
+            self._configure(state.value or (), state.error.message if state.error else "")
+        report = letters.get("root")
+        if report is not None:
+            self._heard(report)
+
+    def _configure(self, addresses: tuple[str, ...], note: str = "") -> None:
+        """`note` says why there may be no address."""
+        place = Locality(_NOWHERE, 1, tuple(Endpoint((address,)) for address in addresses))
+        self._generation += 1
+        # One change, however many lists come before the tree has answered.
+        if not self._changing:
+            self._changing = True
+            # Until the tree has answered no host is let go, so one that stays in the list keeps its connection.
+            self._downstream.pool.begin_update()
+        self._downstream.configure(ResolvedAddress(place, note), self._generation)
+
+    def _heard(self, report: RootReport) -> None:
+        if report.generation >= self._generation:
+            self._on_generation_done()
+        # At once, without A31's order: the selector never changes, and any picker will do for it.
+        self._downstream.publish(self._selector, report.picker)
+
+    def _on_generation_done(self) -> None:
+        if self._changing:
+            self._changing = False
+            self._downstream.pool.end_update()

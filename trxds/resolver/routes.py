@@ -1,0 +1,141 @@
+"""The routes of a virtual host, made ready for RPCs.
+
+A table may have ten thousand routes of which a program uses three. So a route is bound, its
+filters merged and its weights added up, when the first RPC takes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from random import Random
+
+from trxds.core.resource_status import ResourceStatus, error_with_note
+from trxds.core.status import Status
+from trxds.resources.hash_policy import HashPolicy
+from trxds.resources.listener import Listener
+from trxds.resources.route import Route, VirtualHost
+
+from .http_filters import EffectiveFilter, FilterChain, FilterChains, MakeChain
+from .index import RouteIndex
+from .method_config import NO_METHOD_CONFIG, MethodConfig
+from .misplaced_overrides import misplaced_overrides
+from .route_timeout import NO_LIMIT, RouteTimeout, TimeoutRule, max_stream_duration
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCluster:
+    """A cluster of a route, with the filters as they are configured for it."""
+
+    name: str
+    chain: FilterChain
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRoute:
+    """A route made ready for RPCs; `clusters` is empty where the action is none that gRPC knows.
+
+    `limit`: seconds an RPC may take from its start, `inf` for no limit (A31). `config` is the rest of what
+    a service config would say of the method: from xDS it is how a failed call is tried again (A44).
+    """
+
+    route: Route
+    limit: float
+    clusters: tuple[BoundCluster, ...]
+    bounds: tuple[int, ...]  # running sums of the weights
+    hash_policies: tuple[HashPolicy, ...] = ()
+    config: MethodConfig = NO_METHOD_CONFIG
+    standing: ResourceStatus | None = None  # of the resource that has it
+    number: int = 0  # in its virtual host
+
+    def allows_cluster(self, cluster: str) -> bool:
+        """May a cookie send an RPC of this route to that cluster? (A60)"""
+        return any(bound.name == cluster for bound in self.clusters)
+
+    def of_filter(self, status: Status) -> Status:
+        """What a filter fails an RPC with, and where that is configured."""
+        if self.standing is None:
+            return status
+        return replace(status, note=f"on a route of {self.standing}")
+
+    def pick_cluster(self, random: Random) -> BoundCluster:
+        """By weight, and by nothing else: not by who can be reached (A31)."""
+        if len(self.clusters) == 1:
+            return self.clusters[0]
+        # To the right: the number at a bound is the next cluster's, so each has as many numbers as its weight.
+        return self.clusters[bisect(self.bounds, random.randrange(self.bounds[-1]))]
+
+
+class BoundRoutes:
+    """Made once for each version of a virtual host; `standing` is how the resource stood then that has it."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        host: VirtualHost,
+        make_chain: MakeChain,
+        limits: TimeoutRule = max_stream_duration,
+        standing: ResourceStatus | None = None,
+    ) -> None:
+        self.virtual_host = host.name
+        self.routes = host.routes
+        self.candidates = RouteIndex(route.match for route in host.routes).candidates
+        self._listener_limit = listener.max_stream_duration
+        self._limits = limits
+        self.standing = standing
+        self.misplaced = misplaced_overrides(listener, host)
+        self._chains = FilterChains(listener, host, make_chain)
+        self._bound: dict[int, BoundRoute] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the control plane hardly means, in words."""
+        return tuple(f"{self.standing}: {each}" if self.standing else str(each) for each in self.misplaced)
+
+    @property
+    def clusters(self) -> frozenset[str]:
+        """Every cluster that a route names."""
+        return frozenset(
+            cluster.name for route in self.routes if route.action is not None for cluster in route.action.clusters
+        )
+
+    def route_at(self, position: int) -> BoundRoute:
+        found = self._bound.get(position)
+        if found is None:
+            found = self._bound[position] = self._bind(self.routes[position], position)
+        return found
+
+    def _bind(self, route: Route, number: int) -> BoundRoute:
+        if route.action is None:
+            return BoundRoute(route, self.limit(route).seconds, (), (), number=number)
+        clusters = route.action.clusters
+        return BoundRoute(
+            route,
+            self.limit(route).seconds,
+            tuple(BoundCluster(cluster.name, self._chains.chain(route, cluster)) for cluster in clusters),
+            tuple(accumulate(cluster.weight for cluster in clusters)),
+            route.action.hash_policies,
+            MethodConfig(retry=route.action.retry_policy) if route.action.retry_policy else NO_METHOD_CONFIG,
+            self.standing,
+            number,
+        )
+
+    def limit(self, route: Route) -> RouteTimeout:
+        return NO_LIMIT if route.action is None else self._limits(route.action, self._listener_limit)
+
+    def filters(self, route: Route, cluster: int) -> tuple[EffectiveFilter, ...]:
+        """As they are configured for that entry of the route's clusters."""
+        assert route.action is not None
+        return self._chains.effective_filters(route, route.action.clusters[cluster])
+
+    def no_route(self, path: str) -> Status:
+        where = f'virtual host "{self.virtual_host}"'
+        remedy = 'add one there, or one with the prefix "" for the rest'
+        reason = f"no route matches {path} in {where}; {remedy}"
+        return error_with_note(self.standing, "No matching route found in xDS route config", reason)
+
+    def no_action(self, path: str) -> Status:
+        where = f'{path} in virtual host "{self.virtual_host}"'
+        reason = f"the route that matches {where} has an action unknown to gRPC"
+        return error_with_note(self.standing, "Matching route has inappropriate action", reason)

@@ -1,0 +1,89 @@
+"""Routes in force: a selector, and the configuration that it was made from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+
+from trxds.core.resource_status import ResourceStatus
+from trxds.core.status import Status
+
+from .clusters import Clusters
+from .http_filters import MakeChain
+from .route_timeout import TimeoutRule
+from .routes import BoundRoutes
+from .select import ConfigSelector, ErrorSelector, Selector
+from .snapshot import ConfigError, XdsConfig
+
+_log = logging.getLogger("trxds.resolver")
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """One version of the routes. It holds their clusters until it is released (A31, A60)."""
+
+    config: XdsConfig | ConfigError
+    selector: Selector
+
+    def has_routes_of(self, config: XdsConfig | ConfigError) -> bool:
+        """Return whether a selector made from `config` would do the same."""
+        mine = self.config
+        if isinstance(mine, XdsConfig) and isinstance(config, XdsConfig):
+            # Since when is of no account: a resource may come anew with our part of it unchanged.
+            return (
+                mine.listener == config.listener
+                and mine.virtual_host == config.virtual_host
+                and (
+                    mine.routes_standing is config.routes_standing
+                    or _where(mine.routes_standing) == _where(config.routes_standing)
+                )
+            )
+        return isinstance(mine, ConfigError) and isinstance(config, ConfigError) and mine.status == config.status
+
+    def clusters_among(self, alive: Iterable[str]) -> frozenset[str]:
+        """Return those that a route may name: all of them without routes, for nobody can tell that none does."""
+        return self.selector.table.clusters if isinstance(self.selector, ConfigSelector) else frozenset(alive)
+
+    def release(self) -> None:
+        """Let the clusters go that nothing else holds. Plain."""
+        if isinstance(self.selector, ConfigSelector):
+            self.selector.table.lifetime.maker.release()
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingFactory:
+    """Makes the routings of one channel. `error` says why there are no routes, as long as there are none."""
+
+    make_chain: MakeChain
+    limits: TimeoutRule
+    clusters: Clusters
+    random: Random
+    channel_id: int
+    error: Callable[[], Status]
+
+    def make(self, config: XdsConfig | ConfigError, in_force: Routing | None) -> Routing:
+        """Return the one in force if it does what `config` says, otherwise one with a route table of its own."""
+        if in_force is not None and in_force.has_routes_of(config):
+            return in_force
+        if isinstance(config, ConfigError):
+            _log.warning("no routes: %s", config.status.message)
+            return Routing(config, ErrorSelector(config.status, self.error))
+        routes = BoundRoutes(config.listener, config.virtual_host, self.make_chain, self.limits, config.routes_standing)
+        _warn_of(routes, in_force)
+        table = self.clusters.route_table(sorted(routes.clusters))
+        return Routing(config, ConfigSelector(routes, table, self.random, self.channel_id))
+
+
+def _warn_of(routes: BoundRoutes, in_force: Routing | None) -> None:
+    """Once per change: what other routes bring along unchanged is no news."""
+    selector = in_force.selector if in_force is not None else None
+    before = selector.routes.misplaced if isinstance(selector, ConfigSelector) else ()
+    for each, warning in zip(routes.misplaced, routes.warnings, strict=True):
+        if each not in before:
+            _log.warning("%s", warning)
+
+
+def _where(standing: ResourceStatus | None) -> str:
+    return standing.where if standing is not None else ""

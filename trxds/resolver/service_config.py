@@ -1,0 +1,147 @@
+"""The service config: how the calls of a target are to be made where no control plane says so.
+
+It is gRPC's own JSON form (doc/service_config.md, A6, A24), so that a file which other clients read can be
+given to this one. All its problems are told at once, each with its place; what is unknown is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from trxds.core.json_parse import parse_json
+from trxds.core.json_reader import JsonNode, Problem, kind_of
+
+from .method_config import NO_METHOD_CONFIG, MethodConfig, method_config
+
+MethodName: TypeAlias = tuple[str, str]
+"""Service and method; an empty method stands for all of the service, an empty service for all there are."""
+
+ReadLbPolicy: TypeAlias = Callable[[JsonNode], Any]
+"""Reads the load balancing policy that the config names, from its outermost place; None where it names none."""
+
+_DEFAULT = ("", "")
+_MAX_TOKENS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryThrottling:
+    """When retries stop (A6): a failure takes one of `max_tokens`, and each success gives `ratio` of one back.
+
+    With half of them or less nothing is retried or hedged.
+    """
+
+    max_tokens: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceConfig:
+    """`lb_policy` is handed on unread: it is what its reader made of it, and None where the config names none.
+
+    `health_checks`: it wants hosts asked for their health (A17), which is not done here.
+    """
+
+    methods: Mapping[MethodName, MethodConfig] = field(default_factory=dict)
+    throttling: RetryThrottling | None = None
+    lb_policy: Any = None
+    health_checks: bool = False
+
+    def method(self, path: str) -> MethodConfig:
+        """What holds for `/package.Service/Method`: the most specific entry, and that one entirely."""
+        service, _, name = path[1:].rpartition("/")
+        for key in ((service, name), (service, ""), _DEFAULT):
+            found = self.methods.get(key)
+            if found is not None:
+                return found
+        return NO_METHOD_CONFIG
+
+
+EMPTY_SERVICE_CONFIG = ServiceConfig()
+
+
+def _unread(top: JsonNode) -> None:
+    """Nobody here balances load."""
+
+
+def parse_service_config(document: str | Mapping[str, Any], read_lb_policy: ReadLbPolicy = _unread) -> ServiceConfig:
+    """The service config in a JSON text or a mapping of the same shape.
+
+    `read_lb_policy` reads what it says of load balancing; it is the load balancing room's.
+    `ValueError` lists every problem, each as `place: what is wrong; what to write`.
+    """
+    config, problems = examine(_json(document) if isinstance(document, str) else document, read_lb_policy)
+    if problems:
+        raise ValueError("\n".join(f"service config: {problem}" for problem in problems))
+    return config
+
+
+def examine(document: Any, read_lb_policy: ReadLbPolicy) -> tuple[ServiceConfig, list[Problem]]:
+    """What the document says, as far as it can be read, and all that is wrong with it."""
+    problems: list[Problem] = []
+    return _service_config(JsonNode(document, problems), read_lb_policy), problems
+
+
+def _json(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"service config: no valid JSON at {place}: {error.msg}; correct the text there") from error
+
+
+def _service_config(top: JsonNode, read_lb_policy: ReadLbPolicy) -> ServiceConfig:
+    if not isinstance(top.value, Mapping):
+        top.error(f'is {kind_of(top.value)}; write an object, with "methodConfig" for example')
+        return EMPTY_SERVICE_CONFIG
+    throttling = top.member("retryThrottling")
+    return ServiceConfig(
+        _methods(top.member("methodConfig")),
+        _throttling(throttling) if throttling.has_object() else None,
+        read_lb_policy(top),
+        _health_checks(top.member("healthCheckConfig")),
+    )
+
+
+def _health_checks(place: JsonNode) -> bool:
+    asked = place.has_object() and place.member("serviceName").value is not None
+    place.member("serviceName").text()
+    return asked
+
+
+def _methods(place: JsonNode) -> dict[MethodName, MethodConfig]:
+    methods: dict[MethodName, MethodConfig] = {}
+    for item in place.items():
+        item.object()
+        config = method_config(item)
+        # An entry without names is for nobody; it is read for its mistakes.
+        for name in item.member("name").items():
+            key = _name(name)
+            # As in grpc-go and the C++ client: neither of the two entries would be the more specific one.
+            if key in methods:
+                name.error("is the name of another entry already; give each name once")
+            methods.setdefault(key, config)
+    return methods
+
+
+def _name(place: JsonNode) -> MethodName:
+    place.object()
+    service, method = place.member("service").text(), place.member("method").text()
+    if method and not service:
+        place.error("has a method and no service; write both, or neither for the default of all methods")
+    return service, method
+
+
+def _throttling(place: JsonNode) -> RetryThrottling:
+    most, ratio = place.member("maxTokens"), place.member("tokenRatio")
+    tokens = most.number(0.0)
+    # A6: an integer in the range (0, 1000].
+    if tokens != int(tokens) or not 0 < tokens <= _MAX_TOKENS:
+        most.error(f"must be a whole number, more than 0 and at most {_MAX_TOKENS}")
+    # Three decimals count, and no more (A6).
+    returned = int(ratio.number(0.0) * 1000 + 1e-6) / 1000
+    if returned <= 0:
+        ratio.error("must be at least 0.001; write for example 0.1")
+    return RetryThrottling(tokens, returned)

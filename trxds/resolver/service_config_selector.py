@@ -1,0 +1,71 @@
+"""The selector of a target without routes: all its calls go to one place, and a service config says how.
+
+To the call path it is as if there were one route for each method, and behind all of them one cluster that
+bears the target's name.
+"""
+
+from __future__ import annotations
+
+import math
+
+from trxds.core.draws import RandomCopies
+from trxds.core.metadata import Metadata
+from trxds.resources.action import RouteAction, WeightedCluster
+from trxds.resources.matchers import Prefix
+from trxds.resources.route import Route
+from trxds.resources.route_match import RouteMatch
+
+from .clusters import RouteTable
+from .explain import Explanation, MatchedRoute
+from .method_config import MethodConfig
+from .route_timeout import NO_LIMIT, RouteTimeout
+from .routes import BoundCluster, BoundRoute
+from .select import Explained, Selection
+from .service_config import ServiceConfig
+
+# How many methods are remembered before the memory starts afresh; programs call few.
+_ROOM = 65_536
+
+
+class MethodSelector:
+    """`table` has the one cluster, `target`."""
+
+    def __init__(self, config: ServiceConfig, target: str, table: RouteTable) -> None:
+        self.table = table
+        self._config = config
+        self._target = target
+        self._route = Route(RouteMatch(Prefix("")), RouteAction((WeightedCluster(target),)))
+        self._cluster = BoundCluster(target, ())
+        self._bound: dict[str, BoundRoute] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
+    def choose(self, path: str, metadata: Metadata) -> Selection:
+        return Selection(self.bound(path), self._cluster, self.table)
+
+    def bound(self, path: str) -> BoundRoute:
+        """How the calls of that method are made."""
+        found = self._bound.get(path)
+        return self._bind(path) if found is None else found
+
+    def _bind(self, path: str) -> BoundRoute:
+        if len(self._bound) >= _ROOM:
+            self._bound.clear()
+        config = self._config.method(path)
+        limit = _limit(config).seconds
+        bound = self._bound[path] = BoundRoute(self._route, limit, (self._cluster,), (1,), config=config)
+        return bound
+
+    def explain(self, path: str, metadata: Metadata, copies: RandomCopies) -> Explained:
+        reason = "a target without a control plane has one, and every call takes it"
+        limit = _limit(self._config.method(path))
+        chosen = MatchedRoute(0, reason, self._target, 0, None, limit, (), None)
+        return Explanation(path, chosen=chosen), self.choose(path, metadata)
+
+
+def _limit(config: MethodConfig) -> RouteTimeout:
+    if config.timeout is None or config.timeout == math.inf:
+        return NO_LIMIT
+    return RouteTimeout(config.timeout, "the service config's timeout")

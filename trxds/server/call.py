@@ -1,0 +1,341 @@
+"""One call as a server's handler sees it, and handlers made from simpler functions.
+
+A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends
+replies, and returns for OK. It is cancelled when the client cancels, its deadline passes or
+the connection is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from typing import Any, NoReturn, TypeAlias
+
+import trio
+
+from trxds.core.metadata import (
+    EMPTY,
+    Headers,
+    Metadata,
+    Value,
+    check,
+    decode,
+    encode,
+    encode_message,
+    find,
+)
+from trxds.core.status import OK, Status, StatusCode
+from trxds.transport.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
+from trxds.transport.events import DataReceived, ErrorCode, code_name
+from trxds.transport.grpc_timeout import decode_timeout
+from trxds.transport.incoming_messages import IncomingMessages
+from trxds.transport.outgoing_messages import OutgoingMessages
+
+from .owner import StreamOwner
+from .requests import content_subtype
+
+Handler: TypeAlias = Callable[["Call"], Awaitable[None]]
+
+_log = logging.getLogger("trxds.server")
+
+
+class Abort(Exception):
+    """Raised by `Call.abort`; ends the handler with a status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Call:
+    """What the client asked, and how to answer.
+
+    `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
+    Trio's clock. `status` is how the call ended, None while it has not.
+    """
+
+    def __init__(self, connection: StreamOwner, stream_id: int, headers: Headers) -> None:
+        self._link = connection
+        self.id = stream_id
+        self.outgoing = OutgoingMessages(connection.http2, stream_id)
+        self.incoming = IncomingMessages(connection.http2, stream_id, connection.max_receive_size)
+        self.path = (find(headers, b":path") or b"").decode("latin-1")
+        self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
+        self.authority = (find(headers, b":authority") or b"").decode("latin-1")
+        self.metadata = decode(headers)
+        self._headers = headers
+        timeout = find(headers, b"grpc-timeout")
+        self.timeout = decode_timeout(timeout) if timeout is not None else None
+        self.status: Status | None = None
+        encoding = find(headers, b"grpc-encoding") or IDENTITY.encode()
+        self.incoming.deframer.encoding = encoding.decode("latin-1")
+        self._encoding = ""  # of our messages
+        self._trailing: Metadata = EMPTY
+        self._headers_sent = False
+        deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._link.http2.peer
+
+    @property
+    def deadline(self) -> float:
+        """When the client expects the end of the call, on Trio's clock; `inf` if it has not said."""
+        return self._scope.deadline
+
+    @property
+    def unreadable(self) -> Status | None:
+        """Why the client's messages cannot be read, if they are compressed by what nobody here knows."""
+        encoding = self.incoming.deframer.encoding
+        if encoding == IDENTITY or known(encoding):
+            return None
+        return Status(
+            StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding_shown(encoding)} is unknown; use {ACCEPTED.decode()}"
+        )
+
+    @property
+    def content_subtype(self) -> str:
+        """The client's message format ("proto", "json"), empty if it names none."""
+        return content_subtype(find(self._headers, b"content-type")) or ""
+
+    @property
+    def has_all(self) -> bool:
+        """No more messages will come than have been taken."""
+        return not self.incoming.is_open and not self.incoming.deframer.messages
+
+    def __repr__(self) -> str:
+        return f"<Call {self.path} from {self.peer}: {self.status or 'open'}>"
+
+    # -- for handlers
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        message = await self.receive()
+        if message is None:
+            # A call that was reset has no end of requests: its handler is cancelled here.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise StopAsyncIteration
+        return message
+
+    async def send_initial_metadata(self, metadata: Iterable[tuple[str, Value]] = ()) -> None:
+        """Send the headers now; without this they go with the first message. Always a checkpoint."""
+        self._send_headers(check(metadata))
+        await trio.lowlevel.checkpoint()
+
+    def compress_with(self, encoding: str) -> None:
+        """Compress the messages from now on, if the client reads that; before the headers are sent."""
+        accepts = (find(self._headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
+        self._encoding = encoding_named(encoding) if encoding in accepts else ""
+
+    def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
+        """What goes with the status."""
+        self._trailing = check(metadata)
+
+    def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
+        """Hand over a message of any size; False if the call is over. `trio.WouldBlock` while an earlier one waits."""
+        if not self._headers_sent and self.outgoing.is_open:
+            self._send_headers(EMPTY)
+        return self.outgoing.send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
+
+    async def send(self, message: bytes, *, end: bool = False) -> bool:
+        """Send a message; returns when windows and buffer have taken all of it, and false if the call ended first.
+
+        Always a checkpoint.
+        """
+        await self.outgoing.wait_taken()
+        if not self.send_nowait(message, end=end):
+            return False
+        if self.outgoing.waits_for_room:
+            await self.outgoing.wait_taken()
+        return self.outgoing.has_ended_well
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when no more will come. Always a checkpoint."""
+        await self.incoming.wait()
+        message = self.incoming.take()
+        if isinstance(message, Status):
+            self.refuse(message)
+            return None
+        return message
+
+    def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
+        """End the call with that status."""
+        raise Abort(Status(code, message, details))
+
+    def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
+        """End the call with a RST_STREAM in place of a status; the handler is cancelled."""
+        self._link.http2.reset(self.id, code)
+        self.fail(Status(StatusCode.INTERNAL, "reset by the server"))
+
+    # -- its life
+
+    async def run(self, handler: Handler) -> None:
+        """Let `handler` answer, then send the status it ended with."""
+        with self._scope:
+            status = await self._outcome(handler)
+            await self.outgoing.wait_taken()
+            self._send_status(status)
+        if self.status is None:  # nothing but the deadline cancels a call that has not ended
+            self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
+
+    async def _outcome(self, handler: Handler) -> Status:
+        try:
+            await handler(self)
+        except Abort as abort:
+            return abort.status
+        except Exception as error:
+            _log.exception("handler of %s failed", self.path)
+            return Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
+        return OK
+
+    def _send_headers(self, metadata: Metadata) -> None:
+        if not self._headers_sent and self.outgoing.is_open:
+            self._headers_sent = True
+            encoding = [(b"grpc-encoding", self._encoding.encode())] if self._encoding else []
+            self._link.send_headers(self.id, [*_RESPONSE, *encoding, *encode(metadata)])
+
+    def _send_status(self, status: Status) -> None:
+        if not self.outgoing.is_open:
+            return
+        if self.outgoing.waits_for_room:
+            # The end of a message is still missing, so no trailers can follow.
+            return self.reset(ErrorCode.CANCEL)
+        fields = [(b"grpc-status", b"%d" % status.code), (b"grpc-message", encode_message(status.message))]
+        if status.details is not None:
+            fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
+        opening = [] if self._headers_sent else _RESPONSE
+        self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
+        # RFC 9113 §8.1: the answer is complete, and the rest of the request is not wanted.
+        if self.incoming.is_open:
+            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
+        self._link.call_served()
+        self._over(status)
+
+    # -- what the connection reads
+
+    def accept(self, event: DataReceived) -> None:
+        """Take in a DATA frame."""
+        if self.incoming.is_open:
+            problem = self.incoming.accept(event)
+            if problem is not None:
+                self.refuse(problem)
+            elif event.end:
+                self.peer_ended()
+
+    def peer_ended(self) -> None:
+        """The client has said all."""
+        self.incoming.stop()
+        if not self.incoming.deframer.between_messages:
+            self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
+
+    def refuse(self, problem: Status) -> None:
+        self._send_status(problem)
+        self._scope.cancel()
+
+    def was_reset(self, code: int) -> None:
+        self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
+        self._link.count_reset()
+
+    def fail(self, status: Status) -> None:
+        self._over(status)
+        self._scope.cancel()
+
+    def _over(self, status: Status) -> None:
+        if self.status is None:
+            self.status = status
+            self.outgoing.stop()
+            self.incoming.stop()
+            self._link.forget(self.id)
+
+
+_RESPONSE: Headers = [
+    (b":status", b"200"),
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", ACCEPTED),
+]
+
+
+# -- handlers from functions; `parse` and `serialize` turn bytes into messages and back
+
+Parse: TypeAlias = Callable[[bytes], Any]
+Serialize: TypeAlias = Callable[[Any], bytes]
+
+
+def unary(
+    function: Callable[[Any, Call], Awaitable[Any]],
+    parse: Parse = bytes,
+    serialize: Serialize = bytes,
+) -> Handler:
+    """`async def function(request, call) -> reply`"""
+
+    async def handler(call: Call) -> None:
+        await call.send(serialize(await function(parse(await _only(call)), call)))
+
+    return handler
+
+
+def server_streaming(
+    function: Callable[[Any, Call], AsyncGenerator[Any, None]], parse: Parse = bytes, serialize: Serialize = bytes
+) -> Handler:
+    """`async def function(request, call)` that yields replies"""
+
+    async def handler(call: Call) -> None:
+        await _send_all(call, function(parse(await _only(call)), call), serialize)
+
+    return handler
+
+
+def client_streaming(
+    function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]], parse: Parse = bytes, serialize: Serialize = bytes
+) -> Handler:
+    """`async def function(requests, call) -> reply`"""
+
+    async def handler(call: Call) -> None:
+        async with aclosing(_parsed(call, parse)) as requests:
+            reply = await function(requests, call)
+        await call.send(serialize(reply))
+
+    return handler
+
+
+def bidi_streaming(
+    function: Callable[[AsyncIterator[Any], Call], AsyncGenerator[Any, None]],
+    parse: Parse = bytes,
+    serialize: Serialize = bytes,
+) -> Handler:
+    """`async def function(requests, call)` that yields replies"""
+
+    async def handler(call: Call) -> None:
+        async with aclosing(_parsed(call, parse)) as requests:
+            await _send_all(call, function(requests, call), serialize)
+
+    return handler
+
+
+async def _only(call: Call) -> bytes:
+    message = await call.receive()
+    if message is None:
+        call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
+    # Whether there is another is known when the client's half has ended; mostly it has (statuscodes.md: cardinality).
+    if not call.has_all:
+        if await call.receive() is not None:
+            call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
+        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset meanwhile has no second message either
+    return message
+
+
+async def _send_all(call: Call, replies: AsyncGenerator[Any, None], serialize: Serialize) -> None:
+    async with aclosing(replies):  # one that is cancelled ends here, not in the garbage collector
+        async for reply in replies:
+            await call.send(serialize(reply))
+
+
+async def _parsed(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
+    async for message in call:
+        yield parse(message)

@@ -1,0 +1,254 @@
+"""A server's connection: which calls it takes, how many at a time, and when it takes no more of them."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeAlias
+
+import trio
+
+from trxds.core.metadata import Headers
+from trxds.core.status import Status, unavailable
+from trxds.transport.disconnect_reason import UNKNOWN
+from trxds.transport.events import (
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoAwayReceived,
+    HeadersReceived,
+    HeadersTooLarge,
+    SettingsReceived,
+    StreamFailed,
+)
+from trxds.transport.h2_engine import H2LibraryEngine
+from trxds.transport.http2_connection import Http2Connection
+from trxds.transport.options import WireOptions
+
+from .call import Call
+from .limits import ResetBudget, ServerLimits
+from .malformed import malformed_request, malformed_trailers
+from .requests import PlainAnswer, http_refusal
+
+ServerStream: TypeAlias = Call | PlainAnswer
+
+_log = logging.getLogger("trxds.server")
+
+_MOST_UNSENT = 4  # times the bound for senders: trailers and refusals do not wait for room
+
+
+class HandlerSlots:
+    """As many handlers run as streams may be open; calls beyond that wait.
+
+    A stream that is reset is open no longer, but its handler may still be busy: until that has returned, the next call
+    waits (as in grpc-go).
+    """
+
+    __slots__ = ("_limit", "_running", "_start", "_waiting")
+
+    def __init__(self, limit: int | None, start: Callable[[Call], None]) -> None:
+        self._limit = limit
+        self._start = start
+        self._running = 0
+        self._waiting: OrderedDict[Call, None] = OrderedDict()
+
+    def begin(self, call: Call) -> None:
+        """Start its handler, or have it wait."""
+        if self._limit is not None and self._running >= self._limit:
+            self._waiting[call] = None
+        else:
+            self._running += 1
+            self._start(call)
+
+    def ended(self) -> None:
+        """A handler has returned, so the next call may begin."""
+        self._running -= 1
+        if self._waiting:
+            self.begin(self._waiting.popitem(last=False)[0])
+
+    def forget(self, call: Call) -> None:
+        """It is over; if it waits, it needs no handler."""
+        self._waiting.pop(call, None)
+
+    def clear(self) -> None:
+        """Start none of those that wait."""
+        self._waiting.clear()
+
+
+class ServerConnection:
+    """One client. `start` begins a call's handler, and says `handler_ended` when that has returned.
+
+    `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and its first request.
+    """
+
+    def __init__(
+        self,
+        transport: trio.abc.Stream,
+        *,
+        peer: str,
+        options: WireOptions,
+        limits: ServerLimits,
+        max_receive_size: int,
+        start: Callable[[Call], None],
+    ) -> None:
+        self._engine = H2LibraryEngine(client=False, options=options)
+        self.streams: dict[int, ServerStream] = {}
+        self.http2 = Http2Connection(transport, self._engine, self, self.streams, peer=peer, options=options)
+        self.max_receive_size = max_receive_size
+        self.draining = False
+        self.on_preface: Callable[[], None] | None = None
+        self.on_request: Callable[[], None] | None = None
+        self._handlers = HandlerSlots(options.max_concurrent_streams, start)
+        self._max_streams = options.max_concurrent_streams
+        self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
+        self._most_unsent = _MOST_UNSENT * options.unsent_bound
+
+    def __repr__(self) -> str:
+        return f"<ServerConnection {self.peer}{' draining' if self.draining else ''}, {len(self.streams)} calls>"
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self.http2.peer
+
+    @property
+    def closed_status(self) -> Status | None:
+        """Why nothing is sent or read any more."""
+        return self.http2.over
+
+    def run(self) -> Awaitable[None]:
+        """Serve the client until the connection is over."""
+        return self.http2.run()
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
+        """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""
+        self.draining = True
+        self._engine.goaway(code, debug, last_stream_id)
+        self.http2.writer.write_soon()
+        self._close_when_drained()
+
+    def drop(self) -> None:
+        """Close the connection without a word."""
+        self.http2.end(unavailable("the server dropped the connection"))
+
+    def handler_ended(self) -> None:
+        """A handler has returned, so the next call may begin."""
+        self._handlers.ended()
+
+    # -- what streams ask for
+
+    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
+        """Send headers or trailers, behind what the stream has sent."""
+        self._engine.send_headers(stream_id, headers, end=end)
+        self.http2.writer.write_soon()
+
+    def forget(self, stream_id: int) -> None:
+        """The stream is over."""
+        stream = self.streams.pop(stream_id, None)
+        if isinstance(stream, Call):
+            self._handlers.forget(stream)
+        self._close_when_drained()
+
+    def call_served(self) -> None:
+        """A call has ended with a status."""
+        self._resets.earn()
+
+    def count_reset(self) -> None:
+        """The client has reset a call before it was answered, or made us reset or refuse one."""
+        if self.closed_status is None and not self._resets.spend(self.http2.counts.now()):
+            _log.info("%s: the connection ends, as too many of its calls were reset", self.peer)
+            self._engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many calls were reset")
+            status = unavailable(f"{self.peer}: too many of its calls were reset")
+            self.http2.end(status, disconnect=UNKNOWN, flush=True)
+
+    # -- what was read
+
+    def handle(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case HeadersReceived():
+                    self._headers(event)
+                case DataReceived():
+                    self.http2.flow.received(event.flow_length)
+                    stream = self.streams.get(event.stream_id)
+                    if stream is not None:
+                        stream.accept(event)
+                case StreamFailed() | HeadersTooLarge():
+                    self.http2.handle(event)
+                    self.count_reset()
+                case SettingsReceived():
+                    if self.on_preface is not None:
+                        on_preface, self.on_preface = self.on_preface, None
+                        on_preface()
+                    self.http2.handle(event)
+                case GoAwayReceived():
+                    pass  # the client pushes nothing and is pushed nothing, so this changes nothing
+                case _:
+                    self.http2.handle(event)
+
+    def _headers(self, event: HeadersReceived) -> None:
+        stream = self.streams.get(event.stream_id)
+        if self.closed_status is not None:
+            return  # it came in one read with what ended the connection
+        check = malformed_request if stream is None else malformed_trailers
+        problem = check(event.headers)
+        if problem is not None:
+            # RFC 9113 §8.1.1: a malformed request costs its stream.
+            self.http2.reset(event.stream_id, ErrorCode.PROTOCOL_ERROR)
+            text = f"malformed request: {problem}"
+            self.http2.handle(StreamFailed(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
+            self.count_reset()
+        elif stream is not None:  # trailers, of which gRPC's requests have none that mean anything
+            if event.end:
+                stream.peer_ended()
+        elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
+            # RFC 9113 §5.1.2: one stream too many costs that stream.
+            self.http2.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
+            self.count_reset()
+        else:
+            self._request(event)
+
+    def _request(self, event: HeadersReceived) -> None:
+        if self.on_request is not None:
+            on_request, self.on_request = self.on_request, None
+            on_request()
+        refusal = http_refusal(event.headers)
+        if refusal is not None:
+            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, receiving=not event.end)
+            return answer.give(refusal)
+        call = Call(self, event.stream_id, event.headers)
+        self.streams[event.stream_id] = call
+        problem = call.unreadable
+        if problem is not None:
+            call.incoming.is_open = not event.end
+            return call.refuse(problem)
+        self._handlers.begin(call)
+        if event.end:
+            call.peer_ended()
+
+    def before_read(self) -> Callable[[], Awaitable[None]] | None:
+        """Who does not read the answers is not read either: trailers and refusals wait for no window."""
+        return None if self._has_room() else self._wait_for_room
+
+    async def _wait_for_room(self) -> None:
+        await self.http2.writer.taken.wait(self._has_room)
+
+    def _has_room(self) -> bool:
+        return self._engine.outgoing.unsent <= self._most_unsent or self.closed_status is not None
+
+    def output_taken(self) -> None:
+        self.http2.send_queue.serve()
+
+    def use_room(self) -> None:
+        self.http2.send_queue.serve()
+
+    # -- the end
+
+    def ended(self, status: Status) -> None:
+        self.http2.tasks.end_each(tuple(self.streams.values()), lambda stream: stream.fail(status))
+        self._handlers.clear()
+
+    def _close_when_drained(self) -> None:
+        if self.draining and not self.streams and self.closed_status is None:
+            self.http2.end(unavailable("the server has drained"), flush=True)

@@ -1,0 +1,95 @@
+"""Connections that have not asked for anything yet: how long they may take, and how many there may be.
+
+A client that connects and says nothing costs a file descriptor and some kilobytes. So there is a time limit until
+its preface has come, and a bound on how many are waited for. Beyond it the oldest goes: if it were the newest, those
+that are held open on purpose would keep everybody else out. Those whose preface has come have a bound of their own,
+for the same reason. They have no time limit, as a gRPC client may connect long before its first call.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
+from .connection import ServerConnection
+from .limits import ServerLimits
+
+_log = logging.getLogger("trxds.server")
+
+
+class PendingConnection:
+    """One connection until its first request. Its time limit is that of `scope`."""
+
+    __slots__ = ("_newcomers", "connection", "peer", "scope")
+
+    def __init__(self, newcomers: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
+        self._newcomers = newcomers
+        self.peer = peer
+        self.scope = scope
+        self.connection: ServerConnection | None = None  # once TLS stands
+
+    def speaks_tls(self) -> None:
+        """The handshake is done."""
+        self.scope.deadline = trio.current_time() + self._newcomers.limits.preface_timeout
+
+    def said_hello(self) -> None:
+        """Its preface has come."""
+        self.scope.deadline = math.inf
+        self._newcomers.said_hello(self)
+
+    def asked(self) -> None:
+        """Its first request has come."""
+        self._newcomers.leave(self)
+
+    def send_away(self, why: str) -> None:
+        """Make room for others; a gRPC client connects again when it has a call."""
+        _log.info("%s: the connection ends, %s", self.peer, why)
+        if self.connection is not None and self.scope.deadline == math.inf:
+            self.connection.goaway(debug=why.encode())
+        else:
+            self.scope.cancel()
+
+
+class PendingConnections:
+    """All of a server's. In order of age."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self.limits = limits
+        self._silent: OrderedDict[PendingConnection, None] = OrderedDict()
+        self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # their preface has come
+
+    @contextmanager
+    def admit(self, peer: str, *, tls: bool) -> Iterator[PendingConnection]:
+        """Somebody has connected, and stays for as long as the block lasts."""
+        limits = self.limits
+        timeout = limits.handshake_timeout if tls else limits.preface_timeout
+        with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
+            newcomer = PendingConnection(self, peer, scope)
+            try:
+                self._join(self._silent, newcomer, "as too many others have not sent their preface")
+                yield newcomer
+            finally:
+                self.leave(newcomer)
+        if scope.cancelled_caught and trio.current_time() >= scope.deadline:
+            _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
+
+    def said_hello(self, newcomer: PendingConnection) -> None:
+        """Called by one whose preface has come."""
+        if newcomer in self._silent:
+            del self._silent[newcomer]
+            self._join(self._idle, newcomer, "as too many others have sent no request")
+
+    def _join(self, waiting: OrderedDict[PendingConnection, None], newcomer: PendingConnection, why: str) -> None:
+        waiting[newcomer] = None
+        if len(waiting) > self.limits.max_pending_connections:
+            waiting.popitem(last=False)[0].send_away(why)
+
+    def leave(self, newcomer: PendingConnection) -> None:
+        """It has asked for something, or is gone. Idempotent."""
+        self._silent.pop(newcomer, None)
+        self._idle.pop(newcomer, None)

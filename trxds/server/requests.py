@@ -1,0 +1,129 @@
+"""Which requests are gRPC's, and what a client is told whose request is not (PROTOCOL-HTTP2, "Requests").
+
+It is an HTTP status that no client can take for success: 415 for another content-type, 405 for another method than
+POST. The content-type is looked at first, as in grpc-go and grpc-java: a client that has gRPC's can be told in gRPC's
+words. A request without "te: trailers" is served, also as there: the field is there for proxies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trxds.core.metadata import Headers, encode_message, find
+from trxds.core.status import Status, StatusCode
+from trxds.transport.events import DataReceived, ErrorCode
+
+from .owner import StreamOwner
+
+_CONTENT_TYPE = b"application/grpc"
+_SEPARATORS = (b"+", b";")  # before a subtype, and before parameters
+_MOST_UPLOADED = 64 * 1024
+_NO_GRPC = b"This is a gRPC server: the content-type of a request has to be application/grpc.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRefusal:
+    """A response of plain HTTP."""
+
+    headers: Headers
+    body: bytes = b""
+
+
+def http_refusal(headers: Headers) -> HttpRefusal | None:
+    """Why a request is no gRPC request; None if it is one."""
+    method, content_type = find(headers, b":method"), find(headers, b"content-type")
+    if content_type != _CONTENT_TYPE and content_subtype(content_type) is None:
+        fields = [(b":status", b"415"), (b"content-type", b"text/plain; charset=utf-8")]
+        return HttpRefusal(fields, b"" if method == b"HEAD" else _NO_GRPC)
+    if method != b"POST":
+        message = encode_message("the method of the HTTP request is not POST, which gRPC's is")
+        fields = [(b":status", b"405"), (b"allow", b"POST"), (b"content-type", _CONTENT_TYPE)]
+        return HttpRefusal([*fields, (b"grpc-status", b"%d" % StatusCode.INTERNAL), (b"grpc-message", message)])
+    return None
+
+
+def content_subtype(content_type: bytes | None) -> str | None:
+    """The message format that a gRPC content-type names, such as "proto"; empty if none, None if it is not gRPC's."""
+    value = (content_type or b"").strip().lower()
+    if not value.startswith(_CONTENT_TYPE):
+        return None
+    rest = value[len(_CONTENT_TYPE) :]
+    if rest and not rest.startswith(_SEPARATORS):
+        return None
+    return rest[1:].split(b";")[0].strip().decode("latin-1") if rest[:1] == b"+" else ""
+
+
+class PlainAnswer:
+    """A stream that ends with an `HttpRefusal`. It is no call: no handler sees it.
+
+    The request is read to its end, if that comes soon: a reset might reach the client before it has read the answer.
+    """
+
+    __slots__ = ("_body", "_link", "_uploaded", "id", "receiving")
+
+    def __init__(self, connection: StreamOwner, stream_id: int, *, receiving: bool) -> None:
+        self.id = stream_id
+        self.receiving = receiving
+        self._link = connection
+        self._body = b""
+        self._uploaded = 0
+
+    def give(self, refusal: HttpRefusal) -> None:
+        """Send it, as windows have room."""
+        self._body = refusal.body
+        self._link.send_headers(self.id, refusal.headers, end=not refusal.body)
+        if refusal.body:
+            self._link.http2.push(self)
+        else:
+            self._forget_if_done()
+
+    # -- what it sends
+
+    @property
+    def outgoing(self) -> PlainAnswer:
+        """Itself: there is no message in it."""
+        return self
+
+    @property
+    def waits_for_room(self) -> bool:
+        return bool(self._body)
+
+    def push(self, limit: int) -> None:
+        """Append at most `limit` bytes of the body to the connection's output."""
+        written = self._link.http2.engine.write(self.id, self._body, end=True, limit=limit)
+        self._body = self._body[written:]
+        self._forget_if_done()
+
+    def _forget_if_done(self) -> None:
+        if not self._body and not self.receiving:
+            self._link.forget(self.id)
+
+    # -- what the connection reads
+
+    def accept(self, event: DataReceived) -> None:
+        """Count what is uploaded in vain."""
+        self._uploaded += event.flow_length
+        if event.end:
+            self.peer_ended()
+        elif self._uploaded > _MOST_UPLOADED:
+            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
+            self._stop()
+
+    def peer_ended(self) -> None:
+        """The client has said all."""
+        self.receiving = False
+        self._forget_if_done()
+
+    def refuse(self, problem: Status) -> None:
+        self._stop()
+
+    def was_reset(self, code: int) -> None:
+        self._stop()
+
+    def fail(self, status: Status) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._body = b""
+        self._link.http2.send_queue.forget(self)
+        self._link.forget(self.id)

@@ -1,0 +1,272 @@
+"""A gRPC server: all four kinds of call, and a knob for what a server can do wrong.
+
+It is built on the client's own engine, so it proves nothing about the wire by itself; that is what
+`tests/peers` does, where grpcio stands at the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import trio
+from google.protobuf.descriptor import ServiceDescriptor
+
+from trxds.core.status import StatusCode
+from trxds.transport.connect import split_address
+from trxds.transport.events import ErrorCode
+from trxds.transport.options import WireOptions
+from trxds.transport.request import MAX_RECEIVE_SIZE
+
+from .call import Call, Handler
+from .connection import ServerConnection
+from .limits import ServerLimits
+from .pending_connections import PendingConnection, PendingConnections
+from .service import handlers_of
+from .unix import unix_listener
+
+MAX_CONCURRENT_STREAMS = 100
+"""What RFC 9113 §6.5.2 recommends not to go below, and most servers say."""
+
+MAX_FRAME = 16 * 1024
+"""HTTP/2's own, which grpc-go and grpc-java keep for servers: a client's turn is not longer."""
+
+DEFAULT_LIMITS = ServerLimits()
+
+
+class ServerListener(Protocol):
+    """Where a server can listen, in place of a socket."""
+
+    def listen(self, address: str) -> trio.abc.Listener[trio.abc.Stream]:
+        """`OSError` if somebody does already."""
+
+
+class Server:
+    """Run it by `serve`; or `await nursery.start(server.run)`.
+
+    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls,
+    which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
+    that stand; `calls` are all there ever were, in order, unless it shall not `remember_calls`. With
+    `tls`, a context for servers, clients must speak TLS; gRPC's want "h2" among its ALPN protocols.
+
+    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no
+    limit. `limits` says what else one client may cost the others.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler] | None = None,
+        *,
+        fallback: Handler | None = None,
+        address: str = "127.0.0.1:0",
+        network: ServerListener | None = None,
+        max_concurrent_streams: int | None = MAX_CONCURRENT_STREAMS,
+        max_receive_size: int = MAX_RECEIVE_SIZE,
+        options: WireOptions | None = None,
+        limits: ServerLimits = DEFAULT_LIMITS,
+        tls: ssl.SSLContext | None = None,
+        remember_calls: bool = True,
+    ) -> None:
+        self.handlers = dict(handlers or {})
+        self.fallback = fallback
+        self.address = address
+        self.max_receive_size = max_receive_size
+        self.tls = tls
+        self.remember_calls = remember_calls
+        options = options or WireOptions(max_frame=MAX_FRAME)
+        if options.max_concurrent_streams is None:
+            options = replace(options, max_concurrent_streams=max_concurrent_streams)
+        self.options = options
+        self.connections: list[ServerConnection] = []
+        self.calls: list[Call] = []
+        self._network = network
+        self._nursery: trio.Nursery | None = None
+        self._listening: trio.CancelScope | None = None
+        self._deaf = trio.Event()  # set while nobody listens
+        self._deaf.set()
+        self._client_numbers = itertools.count(1)
+        self._newcomers = PendingConnections(limits)
+
+    def __repr__(self) -> str:
+        state = "listening" if self._listening else "stopped"
+        return f"<Server {self.address} {state}, {len(self.connections)} connections>"
+
+    def add_service(self, service: ServiceDescriptor, implementation: object) -> None:
+        """Serve a protobuf service: each method of `implementation` gets parsed messages and the call.
+
+        `async def Unary(self, request, call) -> reply`; streaming requests are an async iterator in
+        place of the request, streaming replies are yielded.
+        """
+        self.handlers.update(handlers_of(service, implementation))
+
+    # -- its life
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; `address` is known once it has started. `OSError` if it cannot listen."""
+        listener = await self._listener()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                await self._nursery.start(self._listen, listener)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    async def restart(self) -> None:
+        """Stop, and listen again at the same address."""
+        if self._nursery is None:
+            raise RuntimeError("the server is not running; use `async with serve(...)`")
+        self.stop()
+        await self._deaf.wait()
+        await self._nursery.start(self._listen, await self._listener())
+
+    def stop(self) -> None:
+        """Stop listening and drop all connections, as if the process had died."""
+        if self._listening is not None:
+            self._listening.cancel()
+        self.drop_connections()
+
+    def drop_connections(self) -> None:
+        """Close all connections without a word."""
+        for connection in tuple(self.connections):
+            connection.drop()
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
+        """Say GOAWAY on all connections; they close when their calls have ended."""
+        for connection in tuple(self.connections):
+            connection.goaway(code, debug)
+
+    # -- listening
+
+    async def _listen(self, listener: trio.abc.Listener[trio.abc.Stream], task_status: trio.TaskStatus[None]) -> None:
+        assert self._nursery is not None
+        self._deaf = trio.Event()
+        try:
+            with trio.CancelScope() as self._listening:
+                async with listener:
+                    task_status.started()
+                    await trio.serve_listeners(self.serve_stream, [listener], handler_nursery=self._nursery)
+        finally:
+            self._listening = None
+            self._deaf.set()
+
+    async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
+        if self._network is not None:
+            return self._network.listen(self.address)
+        if self.address.startswith("unix:"):
+            return await unix_listener(self.address.removeprefix("unix:"))
+        host, port = split_address(self.address)
+        (listener,) = await trio.open_tcp_listeners(port, host=host)
+        self.address = _address(listener.socket.getsockname())
+        return listener
+
+    async def serve_stream(self, transport: trio.abc.Stream) -> None:
+        """Serve one client on a stream that somebody else accepted, to its end."""
+        peer = self._client_name(transport)
+        try:
+            with self._newcomers.admit(peer, tls=self.tls is not None) as newcomer:
+                if self.tls is not None:
+                    transport = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
+                    try:
+                        await transport.do_handshake()
+                    except trio.BrokenResourceError:
+                        return
+                    newcomer.speaks_tls()
+                await self._converse(transport, newcomer)
+        finally:
+            await trio.aclose_forcefully(transport)
+
+    async def _converse(self, transport: trio.abc.Stream, newcomer: PendingConnection) -> None:
+        async with trio.open_nursery() as nursery:
+
+            def start(call: Call) -> None:
+                if self.remember_calls:
+                    self.calls.append(call)
+                nursery.start_soon(self._run, connection, call, name=f"server/call{call.path}")
+
+            connection = newcomer.connection = ServerConnection(
+                transport,
+                peer=newcomer.peer,
+                options=self.options,
+                limits=self._newcomers.limits,
+                max_receive_size=self.max_receive_size,
+                start=start,
+            )
+            connection.on_preface = newcomer.said_hello
+            connection.on_request = newcomer.asked
+            self.connections.append(connection)
+            try:
+                await connection.run()
+            finally:
+                self.connections.remove(connection)
+
+    async def _run(self, connection: ServerConnection, call: Call) -> None:
+        try:
+            await call.run(self._handler(call.path))
+        finally:
+            connection.handler_ended()
+
+    def _client_name(self, transport: trio.abc.Stream) -> str:
+        if isinstance(transport, trio.SocketStream):
+            with contextlib.suppress(OSError, ValueError):  # it has gone again, or is a unix socket without a name
+                return _address(transport.socket.getpeername())
+        return f"client-{next(self._client_numbers)}"
+
+    def _handler(self, path: str) -> Handler:
+        return self.handlers.get(path) or self.fallback or _unimplemented
+
+
+def _address(name: Any) -> str:
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _unimplemented(call: Call) -> None:
+    call.abort(StatusCode.UNIMPLEMENTED, f"no handler for {call.path}")
+
+
+@asynccontextmanager
+async def serve(
+    handlers: Mapping[str, Handler] | None = None,
+    *,
+    fallback: Handler | None = None,
+    address: str = "127.0.0.1:0",
+    network: ServerListener | None = None,
+    max_concurrent_streams: int | None = MAX_CONCURRENT_STREAMS,
+    max_receive_size: int = MAX_RECEIVE_SIZE,
+    options: WireOptions | None = None,
+    limits: ServerLimits = DEFAULT_LIMITS,
+    tls: ssl.SSLContext | None = None,
+    remember_calls: bool = True,
+) -> AsyncIterator[Server]:
+    """A running server for the length of a block; see `Server` for the arguments.
+
+    An exception of the block comes out as it is, not in a group; so does `OSError` if nobody can listen there.
+    """
+    server = Server(
+        handlers,
+        fallback=fallback,
+        address=address,
+        network=network,
+        max_concurrent_streams=max_concurrent_streams,
+        max_receive_size=max_receive_size,
+        options=options,
+        limits=limits,
+        tls=tls,
+        remember_calls=remember_calls,
+    )
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            await nursery.start(server.run)
+            yield server
+        except Exception as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,51 @@
+"""Handlers for the methods of a protobuf service, by its descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from trxds.core.status import StatusCode
+
+from .call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+
+_KINDS = {
+    (False, False): unary,
+    (False, True): server_streaming,
+    (True, False): client_streaming,
+    (True, True): bidi_streaming,
+}
+
+
+_SUBTYPES = ("", "proto")
+
+
+def handlers_of(service: ServiceDescriptor, implementation: object) -> dict[str, Handler]:
+    """A handler for each method that `implementation` has a method of that name for."""
+    return {
+        f"/{service.full_name}/{method.name}": _handler(method, getattr(implementation, method.name))
+        for method in service.methods
+        if hasattr(implementation, method.name)
+    }
+
+
+def _handler(method: MethodDescriptor, function: Any) -> Handler:
+    kind: Any = _KINDS[bool(method.client_streaming), bool(method.server_streaming)]
+    handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, _serialize)
+
+    def protobuf_only(call: Call) -> Awaitable[None]:
+        if call.content_subtype not in _SUBTYPES:
+            subtype = call.content_subtype
+            call.abort(
+                StatusCode.UNIMPLEMENTED, f"no messages of the subtype {subtype!r} here; use application/grpc+proto"
+            )
+        return handler(call)
+
+    return protobuf_only
+
+
+def _serialize(message: Any) -> bytes:
+    return message.SerializeToString()  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""The hosts of one cookie are connected a little apart while an RPC waits for them (RFC 8305).
+
+A75 connects one host and waits until it is READY or has failed. Where nobody answers that takes as long as an attempt
+to connect may take: 20 seconds. So the cookie's next host is connected too after 250 milliseconds. Which of them an RPC
+uses is as A75 has it: the first in the cookie's order that is READY. What was connected in vain is let go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from trxds.core.connectivity import Connectivity
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY
+from trxds.resources.endpoint import HealthStatus
+
+from .hosts import Entry, HostTable
+
+MAX_RACES = 256  # cookies may come from outside; one too many waits for its first host alone
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForOneOf:
+    """A pick's wish: its RPC waits for one of a cookie's hosts, which are more than one."""
+
+    addresses: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Race:
+    next_at: float  # when the next host has its turn
+    last: str = ""  # the one that had its turn last; the first has its own by the pick
+
+
+class HappyEyeballs:
+    """All races of one cluster, by the cookie's addresses. At `wake_at` it is time to `go_on`."""
+
+    def __init__(self, table: HostTable) -> None:
+        self.wake_at = math.inf
+        self._table = table
+        self._races: dict[tuple[str, ...], _Race] = {}
+        self._spares: set[str] = set()  # the hosts that races have leased
+
+    def wanted(self, addresses: tuple[str, ...]) -> bool:
+        """Whether a pick that waits for one of these is to wish for a race. Once: a wish makes RPCs pick again."""
+        return len(addresses) > 1 and addresses not in self._races and len(self._races) < MAX_RACES
+
+    def go_on(self, waits: Iterable[WaitsForOneOf], statuses: Collection[HealthStatus], now: float) -> tuple[str, ...]:
+        """Whatever is due by now; returns whom to connect."""
+        if not self._races and not self._spares and not waits:
+            return ()
+        for addresses in tuple(self._races):
+            if not self._runs(addresses, statuses, now):
+                del self._races[addresses]
+        for each in waits:
+            # Its first host is connected by the same decision as this, and so it may still be IDLE.
+            self._races.setdefault(each.addresses, _Race(now + ATTEMPT_DELAY))
+        connect = [
+            address
+            for addresses, race in self._races.items()
+            if (address := self._next(addresses, race, statuses, now)) is not None
+        ]
+        self._release_losers()
+        self.wake_at = min((race.next_at for race in self._races.values()), default=math.inf)
+        return tuple(connect)
+
+    def _runs(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
+        hosts = list(self._usable(addresses, statuses))
+        winner = next((entry for entry, state in hosts if state is Connectivity.READY), None)
+        if winner is not None:
+            if winner.spare:
+                self._table.use(winner, now)  # for the RPC that waits; it has not picked again yet
+            return False
+        if any(state is Connectivity.CONNECTING for _, state in hosts):
+            return True
+        # All have failed. They are left to the idle sweep: to let go of a host is to forget that it has failed.
+        self._spares.difference_update(addresses)
+        return False
+
+    def _next(
+        self, addresses: tuple[str, ...], race: _Race, statuses: Collection[HealthStatus], now: float
+    ) -> str | None:
+        """The host whose turn it is: the one before has been CONNECTING for long enough, or has failed."""
+        hosts = list(self._usable(addresses, statuses))
+        failed = bool(race.last) and all(entry.address != race.last for entry, _ in hosts)
+        if now < race.next_at and not failed:
+            return None
+        entry = next((entry for entry, state in hosts if state is None or state is Connectivity.IDLE), None)
+        if entry is None:
+            race.last, race.next_at = "", math.inf
+            return None
+        race.last, race.next_at = entry.address, now + ATTEMPT_DELAY
+        if entry.host is None:
+            self._spares.add(entry.address)
+            self._table.wait_for(entry, now, spare=True)
+        return entry.address
+
+    def next_after(self, waited_for: str, addresses: tuple[str, ...], statuses: Collection[HealthStatus]) -> str:
+        """The address that has its turn when the one that an RPC waits for takes long, if there is any."""
+        for entry, state in self._usable(addresses, statuses):
+            if entry.address != waited_for and state in (None, Connectivity.IDLE):
+                return entry.address
+        return ""
+
+    def _usable(
+        self, addresses: tuple[str, ...], statuses: Collection[HealthStatus]
+    ) -> Iterator[tuple[Entry, Connectivity | None]]:
+        for address in addresses:
+            entry = self._table.get(address)
+            if entry is not None and entry.health in statuses:
+                state = self._table.state(entry)
+                if state is not Connectivity.TRANSIENT_FAILURE:
+                    yield entry, state
+
+    def _release_losers(self) -> None:
+        racing = {address for addresses in self._races for address in addresses}
+        for address in self._spares - racing:
+            self._spares.remove(address)
+            entry = self._table.get(address)
+            if entry is not None and entry.spare:
+                self._table.release(entry)

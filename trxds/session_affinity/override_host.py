@@ -1,0 +1,200 @@
+"""The policy that brings a session's RPCs back to their host (A55), over all priorities (A75).
+
+It stands above the child that balances everybody else. A cookie's hosts are looked up in its
+own table of all the cluster's endpoints, also those that are DRAINING, that a lower priority
+has, or that the child never connected. What time alone does, the sweep of idle hosts and the
+turns of a cookie's hosts to be connected, is due at the decision's `wake_at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from trxds.core.connectivity import Connectivity
+from trxds.core.happy_eyeballs import ATTEMPT_DELAY
+from trxds.core.plural import plural
+from trxds.core.status import Status, unavailable
+from trxds.lb.configs import OverrideHostConfig
+from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.host_trackers import HostTrackers
+from trxds.lb.interfaces import SubchannelInterface
+from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs, Picker, PickResult, Trace
+from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
+from trxds.resources.endpoint import HealthStatus
+
+from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
+from .hosts import Entry, HostTable
+from .repin_reason import RepinReason
+
+_CHILD = "everybody"
+# The states that are waited for, the best one first.
+_WAITED_FOR = {
+    Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
+    Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
+    None: "nobody has connected it yet, so it is connected for the session",
+}
+_SWEEP = ("sweep",)  # the event of a pick whose session is the first to lease a host, so that we wake to sweep
+
+
+class OverrideHost:
+    def __init__(self, channel_control: ChannelControl) -> None:
+        self._channel_control = channel_control
+        self._trackers = HostTrackers()
+        self._table = HostTable(self._acquire, channel_control.release, channel_control.lookup, self._trackers)
+        self._eyeballs = HappyEyeballs(self._table)
+        self._config: OverrideHostConfig | None = None
+        self._endpoints: Endpoints | None = None
+
+    def decide(self, inputs: PolicyInputs, now: float) -> Decision:
+        config: OverrideHostConfig = inputs.config
+        if config is not self._config or inputs.endpoints is not self._endpoints:
+            self._take_over(config, inputs.endpoints, now)
+        if now >= self._table.sweep_at:
+            self._table.sweep_idle(now)
+        waits = [wish for wish in inputs.pick_events if isinstance(wish, WaitsForOneOf)]
+        next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
+        report = inputs.children.get(_CHILD, CONNECTING)
+        picker = OverridePicker(
+            self._table,
+            self._eyeballs,
+            config.statuses,
+            report.picker,
+            self._channel_control.lookup,
+            self._channel_control.notify_policy,
+            self._in_words,
+        )
+        return Decision(
+            report.state,
+            picker,
+            children={_CHILD: config.child},
+            # What picks wished for: cookies' hosts that nobody has connected yet.
+            connect=(*next_hosts, *(address for address in inputs.pick_events if isinstance(address, str))),
+            wake_at=min(self._table.sweep_at, self._eyeballs.wake_at),
+            collects=self._trackers,
+        )
+
+    def describe(self, inputs: PolicyInputs, now: float) -> str:
+        return f"{plural(len(self._table.leased), 'host')} held for sessions"
+
+    def _in_words(self, address: str) -> str:
+        """Where one of a cookie's addresses stands."""
+        assert self._config is not None and self._endpoints is not None
+        endpoint = next((each for each in self._endpoints if address in each.addresses), None)
+        if endpoint is None:
+            return f"{address} is no endpoint of cluster {self._config.cluster}"
+        if endpoint.health not in self._config.statuses:
+            return f"{address} is {endpoint.health.name}, which override_host_status does not have"
+        entry = self._table.get(address)
+        state = self._table.state(entry) if entry is not None else None
+        return f"{address} is {endpoint.health.name}, {state.name if state is not None else 'not connected'}"
+
+    def _acquire(self, address: str) -> SubchannelInterface:
+        if not self._table.leased:
+            self._channel_control.notify_policy(_SWEEP)
+        return self._channel_control.acquire(address)
+
+    def _take_over(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
+        self._config, self._endpoints = config, endpoints
+        usable = endpoints.all
+        if HealthStatus.DRAINING not in config.statuses:
+            usable = tuple([endpoint for endpoint in usable if endpoint.health is not HealthStatus.DRAINING])
+        self._table.update(usable, config.idle_timeout, now)
+
+
+@dataclass(frozen=True, slots=True)
+class OverridePicker(Explainable):
+    table: HostTable
+    eyeballs: HappyEyeballs
+    statuses: frozenset[HealthStatus]
+    child: Picker
+    lookup: Callable[[str], SubchannelInterface | None]
+    notify_policy: Callable[[Hashable], None]
+    in_words: Callable[[str], str]  # where an address stands, for explanations
+
+    def pick(self, call: PickArgs) -> PickResult:
+        override = call.override
+        if override is None:
+            return self.child.pick(call) if call.trace is None else self._explain_child(call, call.trace)
+        if override.addresses:
+            result = self._session_host(override, call)
+            if result is not None:
+                return result
+            override.fallback_reason = self._missed(override.addresses[0])
+            if override.strict:
+                if call.trace is not None:
+                    why = "none of the session's hosts can be used, and the session is strict"
+                    call.trace.note(why, saw=self._seen(override))
+                return Fail(none_usable(override))
+        if call.trace is not None:
+            return self._explain_child(call, call.trace)
+        result = self.child.pick(call)
+        if type(result) is Complete:
+            self._note(result.host, override, call.now)
+        return result
+
+    def _session_host(self, override: Override, call: PickArgs) -> PickResult | None:
+        """The cookie's first READY host; else wait for one that is IDLE, CONNECTING or not there yet."""
+        waiting: dict[Connectivity | None, Entry] = {}
+        for address in override.addresses:
+            entry = self.table.get(address)
+            if entry is None or entry.health not in self.statuses:
+                continue
+            host = entry.host or self.lookup(address)
+            state = host.state if host is not None else None
+            if state is Connectivity.READY:
+                override.actual_address_list = entry.addresses
+                if call.trace is not None and host is not None:
+                    call.trace.note("the session's first host that is READY", saw=self._seen(override))
+                    return Complete(host)
+                return self.table.pick(entry, call.now)
+            waiting.setdefault(state, entry)
+        for state in _WAITED_FOR:
+            if state in waiting:
+                return self._wait_for(waiting[state], state, override, call)
+        return None
+
+    def _missed(self, address: str) -> RepinReason:
+        """Why the session's host is not used; only for an RPC that goes elsewhere."""
+        entry = self.table.get(address)
+        if entry is None:
+            return RepinReason.UNKNOWN_HOST
+        return RepinReason.NOT_READY if entry.health in self.statuses else RepinReason.STATUS_NOT_ALLOWED
+
+    def _wait_for(self, entry: Entry, state: Connectivity | None, override: Override, call: PickArgs) -> PickResult:
+        if call.trace is not None:
+            after = self.eyeballs.next_after(entry.address, override.addresses, self.statuses)
+            late = f"; {after} is connected too if that takes more than {ATTEMPT_DELAY * 1000:.0f} ms" if after else ""
+            waits_for, saw = f"{entry.address} to connect", self._seen(override)
+            call.trace.note(_WAITED_FOR[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
+            return QUEUE
+        if self.eyeballs.wanted(override.addresses):
+            self.notify_policy(WaitsForOneOf(override.addresses))
+        # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
+        if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
+            self.notify_policy(entry.address)
+        return QUEUE
+
+    def _explain_child(self, call: PickArgs, trace: Trace) -> PickResult:
+        override = call.override
+        if override is None:
+            trace.note("there is nothing to override", saw="no session filter")
+        elif override.addresses:
+            trace.note("none of the session's hosts can be used", saw=self._seen(override))
+        else:
+            trace.note("the host that it gives is the session's", saw="no session yet")
+        return trace.pick(self.child, call)
+
+    def _seen(self, override: Override) -> str:
+        return "; ".join(map(self.in_words, override.addresses))
+
+    def _note(self, host: SubchannelInterface, override: Override, now: float) -> None:
+        entry = self.table.get(host.address)
+        # A host in no table leaves no trace; nor does the one of an attempt before.
+        override.actual_address_list = entry.addresses if entry is not None else ""
+        if entry is not None:
+            self.table.use(entry, now)
+
+
+def none_usable(override: Override) -> Status:
+    return unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}")

@@ -1,0 +1,94 @@
+"""What carries a session between client and application: a cookie (A55), or a header of its own (Envoy).
+
+Envoy's header holds base64 of the host's address and knows no cluster, so a session that it
+carries does not stay in one of several weighted clusters.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from trxds.core.metadata import Metadata
+from trxds.resources.stateful_session import CookieConfig, HeaderConfig, SessionState
+
+from . import cookie
+
+
+class SessionStateCarrier(Protocol):
+    session_headers: tuple[str, ...]  # what a session has to send back, other than cookies
+
+    def matches_path(self, path: str) -> bool:
+        """Whether RPCs to that path take part."""
+
+    def read(self, metadata: Metadata) -> str | None:
+        """The session's text, still encoded, in the caller's metadata."""
+
+    def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
+        """What it has room for: the addresses and the cluster that a session would read from it."""
+
+    def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
+        """The response's metadata with that session."""
+
+
+class CookieSessionState:
+    session_headers: tuple[str, ...] = ()
+
+    def __init__(self, config: CookieConfig) -> None:
+        self._config = config
+        self._path = config.path
+
+    def matches_path(self, path: str) -> bool:
+        return not self._path or cookie.path_matches(self._path, path)
+
+    def read(self, metadata: Metadata) -> str | None:
+        for key, header in metadata:  # of which several may be cookies (A55)
+            if key == "cookie" and isinstance(header, str):
+                found = cookie.find(header, self._config.name)
+                if found is not None:
+                    return found
+        return None
+
+    def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
+        return cookie.written(addresses), cluster
+
+    def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
+        # Another Set-Cookie: those of the server stay.
+        header = cookie.set_cookie(self._config, cookie.encode(addresses, cluster))
+        return Metadata((*metadata, ("set-cookie", header)))
+
+    def __repr__(self) -> str:
+        return f"cookie {self._config.name!r}"
+
+
+class HeaderSessionState:
+    def __init__(self, config: HeaderConfig) -> None:
+        self._name = config.name
+        self.session_headers: tuple[str, ...] = (config.name,)
+
+    def matches_path(self, path: str) -> bool:
+        return True
+
+    def read(self, metadata: Metadata) -> str | None:
+        value = metadata.first(self._name)
+        return value if isinstance(value, str) else None
+
+    def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
+        return addresses.partition(",")[0], ""
+
+    def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
+        # In place of what the server sent: an application looks for one value.
+        rest = (pair for pair in metadata if pair[0] != self._name)
+        return Metadata((*rest, (self._name, cookie.base64_of(addresses))))
+
+    def __repr__(self) -> str:
+        return f"header {self._name!r}"
+
+
+def carrier(state: SessionState) -> SessionStateCarrier:
+    match state:
+        case CookieConfig():
+            return CookieSessionState(state)
+        case HeaderConfig():
+            return HeaderSessionState(state)
+        case _ as never:
+            assert_never(never)

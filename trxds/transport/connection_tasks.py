@@ -1,0 +1,62 @@
+"""The tasks of one connection: its reader is the task that runs it, others begin when they are needed."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+S = TypeVar("S")
+
+ENDS = 32
+"""So many streams may end in one step for a reason that they share."""
+
+
+class ConnectionTasks:
+    """They begin between `open` and `close`; `scope` ends them all."""
+
+    def __init__(self, peer: str) -> None:
+        self.scope = trio.CancelScope()
+        self._peer = peer
+        self._context = contextvars.Context()
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def may_start(self) -> bool:
+        """Whether a task can begin: not before the connection runs, and not when it ends."""
+        return self._nursery is not None
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """From now on tasks may begin."""
+        self._context, self._nursery = contextvars.copy_context(), nursery
+
+    def close(self) -> None:
+        """No task begins any more."""
+        self._nursery = None
+
+    def start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
+        """Start a task. It must not inherit the context of the RPC that needed it, which has a tracing span perhaps."""
+        assert self._nursery is not None
+        self._context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))
+
+    def end_each(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
+        """End streams in their order; of more than a few the others in the scheduler's next passes.
+
+        Each wakes a task that has work to do, and a thousand in one pass would keep everybody else waiting.
+        """
+        at_once = ENDS if self._nursery is not None else len(streams)
+        for stream in streams[:at_once]:
+            end(stream)
+        if len(streams) > at_once:
+            self.start(_end_others, streams[at_once:], end, name="ends")
+
+
+async def _end_others(streams: Sequence[S], end: Callable[[S], None]) -> None:
+    for start in range(0, len(streams), ENDS):
+        # A connection that is cancelled meanwhile still tells every caller.
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        for stream in streams[start : start + ENDS]:
+            end(stream)

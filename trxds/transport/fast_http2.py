@@ -1,0 +1,166 @@
+"""HTTP/2 for the client's end of a gRPC connection, and for no other: the data plane's engine.
+
+A method's headers are encoded once, and a request that is known whole leaves in one piece. What is read is cut into
+frames by a `FrameReader`, and a `FrameHandler` makes events of them.
+"""
+
+from __future__ import annotations
+
+from trxds.core.metadata import Headers
+
+from . import frames
+from .engine import Fields
+from .events import ConnectionFailed, ErrorCode, Event
+from .frame_handler import FrameHandler
+from .frames import END_STREAM, FrameReader, Http2ProtocolError
+from .header_blocks import BlockEncoder
+from .options import WireOptions
+from .outgoing_frames import Octets, OutgoingFrames
+from .stream_state import FIRST_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
+
+
+class FastHttp2Engine:
+    """A client's `Engine`."""
+
+    def __init__(self, options: WireOptions) -> None:
+        self.outgoing = OutgoingFrames()
+        self.unread = b""
+        self.overhead = 0
+        self.exhausted = False
+        self._streams = StreamStates(options)
+        self._peer = PeerSettings()
+        self._encoder = BlockEncoder()
+        self._frames = FrameReader(options.max_frame)
+        self._handler = FrameHandler(self._streams, self._peer, self.outgoing, options)
+        self._greet(options)
+
+    def _greet(self, options: WireOptions) -> None:
+        values = {
+            frames.ENABLE_PUSH: 0,
+            frames.INITIAL_WINDOW_SIZE: options.stream_window,
+            frames.MAX_FRAME_SIZE: options.max_frame,
+            frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
+        }
+        # The preface and SETTINGS are first, and nothing has to be waited for behind them (RFC 9113 §3.4).
+        self.outgoing.add_control(frames.PREFACE + frames.settings(values))
+        # SETTINGS say nothing of the connection's own window (RFC 9113 §6.9.2).
+        wider = self._streams.receive_window - FIRST_WINDOW
+        if wider:
+            self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, 0, wider))
+
+    def receive(self, data: bytes) -> list[Event]:
+        handler = self._handler
+        if self.unread:
+            data = self.unread + data
+        try:
+            self.unread = self._frames.read(data, handler.take, handler.take_answer)
+        except Http2ProtocolError as violation:
+            self.unread = b""
+            self.goaway(violation.code, str(violation).encode())
+            handler.events.append(ConnectionFailed(violation.code, str(violation)))
+        if handler.overhead:
+            self.overhead += handler.overhead
+            handler.overhead = 0
+        events, handler.events = handler.events, []
+        return events
+
+    # -- streams
+
+    @property
+    def peer_max_streams(self) -> int:
+        return self._peer.max_streams
+
+    @property
+    def peer_max_header_list(self) -> float:
+        return self._peer.max_header_list
+
+    @property
+    def connection_window(self) -> int:
+        return self._streams.send_window
+
+    @property
+    def receive_window(self) -> int:
+        return self._streams.receive_window
+
+    def stream_window(self, stream_id: int) -> int:
+        return self._streams.send_window_of(stream_id)
+
+    def initial_data_limit(self) -> int:
+        streams = self._streams
+        return min(streams.initial_send_window, streams.send_window, self._peer.max_frame)
+
+    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
+        streams = self._streams
+        stream_id = streams.next_id
+        streams.next_id += 2
+        # Identifiers are never used again (RFC 9113 §5.1.1).
+        self.exhausted = streams.next_id > frames.MAX_STREAM_ID
+        stream = streams.open[stream_id] = StreamState(streams.initial_receive_window)
+        block = self._encoder.encode(fixed, metadata, passing)
+        if whole:
+            # END_STREAM comes with the DATA frame: HEADERS and an empty DATA frame would be one frame more.
+            size = len(whole)
+            stream.send_offset = -size
+            stream.sending = False
+            streams.send_window -= size
+            self.outgoing.add(frames.request(stream_id, block, whole, self._peer.max_frame))
+        else:
+            self.outgoing.add(frames.headers(stream_id, block, self._peer.max_frame))
+        return stream_id
+
+    def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
+        streams = self._streams
+        stream = streams.open.get(stream_id)
+        if stream is None or not stream.sending:
+            return 0
+        size = len(data)
+        room = max(0, min(size, limit, streams.initial_send_window + stream.send_offset, streams.send_window))
+        if room:
+            stream.send_offset -= room
+            streams.send_window -= room
+        elif size or not end:
+            return 0  # an empty DATA frame needs no window, also if that is below zero (RFC 9113 §6.9)
+        ends = end and room == size
+        self._append_data(stream_id, data if room == size else data[:room], ends)
+        if ends:
+            stream.sending = False
+            if stream.receiving is NOTHING:
+                del streams.open[stream_id]
+        return room
+
+    def _append_data(self, stream_id: int, data: Octets, end: bool) -> None:
+        """Append all of it, in frames no larger than the peer's largest; one frame if it is empty."""
+        start, size, largest = 0, len(data), self._peer.max_frame
+        while size - start > largest:
+            head = frames.head(largest, frames.DATA, 0, stream_id)
+            self.outgoing.add_data(head, data[start : start + largest])
+            start += largest
+        head = frames.head(size - start, frames.DATA, END_STREAM if end else 0, stream_id)
+        self.outgoing.add_data(head, data[start:] if start else data)
+
+    def increment_window(self, stream_id: int, size: int) -> None:
+        if not stream_id:
+            self._streams.receive_window += size
+        elif stream_id in self._streams.open:
+            self._streams.open[stream_id].receive_window += size
+        else:
+            return  # the peer, which has closed the stream, has no use for it
+        self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
+
+    def update_initial_window(self, stream_window: int) -> None:
+        # Counted at once, though the peer may send by the smaller window until it has read this: it only grows.
+        self._streams.set_initial_receive_window(stream_window)
+        self.outgoing.add_control(frames.settings({frames.INITIAL_WINDOW_SIZE: stream_window}))
+
+    def reset(self, stream_id: int, code: int) -> None:
+        if self._streams.open.pop(stream_id, None) is not None:
+            self.outgoing.add_control(frames.long_frame(frames.RST_STREAM, stream_id, code))
+
+    # -- the connection
+
+    def ping(self, payload: bytes) -> None:
+        self.outgoing.add_control(frames.head(8, frames.PING, 0, 0) + payload)
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
+        """A server opens no streams, so the last of them is 0 if nobody says otherwise."""
+        self.outgoing.add_control(frames.goaway(last_stream_id or 0, code, debug))

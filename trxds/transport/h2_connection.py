@@ -1,0 +1,172 @@
+"""h2's connection with other ways, of which `http2.py` says why; nothing here is seen outside that.
+
+It looks into h2 more than h2 promises: `tests/transport/test_engines_agree.py` would show if that changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+import h2.settings
+import h2.stream
+
+from .events import ErrorCode
+from .frames import MAX_WINDOW
+from .header_blocks import BoundedDecoder, PrivateTable
+from .options import WireOptions
+
+_INITIAL_WINDOW = 65_535
+_LEAST_MAX_FRAME = 16_384
+_SWEEP_INTERVAL = 64
+_KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
+
+
+def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
+    made = ChangedConnection(
+        h2.config.H2Configuration(
+            client_side=client,
+            header_encoding=None,
+            # Metadata was checked where it came in. A client only looks up what a server sends; servers have
+            # `serving/malformed.py`.
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+            validate_inbound_headers=False,
+            normalize_inbound_headers=False,
+        )
+    )
+    codes = h2.settings.SettingCodes
+    values: dict[Any, int] = {
+        codes.INITIAL_WINDOW_SIZE: options.stream_window,
+        codes.MAX_FRAME_SIZE: options.max_frame,
+        codes.MAX_HEADER_LIST_SIZE: options.max_header_list,
+    }
+    if client:
+        values[codes.ENABLE_PUSH] = 0
+        values[codes.MAX_CONCURRENT_STREAMS] = 0  # h2 would take streams that a server opens, push or not
+    elif options.max_concurrent_streams is not None:
+        values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
+    made.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    made.remote_settings = _KnownSettings(client=not client)
+    made.max_inbound_frame_size = options.max_frame
+    made.decoder = BoundedDecoder(options.header_list_bound)
+    made.encoder.header_table = PrivateTable()
+    return made
+
+
+class _KnownSettings(h2.settings.Settings):
+    """A peer's settings, without those that nobody knows: h2 would keep 65,536 of them for good."""
+
+    def __setitem__(self, key: h2.settings.SettingCodes | int, value: int) -> None:
+        if key in _KNOWN_SETTINGS:
+            super().__setitem__(key, value)
+
+
+class _PeerLimits:
+    """What the peer's SETTINGS say of every stream."""
+
+    __slots__ = ("initial_window", "max_frame", "max_offset")
+
+    def __init__(self, initial_window: int, max_frame: int) -> None:
+        self.initial_window = initial_window
+        self.max_frame = max_frame
+        self.max_offset = 0
+        """No stream's window is more above the initial one; of streams that have gone, too."""
+
+
+class _Stream(h2.stream.H2Stream):
+    """h2's stream, which keeps of the peer's limits only how far its window is from the initial one.
+
+    So does the lean engine's (`open_stream.py`). Every stream of h2's becomes one as soon as it is made.
+    """
+
+    limits: _PeerLimits
+    send_offset: int
+
+    @property
+    def outbound_flow_control_window(self) -> int:
+        return self.limits.initial_window + self.send_offset
+
+    @outbound_flow_control_window.setter
+    def outbound_flow_control_window(self, window: int) -> None:
+        self.send_offset = window - self.limits.initial_window
+        if self.send_offset > self.limits.max_offset:
+            self.limits.max_offset = self.send_offset
+
+    @property
+    def max_outbound_frame_size(self) -> int:
+        return self.limits.max_frame
+
+    @max_outbound_frame_size.setter
+    def max_outbound_frame_size(self, size: int) -> None:
+        """It is the connection's."""
+
+
+class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
+    """h2's table of (state, input) without the two rows by which a GOAWAY closes the connection."""
+
+    def process_input(self, input_: h2.connection.ConnectionInputs) -> list[h2.events.Event]:
+        if input_ in (h2.connection.ConnectionInputs.RECV_GOAWAY, h2.connection.ConnectionInputs.SEND_GOAWAY):
+            return []
+        return super().process_input(input_)
+
+
+class ChangedConnection(h2.connection.H2Connection):
+    """h2's connection, which survives a GOAWAY and walks over its streams only now and then."""
+
+    def __init__(self, config: h2.config.H2Configuration) -> None:
+        super().__init__(config)
+        self.state_machine = _OpenAfterGoAway()
+        self._until_sweep = _SWEEP_INTERVAL
+        self._limits = _PeerLimits(_INITIAL_WINDOW, self.max_outbound_frame_size)
+
+    def clear_outbound_data_buffer(self) -> None:
+        """h2 calls this when a GOAWAY arrives; the acknowledgements in it are still owed."""
+
+    @property
+    def open_outbound_streams(self) -> int:
+        """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
+        return self._sweep()
+
+    @property
+    def open_inbound_streams(self) -> int:
+        self._sweep()
+        return 0 if self.config.client_side else -1  # less than any limit: a server refuses by itself
+
+    def _sweep(self) -> int:
+        self._until_sweep -= 1
+        if not self._until_sweep:
+            self._until_sweep = _SWEEP_INTERVAL
+            super().open_outbound_streams  # noqa: B018 - its side effect is the sweep
+        return 0
+
+    def _begin_new_stream(self, stream_id: int, allowed_ids: h2.connection.AllowedStreamIDs) -> h2.stream.H2Stream:
+        stream = super()._begin_new_stream(stream_id, allowed_ids)
+        stream.__class__ = _Stream
+        assert isinstance(stream, _Stream)
+        stream.limits, stream.send_offset = self._limits, 0
+        return stream
+
+    def _receive_settings_frame(self, frame: Any) -> Any:
+        if "ACK" not in frame.flags:
+            frame.settings = {key: value for key, value in frame.settings.items() if key in _KNOWN_SETTINGS}
+            max_frame = frame.settings.pop(h2.settings.SettingCodes.MAX_FRAME_SIZE, None)
+            if max_frame is not None:
+                if not _LEAST_MAX_FRAME <= max_frame < 2**24:
+                    text = f"MAX_FRAME_SIZE of {max_frame}"
+                    # Our ErrorCode has the numbers of h2's own enum, which the annotation wants.
+                    raise h2.exceptions.InvalidSettingsValueError(text, ErrorCode.PROTOCOL_ERROR)  # type: ignore[arg-type]
+                self._limits.max_frame = self.max_outbound_frame_size = max_frame
+        return super()._receive_settings_frame(frame)
+
+    def _flow_control_change_from_settings(self, old_value: int | None, new_value: int) -> None:
+        limits = self._limits
+        if new_value + limits.max_offset > MAX_WINDOW:
+            windows = [stream.outbound_flow_control_window for stream in self.streams.values() if not stream.closed]
+            limits.max_offset = max(0, max(windows, default=0) - limits.initial_window)
+        limits.initial_window = new_value
+        if new_value + limits.max_offset > MAX_WINDOW:
+            raise h2.exceptions.FlowControlError(f"INITIAL_WINDOW_SIZE of {new_value} opens a window too far")

@@ -1,0 +1,247 @@
+"""Header blocks (HPACK, RFC 7541), with what does not change from call to call done once.
+
+Outgoing: our own dynamic table is empty for good. A method's fixed fields are encoded once; the
+others go out as they are. The first block says so by a table size of zero, which no later
+SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
+
+Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same
+fields, so a server's usual answer is decoded once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
+from hpack.table import HeaderTable
+
+from trxds.core.metadata import Headers
+
+from .engine import Fields
+from .events import ErrorCode
+from .frames import Http2ProtocolError
+from .hpack_logs import hide_values
+
+hide_values()
+
+_EMPTY_TABLE = b"\x20"
+
+# What the caches may cost: a block of 256 bytes can name no more fields than that.
+_KEPT_BLOCKS = 64
+_KEPT_SIZE = 256
+_KEPT_METHODS = 1024
+_KEPT_FIELDS = 64
+_KEPT_FIELD = 2048  # bytes; a large token is about so long
+
+_MOST_RESIZES = 2  # of the table, at the beginning of a block (RFC 7541 §4.2): each byte may be one more
+
+_ADDRESS = re.compile("<memory at [^>]*>")
+_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # what `repr` makes of bytes or of a text
+
+
+class BlockEncoder:
+    """Encodes requests. One of these belongs to one connection."""
+
+    __slots__ = ("_fixed", "_known", "_prefix")
+
+    def __init__(self) -> None:
+        # By identity, as to hash them each time would cost more than to find them. Who is named here stays alive.
+        self._fixed: dict[int, tuple[Fields, bytes]] = {}
+        self._known: dict[tuple[bytes, bytes], bytes] = {}  # metadata that was said of late: a cookie, a token
+        self._prefix = _EMPTY_TABLE
+
+    def encode(self, fixed: Fields, metadata: Headers, passing: Headers) -> bytes:
+        kept = self._fixed.get(id(fixed))
+        block = self._encode_fixed(fixed) if kept is None else kept[1]
+        if self._prefix:
+            block, self._prefix = self._prefix + block, b""
+        for field in metadata:
+            block += self._known.get(field) or self._encode_field(field)
+        return block + _fields(passing) if passing else block
+
+    def _encode_fixed(self, fixed: Fields) -> bytes:
+        if len(self._fixed) >= _KEPT_METHODS:
+            self._fixed.clear()
+        block = _fields(fixed)
+        self._fixed[id(fixed)] = fixed, block
+        return block
+
+    def _encode_field(self, field: tuple[bytes, bytes]) -> bytes:
+        encoded = _field(*field)
+        if len(encoded) <= _KEPT_FIELD:
+            if len(self._known) >= _KEPT_FIELDS:
+                self._known.clear()
+            self._known[field] = encoded
+        return encoded
+
+
+def _fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([_field(name, value) for name, value in fields])
+
+
+def _field(name: bytes, value: bytes) -> bytes:
+    """By its index in the static table, or literally and not to be indexed (RFC 7541 §6.1, §6.2.2)."""
+    index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
+    if value in values:
+        return _integer(0x80, 7, values[value])
+    return (_integer(0, 4, index) if index else b"\0" + _string(name)) + _string(value)
+
+
+def _string(text: bytes) -> bytes:
+    return _integer(0, 7, len(text)) + text
+
+
+def _integer(flags: int, bits: int, value: int) -> bytes:
+    """In the low bits of the first byte, and more bytes if it does not fit (RFC 7541 §5.1)."""
+    most = (1 << bits) - 1
+    if value < most:
+        return bytes((flags | value,))
+    rest, tail = value - most, bytearray((flags | most,))
+    while rest >= 0x80:
+        tail.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    tail.append(rest)
+    return bytes(tail)
+
+
+class HeaderBlock(NamedTuple):
+    """A decoded header block. It may be shared by many answers: nobody changes it."""
+
+    headers: Headers
+    size: int
+    """By `list_size`."""
+
+    informational: bool
+    """A response with a status of 1xx, which another one follows."""
+
+    def __repr__(self) -> str:
+        return f"<Block of {len(self.headers)} fields, {self.size} bytes>"
+
+
+class BlockDecoder:
+    """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
+
+    __slots__ = ("_begun", "_bound", "_decoder", "_known", "_limit", "_table", "usual")
+
+    _decoder: BoundedDecoder
+    _table: _CountedTable
+
+    def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
+        self.usual: dict[bytes, Headers] = {}
+        """Blocks that mean the same as the last time, are not larger than `limit`, and no informational response."""
+        self._bound = header_list_bound
+        self._limit = limit
+        self._known: dict[bytes, HeaderBlock] = {}
+        self._begun = False  # by the first block: a thousand idle hosts need no tables
+
+    def _begin(self) -> None:
+        self._decoder = BoundedDecoder(self._bound)
+        self._table = self._decoder.header_table
+        self._begun = True
+
+    def decode(self, data: bytes) -> HeaderBlock:
+        """`Violation` if there is no sense in it; the table is then lost, and with it the connection."""
+        block = self._known.get(data)
+        if block is None:
+            if not self._begun:
+                self._begin()
+            before = self._table.changes
+            block = self._decode(data)
+            if self._table.changes != before:
+                self._forget()
+            elif len(data) <= _KEPT_SIZE:
+                self._keep(data, block)
+        return block
+
+    def _decode(self, data: bytes) -> HeaderBlock:
+        try:
+            headers: Headers = [(name, value) for name, value in self._decoder.decode(data, raw=True)]
+        except OversizedHeaderListError as error:
+            raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
+        except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
+            raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
+        return HeaderBlock(headers, list_size(headers), _is_informational(headers))
+
+    def _keep(self, data: bytes, block: HeaderBlock) -> None:
+        if len(self._known) >= _KEPT_BLOCKS:
+            self._forget()
+        self._known[data] = block
+        if not block.informational and block.size <= self._limit:
+            self.usual[data] = block.headers
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self.usual.clear()
+
+
+class PrivateTable(HeaderTable):
+    """hpack's dynamic table, whose `repr` would show all values that are in it."""
+
+    def __repr__(self) -> str:
+        return f"<PrivateTable {len(self.dynamic_entries)} fields>"
+
+
+class BoundedDecoder(Decoder):
+    """hpack's decoder, which takes a bounded time for a block."""
+
+    header_table: _CountedTable
+
+    def __init__(self, max_header_list_size: int) -> None:
+        super().__init__(max_header_list_size)
+        self.header_table = _CountedTable()
+
+    def decode(self, data: bytes, raw: bool = False) -> Any:
+        self.header_table.resizes = 0
+        return super().decode(data, raw)
+
+
+class _CountedTable(PrivateTable):
+    """It also says how often it has changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        self.resizes = 0
+        """So many of them were new sizes, in the block that is read."""
+
+    def add(self, name: bytes, value: bytes) -> None:
+        self.changes += 1
+        super().add(name, value)
+
+    @property
+    def maxsize(self) -> int:
+        return self._maxsize
+
+    @maxsize.setter
+    def maxsize(self, size: int) -> None:
+        self.changes += 1
+        self.resizes += 1
+        if self.resizes > _MOST_RESIZES:
+            raise HPACKDecodingError("the table has more than two new sizes in one block")
+        HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
+
+
+def error_text(error: Exception) -> str:
+    """In the words of hpack or h2, without the names and values that they quote, which may be secrets.
+
+    And without where hpack's view of the bytes lay: failures that are alike have equal messages.
+    """
+    return _QUOTED.sub("(not shown)", _ADDRESS.sub("the bytes", str(error)))
+
+
+def list_size(headers: Headers) -> int:
+    """By HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
+    size = 32 * len(headers)
+    for name, value in headers:
+        size += len(name) + len(value)
+    return size
+
+
+def _is_informational(headers: Headers) -> bool:
+    for name, value in headers:
+        if name == b":status":
+            return value.startswith(b"1")
+    return False

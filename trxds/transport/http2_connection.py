@@ -1,0 +1,218 @@
+"""One end of an HTTP/2 connection, below its streams: what a client's connection and a server's both hold.
+
+It is a reader and a writer around the engine, the windows, and the queue of those that send; an idle one is one task,
+its reader. Nothing here takes long at once, however many streams are open: few are served, or ended, in one step.
+
+Bounds: see `WireOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import trio
+
+from trxds.core.status import Status, StatusCode, unavailable
+
+from .connection_counts import ConnectionCounts
+from .connection_tasks import ConnectionTasks
+from .disconnect_reason import SHUTDOWN, UNKNOWN, disconnect_reason
+from .engine import Http2Engine
+from .events import (
+    ConnectionFailed,
+    ErrorCode,
+    Event,
+    HeadersTooLarge,
+    PingAcked,
+    SettingsReceived,
+    StreamFailed,
+    StreamReset,
+    WindowUpdated,
+    code_name,
+)
+from .flood_guard import EARNED
+from .flow_control import FlowControl
+from .options import WireOptions
+from .reader import Reader
+from .role import Role
+from .send_queue import Sender, SendQueue
+from .tls import tls_cause
+from .transport import transport_of
+from .writer import Writer
+
+
+class Http2Stream(Protocol):
+    """What is told to any stream, at a client and at a server."""
+
+    @property
+    def outgoing(self) -> Sender | None:
+        """What it sends, if it has more to send."""
+
+    def refuse(self, problem: Status) -> None:
+        """The peer sent what cannot be part of a call."""
+
+    def was_reset(self, code: int) -> None:
+        """The peer ended the stream at once."""
+
+    def fail(self, status: Status) -> None:
+        """Something else has ended it: the connection, or a rule that the peer broke."""
+
+
+class Http2Connection:
+    """It owns the transport. `run()` is its life; the rest are plain functions that streams and their owner call."""
+
+    def __init__(
+        self,
+        transport: trio.abc.Stream,
+        engine: Http2Engine,
+        role: Role,
+        streams: Mapping[int, Http2Stream],
+        *,
+        peer: str,
+        options: WireOptions,
+    ) -> None:
+        self.peer = peer
+        self.options = options
+        self.engine = engine
+        self.streams = streams
+        """Those that are open; they are the role's."""
+        self.over: Status | None = None
+        """Why nothing is sent or read any more."""
+        self.disconnect = SHUTDOWN
+        """The same in a word for metrics (A94); ours if nothing else happens first."""
+        self.doubt = ""
+        """What the loss of the transport is said to mean, as long as it may mean that."""
+        self._role = role
+        now = trio.lowlevel.current_clock().current_time
+        raw = transport_of(transport)
+        self.counts = ConnectionCounts(now)
+        self.tasks = ConnectionTasks(peer)
+        self.flow = FlowControl(engine, options)
+        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.lost)
+        self.reader = Reader(engine, raw, self.writer, role, options, now, self.lost, self.flooded)
+        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.left_behind)
+
+    async def run(self, begin: Callable[[], None] | None = None) -> None:
+        """Read and write until the connection is over, for whichever reason; `begin` starts what runs beside that."""
+        try:
+            with self.tasks.scope:
+                async with trio.open_nursery() as nursery:
+                    self.tasks.open(nursery)
+                    try:
+                        if begin is not None:
+                            begin()
+                        self.writer.wrote()
+                        await self.reader.run()
+                    finally:
+                        self.tasks.close()
+        finally:
+            # Plain functions and an abrupt close only: a task that is cancelled gets no further step of its own.
+            self.end(unavailable(f"{self.peer}: the connection was shut down"))
+            await self.reader.transport.close()
+
+    # -- what was read, where client and server do the same
+
+    def handle(self, event: Event) -> None:
+        """Handle any event but those that begin, carry or end a call."""
+        match event:
+            case StreamReset():
+                stream = self.streams.get(event.stream_id)
+                if stream is not None:
+                    stream.was_reset(event.code)
+            case StreamFailed():
+                stream = self.streams.get(event.stream_id)
+                if stream is not None:
+                    text = f"{self.peer}: {code_name(event.code)}: {event.message}"
+                    stream.fail(Status(StatusCode.INTERNAL, text))
+            case HeadersTooLarge():
+                self._headers_too_large(event)
+            case WindowUpdated():
+                stream = self.streams.get(event.stream_id)
+                if stream is not None and stream.outgoing is not None:
+                    self.send_queue.append(stream.outgoing)
+                self.send_queue.serve()
+            case SettingsReceived():
+                self.send_queue.look_again()  # the windows of all streams may have changed (RFC 9113 §6.9.2)
+            case PingAcked():
+                self.flow.ping_acked(event.payload)  # for a sign of life `reader.last_read` is enough
+            case ConnectionFailed():
+                text = f"{self.peer}: {code_name(event.code)}: {event.message}"
+                self.end(unavailable(text), disconnect=UNKNOWN, flush=True)
+
+    def _headers_too_large(self, event: HeadersTooLarge) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is None:  # a request
+            return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
+        limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
+        text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
+        stream.refuse(Status(StatusCode.RESOURCE_EXHAUSTED, text))
+
+    # -- what streams ask for
+
+    def push(self, sender: Sender) -> None:
+        """A stream has something to send: a message, or the end of its half."""
+        if not sender.id:
+            return  # its headers come first
+        if not sender.waits_for_room:
+            sender.push(0)  # the end alone needs no room
+        else:
+            self.send_queue.send(sender)
+        self.writer.wrote()
+
+    def open_stream_window(self, stream_id: int, size: int) -> None:
+        """Let the peer send so much more on a stream."""
+        self.flow.open_stream_window(stream_id, size)
+        self.writer.write_soon()
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream at once; on a connection that is over, every stream has ended."""
+        if self.over is None:
+            self.engine.reset(stream_id, code)
+            self.writer.write_soon()
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life, which `reader.last_read` will show. Plain."""
+        if self.over is None:
+            self.counts.pings_sent += 1
+            self.engine.ping(b"alive?  ")
+            self.writer.write_soon()
+
+    # -- the end
+
+    def close(self, status: Status, *, disconnect: str | None = None) -> None:
+        """Fail every stream with `status`, say goodbye, and let `run()` return."""
+        if self.over is None:
+            self.engine.goaway()
+        self.end(status, disconnect=disconnect, flush=True)
+
+    def end(self, status: Status, *, disconnect: str | None = None, flush: bool = False) -> None:
+        """Fail every stream with `status`; what was said may still leave, for a while, if it is to `flush`."""
+        if self.over is not None:
+            return
+        # The fields first: streams that end now call us again.
+        self.over = status
+        self.disconnect = disconnect or self.disconnect
+        self.writer.close()
+        self.reader.close()
+        self.send_queue.clear()
+        self._role.ended(status)
+        if flush:
+            self.writer.flush()
+        if flush and self.writer.is_pending:
+            self.tasks.scope.deadline = trio.current_time() + self.options.flush_timeout
+            self.writer.write_soon()  # and its task ends the connection
+        else:
+            self.tasks.scope.cancel()
+
+    def lost(self, error: BaseException | None) -> None:
+        """The transport is gone."""
+        lost = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
+        self.end(unavailable(f"{self.peer}: {lost}{self.doubt}"), disconnect=disconnect_reason(error))
+
+    def flooded(self) -> None:
+        """The peer says too much that says nothing; it is told so."""
+        self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many frames that carry nothing of a call")
+        allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED} for each of ours"
+        text = f"{self.peer}: ENHANCE_YOUR_CALM: it sent too many frames that carry nothing of a call, {allowed}"
+        self.end(unavailable(text), disconnect=UNKNOWN, flush=True)

@@ -1,0 +1,128 @@
+"""The messages that arrive on a stream, until they are taken.
+
+When a stream's window is opened again is the one subtle thing. Bytes of messages that nobody has
+taken are held back, so a slow application bounds its own memory. But while it waits for a message
+that is not complete, what has come of it is given back at once: otherwise a message larger
+than the window could never arrive.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from trxds.core.status import Status
+
+from .compression import Compressed, decompress
+from .events import DataReceived
+from .framing import PREFIX_SIZE, Deframer
+from .http2_connection import Http2Connection
+from .waiter import Waiter
+
+
+class IncomingMessages:
+    """One half of a stream. One task may receive at a time."""
+
+    __slots__ = ("_buffered", "_http2", "_unacked_bytes", "_waiter", "deframer", "id", "is_open", "is_reading")
+
+    def __init__(self, http2: Http2Connection, stream_id: int, max_size: int) -> None:
+        self.id = stream_id
+        self.is_open = True
+        """Whether the peer's half has not ended."""
+        self.is_reading = False
+        """Whether the application waits for a message."""
+        self.deframer = Deframer(max_size)
+        self._http2 = http2
+        self._buffered = 0  # bytes of window to give back when messages are taken
+        self._unacked_bytes = 0  # bytes of window to give back as soon as they are worth a frame
+        self._waiter: Waiter | None = None
+
+    def take(self) -> bytes | Status | None:
+        """The next message if it has come whole; a Status if that cannot be decompressed, and so is the last.
+
+        Never a checkpoint.
+        """
+        message = self.deframer.take()
+        if message is not None:
+            counts = self._http2.counts
+            counts.messages_received += 1
+            counts.last_received = self._http2.reader.last_read  # no clock is asked for it
+            if self.is_open:
+                self._open_window()
+            if message.__class__ is Compressed:
+                return self._decompressed(message)
+        return message
+
+    def _decompressed(self, message: bytes) -> bytes | Status:
+        whole = decompress(cast(Compressed, message), self.deframer.encoding, self.deframer.max_size)
+        if isinstance(whole, Status):
+            self.drop()  # nobody shall see what comes after it
+        return whole
+
+    def drop(self) -> None:
+        """Let go of the messages that wait."""
+        while self.deframer.take() is not None:
+            pass
+
+    @property
+    def next_size(self) -> int:
+        """The size of the next message as it came, compressed or not; 0 if there is none."""
+        return len(self.deframer.messages[0]) if self.deframer.messages else 0
+
+    @property
+    def has_more_than_one(self) -> bool:
+        """Whether any byte of a second message has come, the first being whole."""
+        # Any byte of it will do: its end might never come, for want of window.
+        messages = self.deframer.messages
+        return bool(messages) and self.deframer.buffered > PREFIX_SIZE + len(messages[0])
+
+    async def wait(self) -> None:
+        """Wait for a message or the end of them. Always a checkpoint."""
+        self.read_on()
+        if self._waiter is None:
+            self._waiter = Waiter()
+        try:
+            await self._waiter.wait(self._has_message_or_end)
+        finally:
+            self.is_reading = False
+
+    def read_on(self) -> None:
+        """The application waits for a message: what has come of it no longer holds up the rest."""
+        self.is_reading = True
+        if self._buffered:
+            self._open_window()
+
+    def _has_message_or_end(self) -> bool:
+        return bool(self.deframer.messages) or not self.is_open
+
+    # -- the connection's side
+
+    def accept(self, event: DataReceived) -> Status | None:
+        """Take in a DATA frame; a Status says why it cannot be part of a message."""
+        problem = self.deframer.feed(event.data)
+        if problem is not None:
+            return problem
+        if not event.end:  # the window of a half that has ended is of no use
+            size = len(event.data)
+            self._buffered += size
+            self._unacked_bytes += event.flow_length - size  # padding
+            if self._buffered + self._unacked_bytes >= self._http2.flow.stream_threshold:  # less is not worth a frame
+                self._open_window()
+        if self._waiter is not None:
+            self._waiter.wake_if()
+        return None
+
+    def stop(self) -> None:
+        """The peer's half has ended; messages that came stay."""
+        self.is_open = False
+        if self._waiter is not None:
+            self._waiter.wake_if()
+
+    def _open_window(self) -> None:
+        # A message longer than the window could never come whole if what has come of it were held back.
+        kept = 0 if self.is_reading and not self.deframer.messages else self.deframer.buffered
+        if self._buffered > kept:
+            self._unacked_bytes += self._buffered - kept
+            self._buffered = kept
+        if self.is_open and self._unacked_bytes >= self._http2.flow.stream_threshold:
+            self._http2.open_stream_window(self.id, self._unacked_bytes)
+            self._unacked_bytes = 0

@@ -1,0 +1,212 @@
+"""Address and transport to subchannel, by lease: whoever uses a host leases it, and the last to let go retires it.
+
+Every live subchannel is a task in the pool's nursery and in no policy's, so a host that moves from
+one policy to another keeps its connection. A policy that is told of a new configuration lets go of
+hosts before another takes them; between `begin_change` and `end_change` the pool keeps them for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.core.backoff import Backoff
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.observers import Observers
+from trxds.core.status import Status, StatusCode
+
+from .connect import Network
+from .connection import Connection
+from .keepalive import Keepalive
+from .options import WireOptions
+from .subchannel import Subchannel, SubchannelContext
+
+Key: TypeAlias = tuple[str, Hashable]
+"""An address, and what the user of the host asks of the connection: None for nothing in particular."""
+
+CLOSED = Status(StatusCode.CANCELLED, "channel closed")
+
+_STARTS_A_SLICE = 64  # of hosts, at 30 µs each
+
+
+class SubchannelPool:
+    """Lease hosts at any time; they connect while `run()` runs.
+
+    `subchannels` are the hosts that are leased, or kept for the change that is under way. `secured`
+    gives the network for what a user asks of the connection; without it nobody is asked.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        options: WireOptions,
+        random: Random,
+        secured: Callable[[Hashable], Network] | None = None,
+        keepalive: Keepalive | None = None,
+        observers: Observers | None = None,
+    ) -> None:
+        self.subchannels: dict[Key, Subchannel] = {}
+        self._network = network
+        self._secured = secured
+        self._random = random
+        self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
+        self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
+        self._changes = 0
+        self._asked: ConflatingQueue[Subchannel | None] = ConflatingQueue()  # to connect; None when we are closed
+        self._context = SubchannelContext(options, keepalive, observers or Observers(), self._connections, self._ask)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Pool {len(self.subchannels)} subchannels, {len(self._connections)} connections>"
+
+    @property
+    def hosts(self) -> tuple[Subchannel, ...]:
+        """Those that are leased now, or kept for the change that is under way."""
+        return tuple(self.subchannels.values())
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """All that stand, the draining ones of hosts that nobody leases any more too."""
+        return tuple(self._connections)
+
+    async def run(self) -> None:
+        """Until it is closed and the last connection is gone, or cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                while not self._closed:
+                    await self._start(await self._asked.next(), nursery)
+        finally:
+            self.close()
+
+    async def _start(self, asked: Mapping[Hashable, Subchannel | None], nursery: trio.Nursery) -> None:
+        """In slices, for ten thousand hosts may be asked for in one step.
+
+        It is our task that starts them, so a connection does not inherit the context of the pick that
+        wanted it (a tracing span, say).
+        """
+        for number, subchannel in enumerate(asked.values(), 1):
+            if subchannel is not None:
+                nursery.start_soon(subchannel.live, name=f"subchannel/{subchannel.address}")
+            if not number % _STARTS_A_SLICE:
+                await trio.lowlevel.checkpoint()
+
+    def close(self, status: Status = CLOSED) -> None:
+        """Fail all streams with `status`, and connect to nobody any more. Plain and idempotent."""
+        self._closed = True
+        self._asked.put("closed", None)
+        for key in tuple(self.subchannels):
+            self._retire(key)
+        for connection in tuple(self._connections):
+            connection.close(status)
+
+    # -- leases
+
+    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
+        """The same pool for a user who asks something of the connection to each address."""
+        return ClusterSubchannelPool(self, security) if self._secured is not None else self
+
+    def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
+        """The host of that address if anybody leases it; takes no lease."""
+        return self.subchannels.get((address, security))
+
+    def lease(self, address: str, mailbox: ConflatingQueue[Any], security: Hashable = None) -> Lease:
+        """Have a share in a host. Each later change of its state is a letter `("host", address)`."""
+        key = address, security
+        subchannel = self.subchannels.get(key)
+        if subchannel is None:
+            subchannel = self.subchannels[key] = self._make(key)
+            self._leases[key] = Counter()
+        self._leases[key][mailbox] += 1
+        return Lease(self, key, subchannel, mailbox)
+
+    def release(self, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
+        """Called by a lease, once."""
+        leases = self._leases.get(key)
+        if leases is None or self.subchannels.get(key) is not subchannel:
+            return  # the pool was closed
+        leases[mailbox] -= 1
+        if not leases[mailbox]:
+            del leases[mailbox]
+            mailbox.discard(("host", subchannel.address))
+        if not leases and not self._changes:
+            self._retire(key)
+
+    def begin_update(self) -> None:
+        """Keep hosts that lose their last lease, for somebody may be about to take them."""
+        self._changes += 1
+
+    def end_update(self) -> None:
+        """Everybody has taken what they want: the rest is retired, unless another change is under way."""
+        self._changes -= 1
+        if not self._changes:
+            for key in [key for key, leases in self._leases.items() if not leases]:
+                self._retire(key)
+
+    # -- subchannels
+
+    def _make(self, key: Key) -> Subchannel:
+        address, security = key
+        subchannel = Subchannel(
+            address,
+            self._network if security is None or self._secured is None else self._secured(security),
+            self._context,
+            Backoff(self._random),
+            partial(self._post, key),
+        )
+        if self._closed:
+            subchannel.retire()
+        return subchannel
+
+    def _ask(self, subchannel: Subchannel) -> None:
+        self._asked.put(subchannel, subchannel)
+
+    def _post(self, key: Key, subchannel: Subchannel) -> None:
+        for mailbox in self._leases.get(key, ()):
+            mailbox.put(("host", subchannel.address), subchannel)
+
+    def _retire(self, key: Key) -> None:
+        del self._leases[key]
+        self.subchannels.pop(key).retire()
+
+
+class ClusterSubchannelPool:
+    """Made by `Pool.over`."""
+
+    def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable]) -> None:
+        self._pool = pool
+        self._security = security
+
+    def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
+        return self._pool.with_security(security)
+
+    def lookup(self, address: str) -> Subchannel | None:
+        return self._pool.lookup(address, self._security(address))
+
+    def lease(self, address: str, mailbox: ConflatingQueue[Any]) -> Lease:
+        return self._pool.lease(address, mailbox, self._security(address))
+
+
+class Lease:
+    """One share in a host, until `release()`."""
+
+    __slots__ = ("_key", "_mailbox", "_pool", "subchannel")
+
+    def __init__(self, pool: SubchannelPool, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
+        self.subchannel = subchannel
+        self._key = key
+        self._mailbox = mailbox
+        self._pool: SubchannelPool | None = pool
+
+    def release(self) -> None:
+        """Let go. Plain and idempotent; any task may do it."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.release(self._key, self.subchannel, self._mailbox)
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.subchannel.address}{'' if self._pool else ' released'}>"

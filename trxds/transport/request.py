@@ -1,0 +1,105 @@
+"""What a call says first: the request's headers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trxds.core.metadata import Headers
+from trxds.core.observe import AttemptObserver
+from trxds.core.status import Status, StatusCode
+
+from .compression import ACCEPTED
+from .engine import Fields
+from .grpc_timeout import encode_timeout
+from .header_blocks import list_size
+
+USER_AGENT = b"grpc-python-trxds/0.1.0"
+MAX_RECEIVE_SIZE = 4 * 1024 * 1024
+
+_KEPT_METHODS = 1024
+# What headers have beside the metadata is not more, unless path or authority are very long.
+_FIXED_AND_MORE = 4096
+_NOTHING: Headers = []
+
+
+@dataclass(slots=True)
+class Request:
+    """One attempt of a call, before it has a stream.
+
+    `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by
+    whoever reads the connection when the server's headers commit the call, which a trailers-only answer
+    does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
+    the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
+    known: it leaves with the headers. `observer`, if any, is told of the messages. With `one_reply` the server has
+    to send exactly one message before OK.
+    """
+
+    path: str
+    authority: str
+    metadata: Headers = field(default_factory=list, repr=False)
+    deadline: float = math.inf
+    on_headers: Callable[[], None] | None = None
+    max_receive_size: int = MAX_RECEIVE_SIZE
+    message: bytes | None = field(default=None, repr=False)
+    observer: AttemptObserver | None = None
+    one_reply: bool = False
+
+    def timeout(self, now: float) -> Headers:
+        """The time that is left, as a header; nothing if there is no deadline."""
+        if self.deadline == math.inf:
+            return []
+        return [(b"grpc-timeout", encode_timeout(self.deadline - now))]
+
+
+class RequestHeaders:
+    """The headers of calls on one connection: what those of a method have in common, and whether they are too large."""
+
+    def __init__(self, peer: str, scheme: bytes) -> None:
+        self.limit = math.inf
+        """How large headers the peer takes, by `list_size` (its SETTINGS_MAX_HEADER_LIST_SIZE)."""
+        self._peer = peer
+        self._scheme = scheme
+        self._known: dict[tuple[str, str], Fields] = {}
+        self._fits = _NOTHING  # metadata that was last found to be no more than the peer takes
+
+    def fields(self, path: str, authority: str) -> Fields:
+        """Those that every call of a method has in common, made once for each."""
+        fields = self._known.get((path, authority))
+        if fields is None:
+            if len(self._known) >= _KEPT_METHODS:
+                self._known.clear()
+            fields = self._known[path, authority] = self._make(path, authority)
+        return fields
+
+    def _make(self, path: str, authority: str) -> Fields:
+        return (
+            (b":method", b"POST"),
+            (b":scheme", self._scheme),
+            (b":path", path.encode()),
+            (b":authority", authority.encode()),
+            (b"te", b"trailers"),
+            (b"content-type", b"application/grpc"),
+            (b"grpc-accept-encoding", ACCEPTED),
+            (b"user-agent", USER_AGENT),
+        )
+
+    def set_limit(self, limit: float) -> None:
+        """The peer's SETTINGS have come."""
+        self.limit, self._fits = limit, _NOTHING
+
+    def problem(self, request: Request, now: float) -> Status | None:
+        """Why the request cannot be sent, if its headers are more than the peer takes."""
+        if request.metadata is self._fits or not request.metadata:
+            return None
+        size, limit = list_size(request.metadata), self.limit
+        if size <= limit - _FIXED_AND_MORE:
+            if size <= _FIXED_AND_MORE:  # what is large need not live longer for that
+                self._fits = request.metadata
+            return None
+        size += list_size([*self.fields(request.path, request.authority), *request.timeout(now)])
+        if size <= limit:
+            return None
+        text = f"{self._peer}: headers of {size} bytes are more than the {limit} that it takes; send less metadata"
+        return Status(StatusCode.RESOURCE_EXHAUSTED, text)

@@ -1,0 +1,146 @@
+"""What a server's answer says about the call: pure functions from headers and codes to a Status.
+
+The tables are those of gRPC's `PROTOCOL-HTTP2.md` and `http-grpc-status-mapping.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TypeAlias
+
+from trxds.core.metadata import Headers, Metadata, decode, decode_message, find
+from trxds.core.status import Status, StatusCode, from_http
+
+from .events import ErrorCode, code_name
+
+_RESET_CODES: dict[int, StatusCode] = {
+    ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
+    ErrorCode.CANCEL: StatusCode.CANCELLED,
+    ErrorCode.ENHANCE_YOUR_CALM: StatusCode.RESOURCE_EXHAUSTED,
+    ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
+}
+
+_NO_GRPC = "check that a gRPC server listens there"
+
+_STATUS_CODES = {b"%d" % code: code for code in StatusCode}
+
+# RFC 9113 §8.2.1: no capitals, blanks or controls, nothing beyond ASCII; a colon is for pseudo headers.
+_NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
+
+# What errors show of a peer's headers: what is of the form that it should be. Anything else may be somebody's secret.
+_SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
+_NUMBER = re.compile(rb"[0-9]{1,10}\Z")
+_MEDIA_TYPE = re.compile(rb"[a-z]{1,20}/[a-z0-9.+-]{1,60}\Z", re.IGNORECASE)
+
+
+_Initial: TypeAlias = tuple[Status | None, Metadata, str]
+
+
+class ResponseHeaderParser:
+    """Reads what one server sends around its messages; what is the same as the last time is not read again."""
+
+    __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
+
+    _initial_read: _Initial
+    _trailers_read: tuple[Status, Metadata]
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._initial: Headers | None = None  # what was read last, if anything
+        self._trailers: Headers | None = None
+
+    def initial(self, headers: Headers) -> _Initial:
+        """What is wrong with them, if anything; the metadata; how messages are compressed, if they are."""
+        if headers is not self._initial and headers != self._initial:
+            problem, encoding = headers_error(headers, self._peer), find(headers, b"grpc-encoding") or b""
+            self._initial, self._initial_read = headers, (problem, decode(headers), encoding.decode("latin-1"))
+        return self._initial_read
+
+    def trailers(self, headers: Headers) -> tuple[Status, Metadata]:
+        """The status and the metadata that came with it."""
+        if headers is not self._trailers and headers != self._trailers:
+            self._trailers, self._trailers_read = headers, (trailers_status(headers, self._peer), decode(headers))
+        return self._trailers_read
+
+
+def headers_error(headers: Headers, peer: str) -> Status | None:
+    """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
+    problem = _bad_name(headers, peer)
+    if problem is not None:
+        return problem
+    http = find(headers, b":status")
+    if http != b"200":
+        return _http_status(http, peer)
+    content_type = find(headers, b"content-type") or b""
+    if not content_type.startswith(b"application/grpc"):
+        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_media_type(content_type)}; {_NO_GRPC}")
+    return None
+
+
+def trailers_status(headers: Headers, peer: str) -> Status:
+    """The status that trailers, or a trailers-only answer, carry."""
+    problem = _bad_name(headers, peer)
+    if problem is not None:
+        return problem
+    text = find(headers, b"grpc-status")
+    if text is None:
+        return _status_without_code(headers, peer)
+    code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
+    message = find(headers, b"grpc-message")
+    if code is StatusCode.UNKNOWN and text != b"2":
+        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
+        return Status(code, f"the server sent {shown}, which no gRPC knows")
+    return Status(code, decode_message(message) if message else "", _details(headers))
+
+
+def reset_status(code: int) -> Status:
+    """The status of a call whose stream the server reset."""
+    return Status(_RESET_CODES.get(code, StatusCode.INTERNAL), f"the server reset the stream: {code_name(code)}")
+
+
+def _bad_name(headers: Headers, peer: str) -> Status | None:
+    """Whoever writes such names is no HTTP/2 server, and metadata has none of them."""
+    for name, _ in headers:
+        if not _NAME.match(name):
+            # It may be anything, with a value in it perhaps, unless it looks like a name.
+            shown = f"by the name {name!r}" if _SHOWN_NAME.match(name) else f"with a name of {len(name)} bytes"
+            return Status(StatusCode.INTERNAL, f"{peer}: it sent a header {shown}, which HTTP/2 forbids")
+    return None
+
+
+def _media_type(content_type: bytes) -> str:
+    """Without parameters; only of the form of one is it shown, as other values may be anything."""
+    kind = content_type.partition(b";")[0].strip()
+    if not kind:
+        return "no content-type"
+    return f"content-type {kind.decode()!r}" if _MEDIA_TYPE.match(kind) else "a content-type that is none"
+
+
+def _status_without_code(headers: Headers, peer: str) -> Status:
+    http = find(headers, b":status")
+    if http is not None and http != b"200":
+        return _http_status(http, peer)
+    return Status(StatusCode.UNKNOWN, f"{peer}: the call was ended without grpc-status")
+
+
+def _http_status(http: bytes | None, peer: str) -> Status:
+    if http is None:
+        return Status(StatusCode.INTERNAL, f"{peer}: the answer has no HTTP status")
+    shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is no number"
+    return Status(_http_code(http), f"{peer}: the answer has {shown}; {_NO_GRPC}")
+
+
+def _http_code(text: bytes) -> StatusCode:
+    return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.UNKNOWN
+
+
+def _details(headers: Headers) -> bytes | None:
+    text = find(headers, b"grpc-status-details-bin")
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return None

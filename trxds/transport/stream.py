@@ -1,0 +1,383 @@
+"""A client's stream: one attempt of one call, from its headers to its status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from trxds.core.metadata import EMPTY, Headers, Metadata
+from trxds.core.observe import AttemptObserver
+from trxds.core.status import Status, StatusCode
+
+from .compression import Compressed
+from .events import DataReceived, ErrorCode, HeadersReceived, UnaryResponse
+from .framing import single_message
+from .http2_connection import Http2Connection
+from .incoming_messages import IncomingMessages
+from .inline_read import InlineReads
+from .outgoing_messages import OutgoingMessages
+from .request import Request
+from .response import ResponseHeaderParser, reset_status
+from .waiter import Waiter
+
+
+class StreamOwner(Protocol):
+    """The connection of a client's stream."""
+
+    @property
+    def http2(self) -> Http2Connection: ...
+
+    @property
+    def answers(self) -> ResponseHeaderParser: ...
+
+    @property
+    def inline_reads(self) -> InlineReads: ...
+
+    @property
+    def last_taken(self) -> int:
+        """The last stream whose headers were handed to the transport."""
+
+    def forget(self, stream: ClientStream, *, broken: bool) -> None:
+        """A stream is over; `broken` if otherwise than by the server's last word."""
+
+
+class ClientStream:
+    """Made by `Connection.open_stream`; over when `status` is set.
+
+    Messages that came before the status can still be received. Whoever drops a stream before
+    it is over calls `cancel()`.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_headers_lot",
+        "_incoming",
+        "_reply",
+        "_single",
+        "_waiter",
+        "id",
+        "initial_metadata",
+        "opened_at",
+        "outgoing",
+        "refused",
+        "request",
+        "status",
+        "trailers_only",
+        "trailing_metadata",
+    )
+
+    def __init__(self, connection: StreamOwner, request: Request) -> None:
+        self.request = request
+        self.id = 0  # until it is opened
+        self.opened_at = 0.0
+        """When its headers were sent, on Trio's clock; 0 before."""
+        self.status: Status | None = None
+        self.trailers_only = False
+        """The answer was a status and nothing else, in one header block."""
+        self.refused = False
+        """The server certainly did not process the call: it may be sent again elsewhere."""
+        self.initial_metadata: Metadata | None = None
+        """The metadata of the server's headers; None until they came, and for trailers-only answers."""
+        self.trailing_metadata = EMPTY
+        """The metadata that came with the status; empty before."""
+        self._connection = connection
+        # Most calls are one message each way, which leave and come whole, and need neither half.
+        self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
+        """What it has to say beside what left with its headers."""
+        self._incoming: IncomingMessages | None = None  # made for the first bytes, or for the first to receive
+        self._single = request.one_reply  # one message and the status; anything else is the server's mistake
+        self._reply: bytes | None = None  # to that caller, if it came together with the status
+        self._waiter: Waiter | None = None  # until it is opened, and then until it is over
+        self._headers_lot: trio.lowlevel.ParkingLot | None = None
+
+    def __repr__(self) -> str:
+        where = f"{self.id}" if self.id else "unopened"
+        return f"<ClientStream {where} {self.request.path} at {self.peer}: {self.status or 'open'}>"
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        return self._connection.http2.peer
+
+    # -- opening
+
+    @property
+    def opened(self) -> bool:
+        """Whether it has left the queue for a place among the server's concurrent streams."""
+        return self.id != 0
+
+    @property
+    def left(self) -> bool:
+        """Whether its headers were handed to the transport; otherwise the server cannot have seen them."""
+        return 0 < self.id <= self._connection.last_taken
+
+    async def wait_open(self) -> bool:
+        """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
+        if self._waiter is None:
+            self._waiter = Waiter()
+        await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
+        return self.opened
+
+    def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
+        """The connection sent the headers, and if `complete` the whole request with them."""
+        self.id, self.opened_at = stream_id, now
+        request = self.request
+        if self._incoming is not None:
+            self._incoming.id = stream_id
+        if self.outgoing is not None:
+            self.outgoing.opened(stream_id)
+        elif request.message is not None:
+            if request.observer is not None:
+                # Before it is open the call may still go elsewhere, and there say the same.
+                _tell_sent(request.observer, request.message)
+            if complete:
+                counts = self._connection.http2.counts
+                counts.messages_sent += 1
+                counts.last_sent = now
+            else:
+                self.outgoing = OutgoingMessages(self._connection.http2, stream_id)
+                self.outgoing.send_nowait(request.message, end=True)
+        if self._waiter is not None:
+            self._waiter.wake_if()
+
+    # -- the request
+
+    def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
+        """Hand over a message of any size; the connection sends it as there is room.
+
+        False if the stream has ended for sending. `trio.WouldBlock` while an earlier message waits.
+        """
+        taken = self.outgoing is not None and self.outgoing.send_nowait(message, end=end)
+        if taken and self.request.observer is not None:
+            _tell_sent(self.request.observer, message)
+        return taken
+
+    def say(self, messages: Sequence[bytes]) -> None:
+        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+        if self.outgoing is not None and self.outgoing.send_many(messages) and self.request.observer is not None:
+            for message in messages:
+                _tell_sent(self.request.observer, message)
+
+    async def send(self, message: bytes, *, end: bool = False) -> bool:
+        """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
+
+        False if the stream ended first. A message whose send is cancelled still goes out whole,
+        unless the stream is cancelled too: half a message would be no use to anyone.
+        """
+        outgoing = self.outgoing
+        if outgoing is None:
+            await trio.lowlevel.checkpoint()
+            return False
+        await outgoing.wait_taken()
+        if not self.send_nowait(message, end=end):
+            return False
+        if outgoing.waits_for_room:
+            await outgoing.wait_taken()
+        return outgoing.has_ended_well
+
+    def end(self) -> None:
+        """End our half, after what was sent. Idempotent."""
+        if self.outgoing is not None:
+            self.outgoing.end()
+
+    # -- the answer
+
+    async def wait_headers(self) -> None:
+        """Wait until the server's headers came or the stream is over."""
+        if self.initial_metadata is None and self.status is None:
+            if self._headers_lot is None:
+                self._headers_lot = trio.lowlevel.ParkingLot()
+            # A leader would go on to the end of its call.
+            self._connection.inline_reads.reclaim()
+            await self._headers_lot.park()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when no more will come. Always a checkpoint."""
+        await (self._incoming or self._arriving()).wait()
+        return self.receive_nowait()
+
+    def receive_nowait(self) -> bytes | None:
+        """The next message if it has come whole. Never a checkpoint."""
+        incoming, observer = self._incoming, self.request.observer
+        if incoming is None:
+            return None
+        size = incoming.next_size if observer is not None else 0
+        message = incoming.take()
+        if isinstance(message, Status):
+            self.refuse(message)
+            return None
+        if message is not None and observer is not None:
+            observer.received(len(message), size)
+        return message
+
+    async def receive_unary(self) -> bytes | None:
+        """The one message of a call whose server sends one, when its status came too.
+
+        Its caller is woken when all of it is there, or reads it by itself (`inline_read.py`). None if the call failed;
+        a second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`.
+        Always a checkpoint.
+        """
+        self._single = True
+        incoming, inline = self._incoming, self._connection.inline_reads
+        if incoming is not None:
+            if self.status is None and incoming.has_more_than_one:
+                self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
+            incoming.read_on()  # for good: of this stream nobody wants anything else
+        can_lead = inline.is_delegated and inline.leader is None and self.status is None
+        if not (can_lead and await inline.read_as_leader(self)):
+            if self._waiter is None:
+                self._waiter = Waiter()
+            await self._waiter.wait(lambda: self.status is not None)
+        message = self._reply
+        if message is None:
+            message = self.receive_nowait()
+        elif self.request.observer is not None:
+            self.request.observer.received(len(message), len(message))
+        if self.status is None or not self.status.ok:
+            return None
+        if message is None:
+            self.status = NO_REPLY
+        elif self._incoming is not None and self._incoming.deframer.messages:
+            self.status = SECOND_REPLY
+            return None
+        return message
+
+    # -- what the connection reads
+
+    def accept_answer(self, event: UnaryResponse) -> None:
+        """Take in headers, data and trailers in one."""
+        self._accept_initial(event.headers)
+        if self.status is not None:
+            return
+        reply = single_message(event.data, self.request.max_receive_size) if self._single else None
+        if reply is not None:
+            self._reply = reply
+            http2 = self._connection.http2
+            http2.counts.messages_received += 1
+            http2.counts.last_received = http2.reader.last_read
+            return self._finish(*self._connection.answers.trailers(event.trailers))
+        (self._incoming or self._arriving()).is_open = False  # its end has come, so no window is opened for it
+        self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
+        if self.status is None:
+            self._accept_trailers(event.trailers)
+
+    def accept_headers(self, event: HeadersReceived) -> None:
+        """Take in a HEADERS frame: the server's headers, its trailers, or both in one."""
+        # PROTOCOL-HTTP2: a status alone is one HEADERS frame with END_STREAM ("Trailers-Only").
+        if event.end:
+            self.trailers_only = self.initial_metadata is None
+            self._accept_trailers(event.headers)
+        else:
+            self._accept_initial(event.headers)
+
+    def accept(self, event: DataReceived) -> None:
+        """Take in a DATA frame."""
+        if self.status is not None:
+            return
+        incoming = self._incoming or self._arriving()
+        problem = incoming.accept(event)
+        if problem is not None:
+            self.refuse(problem)
+        elif event.end:
+            self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
+        elif self._single and incoming.has_more_than_one:
+            self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
+
+    def _arriving(self) -> IncomingMessages:
+        """Make the half that receives."""
+        incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
+        self._incoming = incoming
+        incoming.is_open = self.status is None
+        is_waiting = self._waiter is not None and self._waiter.until is not None
+        incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
+        return incoming
+
+    def _accept_initial(self, headers: Headers) -> None:
+        problem, self.initial_metadata, encoding = self._connection.answers.initial(headers)
+        if problem is not None:
+            return self.fail(problem, reset=ErrorCode.CANCEL)
+        if encoding:
+            (self._incoming or self._arriving()).deframer.encoding = encoding
+        # A6: headers commit the call. Trailers-Only does not, which may be a refusal that is retried.
+        if self.request.on_headers is not None:
+            self.request.on_headers()
+        if self._headers_lot is not None:
+            self._headers_lot.unpark_all()
+
+    def _accept_trailers(self, trailers: Headers) -> None:
+        incoming = self._incoming
+        status, trailing = self._connection.answers.trailers(trailers)
+        if status.ok and incoming is not None and not incoming.deframer.between_messages:
+            status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
+        elif status.ok and self._single and (incoming is None or not incoming.deframer.messages):
+            status = NO_REPLY
+        self._finish(status, trailing)
+
+    # -- the end
+
+    def cancel(self, code: int = ErrorCode.CANCEL) -> None:
+        """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
+        if self.status is None:
+            self.fail(Status(StatusCode.CANCELLED, "cancelled by the client"), reset=code)
+        self._reply = None
+        if self._incoming is not None:
+            self._incoming.drop()
+
+    def refuse(self, problem: Status) -> None:
+        """The server sent what cannot be part of the call, or what its caller cannot read."""
+        if self.status is None:
+            self.fail(problem, reset=ErrorCode.CANCEL)
+        else:
+            self.status = problem  # it had ended the call well before anybody took the message that is none
+
+    def was_reset(self, code: int) -> None:
+        """The server ended the stream at once."""
+        if code == ErrorCode.CANCEL and self.request.deadline <= trio.current_time():
+            # The server's timer was a little faster than the caller's.
+            status = Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
+        else:
+            status = reset_status(code)
+        # RFC 9113 §8.7: REFUSED_STREAM says that nothing of the request was processed.
+        self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
+
+    def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
+        """It ends otherwise than by the server's last word; with `reset` the server is told so."""
+        # A stream without a number is idle for the server, and must not be reset (RFC 9113 §6.4).
+        if self.id and reset is not None:
+            self._connection.http2.reset(self.id, reset)
+        self._finish(status, refused=refused, broken=self.id != 0)
+
+    def _finish(
+        self, status: Status, trailing: Metadata = EMPTY, *, refused: bool = False, broken: bool = False
+    ) -> None:
+        if self.status is not None:
+            return
+        if self.outgoing is not None:
+            if self.id and self.outgoing.is_open:
+                # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
+                self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
+            self.outgoing.stop()
+        self.request.on_headers = None  # which leads back to us: without it, no cycle is left to the collector
+        self.status = status
+        self.refused = refused
+        self.trailing_metadata = trailing
+        if self._incoming is not None:
+            self._incoming.stop()
+        if self._waiter is not None:
+            self._waiter.wake_if()
+        if self._headers_lot is not None:
+            self._headers_lot.unpark_all()
+        self._connection.forget(self, broken=broken)
+
+
+def _tell_sent(observer: AttemptObserver, message: bytes) -> None:
+    observer.sent(message.whole if isinstance(message, Compressed) else len(message), len(message))
+
+
+# gRPC's statuscodes.md: a response cardinality violation is UNIMPLEMENTED, and said by the client.
+NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")
+SECOND_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server sent a second message where the method has one")

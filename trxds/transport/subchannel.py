@@ -1,0 +1,194 @@
+"""One address and the way to it: IDLE, CONNECTING, READY, TRANSIENT_FAILURE (connectivity-semantics-and-api.md).
+
+The program counter is the state machine: connecting, being READY and backing off is one coroutine,
+`live`, and an IDLE subchannel is no task at all. A connection that says GOAWAY, or is retired, stays
+in its coroutine until its last stream has ended, while the subchannel is IDLE at once and may
+begin another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from trxds.core.backoff import Backoff
+from trxds.core.connectivity import Connectivity
+from trxds.core.observers import Observers
+from trxds.core.status import Status, unavailable
+
+from .connect import Network, connect_error
+from .connection import Connection
+from .connection_stats import ConnectionStats
+from .disconnect_reason import SHUTDOWN
+from .keepalive import Keepalive
+from .options import WireOptions
+from .request import Request
+from .stream import ClientStream
+from .tls import TlsNetwork
+
+MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
+
+# States conflate on their way to a policy. One that slept through a failure would go on queueing its
+# calls, so the failure lasts at least this long even if the backoff was over before the attempt was.
+MIN_FAILURE_TIME = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class SubchannelContext:
+    """What all subchannels of a pool have in common; `start` has one's `live` run as a task."""
+
+    options: WireOptions
+    keepalive: Keepalive | None
+    observers: Observers
+    connections: set[Connection]
+    start: Callable[[Subchannel], None]
+
+
+class Subchannel:
+    """Made by `Pool.lease`.
+
+    `state` is where it stands; `error` says why the last connection or attempt ended. Both are
+    set, and `changed` called, before anybody is refused a stream because of it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        network: Network,
+        context: SubchannelContext,
+        backoff: Backoff,
+        changed: Callable[[Subchannel], None],
+    ) -> None:
+        self.address = address
+        self.state = Connectivity.IDLE
+        self.error: Status | None = None
+        self.created_at = trio.current_time()
+        self.changed_at = -math.inf  # when it came to its state, on Trio's clock
+        self.traffic = ConnectionStats()
+        self.secure = isinstance(network, TlsNetwork)
+        self._network = network
+        self._context = context
+        self._backoff = backoff
+        self._changed = changed
+        self._connection: Connection | None = None  # while READY
+        self._scope = trio.CancelScope()  # of the attempt and the backoff after it
+        self.retired = False
+
+    def __repr__(self) -> str:
+        streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
+        return f"<Subchannel {self.address} {self.state.value}{streams}>"
+
+    def request_connection(self) -> None:
+        """Connect if IDLE; otherwise nothing."""
+        if self.state is Connectivity.IDLE and not self.retired:
+            self._scope = trio.CancelScope()
+            self._set_state(Connectivity.CONNECTING)
+            self._context.start(self)
+
+    def open_stream(self, request: Request) -> ClientStream | None:
+        """Begin a call; None unless READY. Never a checkpoint."""
+        return self._connection.open_stream(request) if self._connection is not None else None
+
+    async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
+        """One request, any number of replies: `heard` gets each. How the call ended; None unless READY."""
+        stream = self.open_stream(Request(path, self.address))
+        if stream is None:
+            return None
+        try:
+            await stream.send(request, end=True)
+            while (reply := await stream.receive()) is not None:
+                heard(reply)
+            return stream.status
+        finally:
+            stream.cancel()
+
+    def retire(self) -> None:
+        """Nobody wants this host any more: no new streams, and the end when the last has ended."""
+        self.retired = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.on_draining = None
+            connection.drain()
+            self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
+        elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
+            self._scope.cancel(reason=f"{self.address} is no longer wanted")
+        self.state = Connectivity.IDLE
+
+    # -- its life, from one request for a connection to the next
+
+    async def live(self) -> None:
+        """Connect, and be a connection until its end; after a failure wait for the backoff's."""
+        now = trio.current_time()
+        retry_at = now + self._backoff.next()
+        failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
+        if failure is None or self.retired:
+            return
+        self._context.observers.connection_failed(self.address, failure)
+        self.error, self._scope = failure, trio.CancelScope()
+        self._set_state(Connectivity.TRANSIENT_FAILURE)
+        with self._scope:
+            await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
+            self._set_state(Connectivity.IDLE)
+
+    async def _attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
+        """Returns when it is over: why there was no connection, or None. Once READY it has no `deadline` any more."""
+        scope.deadline = deadline
+        missed = f"{self.address}: cannot connect: no answer in time"
+        with scope:
+            transport = await self._connect()
+            if isinstance(transport, Status):
+                return transport
+            missed = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
+            return await self._serve(transport, scope)
+        return unavailable(missed)
+
+    async def _connect(self) -> trio.abc.Stream | Status:
+        try:
+            return await self._network.connect(self.address)
+        except OSError as error:
+            return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
+
+    async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
+        """This task is the connection's reader."""
+        context = self._context
+        connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
+        connection.on_ready = partial(self._become_ready, connection, scope)
+        context.connections.add(connection)
+        self.traffic.begin(connection)
+        try:
+            await connection.run()
+        finally:
+            context.connections.discard(connection)
+            self.traffic.end(connection)
+        # Without having been READY it is a failed attempt, even if SETTINGS came (with a GOAWAY,
+        # say), so that the next one waits for the backoff.
+        return None if connection.on_draining is not None else connection.error
+
+    def _become_ready(self, connection: Connection, scope: trio.CancelScope) -> None:
+        if self.retired:
+            return
+        scope.deadline = math.inf
+        self._backoff.reset()
+        self._connection = connection
+        connection.on_draining = partial(self._leave, connection)
+        self._set_state(Connectivity.READY)
+        self._context.observers.connection_opened(self.address, self._security)
+
+    def _leave(self, connection: Connection) -> None:
+        self._connection = None
+        self.error = connection.error
+        self._set_state(Connectivity.IDLE)
+        self._context.observers.connection_closed(self.address, self._security, connection.http2.disconnect)
+
+    @property
+    def _security(self) -> str:
+        return "privacy_and_integrity" if self.secure else "none"
+
+    def _set_state(self, state: Connectivity) -> None:
+        self.state = state
+        self.changed_at = trio.current_time()
+        self._changed(self)

@@ -1,0 +1,210 @@
+"""The resources of one authority, and which of its servers are asked for them (A47, A71, A95).
+
+The first server is asked for everything. When it cannot be reached, and something is wanted that
+never came, so is the next, and so on; one that answers takes the place of all below it. That is
+decided anew, from what the servers do and what is known, whenever either has changed. An authority
+of resources that are soon out of date may do without the second condition (A95).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from trxds.core.clock import TimeOfDay, since_1970
+from trxds.core.resource_status import resource_error
+from trxds.core.status import Status
+from trxds.resources.types import ResourceType
+
+from .ads_stream_state import AdsStreamState
+from .bootstrap import ServerConfig
+from .resource import CacheState, Changes, Key, Resource, ResourceFailure, differs
+from .resource_update import ResourceUpdate
+
+log = logging.getLogger("trxds.xds")
+
+
+class StreamOwner(Protocol):
+    """Where conversations come from; authorities with equal servers share them."""
+
+    def get_or_create_stream(self, server: ServerConfig) -> AdsStreamState: ...
+    def release_stream(self, conversation: AdsStreamState) -> None: ...
+
+
+class Authority:
+    """`servers` have the highest priority first. `impatient` falls back though nothing is missing (A95)."""
+
+    def __init__(
+        self,
+        servers: Sequence[ServerConfig],
+        supply: StreamOwner,
+        node: str,
+        time_of_day: TimeOfDay = since_1970,
+        *,
+        impatient: bool = False,
+    ) -> None:
+        self._servers = servers
+        self._impatient = impatient
+        self._supply = supply
+        self._node = node
+        self._time_of_day = time_of_day
+        self._asked: list[AdsStreamState] = []  # the first of `servers`
+        self._resources: dict[Key, Resource] = {}
+        self._leaving: dict[Key, Resource] = {}  # no longer watched; some server has still to be told
+        self._failure: ResourceFailure | None = None
+        self._closed_since = ""
+
+    def __repr__(self) -> str:
+        return f"<Authority {len(self._resources)} resources of {self._asked}>"
+
+    @property
+    def resources(self) -> Iterable[Resource]:
+        """All that are watched."""
+        return self._resources.values()
+
+    @property
+    def active_servers(self) -> tuple[str, ...]:
+        """The URIs of the servers that are asked, the most preferred first."""
+        return tuple(conversation.server.uri for conversation in self._asked)
+
+    def uses(self, conversation: AdsStreamState) -> bool:
+        return conversation in self._asked
+
+    def describe_pending(self, key: Key) -> str:
+        """How a resource stands that has not come yet, in words; empty for one that nobody watches."""
+        resource = self._resources.get(key)
+        return self._still_awaited(resource).message if resource is not None else ""
+
+    def _still_awaited(self, resource: Resource) -> Status:
+        connected = any(each.connected for each in self._asked)
+        why = "the server has sent nothing of it yet" if connected else "there is no stream to the server yet"
+        return resource_error(resource.standing(self._where(self._asked), self._node), why)
+
+    # -- what watchers want
+
+    def watch(self, type: ResourceType, name: str, now: float) -> Changes:
+        """Want a resource. What is known of it is a change, and so is what it brings about."""
+        resource = self._resources.get((type, name)) or self._leaving.pop((type, name), None) or Resource(type, name)
+        self._resources[type, name] = resource
+        resource.wanted, resource.last_published = True, None
+        resource.since = resource.since or self._time_of_day(now)
+        # Not before anything is wanted: the bootstrap may have authorities that no target of the program's needs.
+        if not self._asked and not self._closed_since:
+            self._fall_back()
+        for conversation in self._asked:
+            conversation.subscribe(resource)
+        return self.review([resource])
+
+    def resource(self, type: ResourceType, name: str) -> Resource:
+        """One that is watched."""
+        return self._resources[type, name]
+
+    def unwatch(self, type: ResourceType, name: str) -> Resource:
+        """Want it no longer; it is kept until the servers know, since a watcher may come back."""
+        resource = self._resources.pop((type, name))
+        resource.wanted = False
+        for conversation in self._asked:
+            conversation.unsubscribe(resource)
+        # Those of which every server knows are let go, or a program that watches ever new names would fill this.
+        self._leaving = {key: each for key, each in self._leaving.items() if each.server_refcount}
+        self._leaving[type, name] = resource
+        return resource
+
+    def close(self, now: float) -> Changes:
+        """Ask nobody any more. What is known stays; what is not known is in error from now on."""
+        self._closed_since = self._time_of_day(now)
+        for conversation in self._asked:
+            conversation.close()
+        self._asked = []
+        return self.review([])
+
+    # -- what servers do
+
+    def review(self, touched: Iterable[Resource]) -> Changes:
+        """Something happened, to these resources or to a server: choose servers, and see what it means to watchers."""
+        self._return_to_higher_priority()
+        while self._should_fall_back():
+            self._fall_back()
+        failure = self._present_failure()
+        if failure != self._failure:
+            # A57: an outage concerns every watcher of this authority, and so does its end.
+            self._failure, touched = failure, self._resources.values()
+        return self._changes(touched)
+
+    def _return_to_higher_priority(self) -> None:
+        """The best server that answers is enough."""
+        for place, conversation in enumerate(self._asked, 1):
+            # A71: at the first response, though all that is in use may still be from a server below.
+            if conversation.answers:
+                below, self._asked = self._asked[place:], self._asked[:place]
+                for each in below:
+                    log.info("xDS server %s answers; %s is no longer used", conversation.server.uri, each.server.uri)
+                    self._drop(each)
+                return
+
+    def _should_fall_back(self) -> bool:
+        # A71: as long as the last one asked has not failed there is hope, and the next one is left alone.
+        if not self._asked or self._asked[-1].failure is None or len(self._asked) == len(self._servers):
+            return False
+        # What is known of a route may be used for long; what is known of endpoints goes out of date (A95).
+        never_came = (each.state is CacheState.REQUESTED and each.value is None for each in self._resources.values())
+        return self._impatient or any(never_came)
+
+    def _fall_back(self) -> None:
+        for above in self._asked:
+            above.forget_versions()
+        # A71: those above are asked as well as before, or their return would not be noticed.
+        conversation = self._supply.get_or_create_stream(self._servers[len(self._asked)])
+        if self._asked:
+            failed = self._asked[-1]
+            log.warning(
+                "xDS server %s: %s; using %s as well", failed.server.uri, failed.failure, conversation.server.uri
+            )
+        self._asked.append(conversation)
+        # Everything, and not what is missing: resources of two servers need not make a whole (A71).
+        for resource in self._resources.values():
+            conversation.subscribe(resource)
+
+    def _drop(self, conversation: AdsStreamState) -> None:
+        for resource in (*self._resources.values(), *self._leaving.values()):
+            conversation.unsubscribe(resource)
+        self._supply.release_stream(conversation)
+
+    def _present_failure(self) -> ResourceFailure | None:
+        """That nobody can be reached; while there is one to hope for, watchers hear nothing (A71)."""
+        if self._closed_since:
+            return ResourceFailure("no server", f"the xDS client is closed since {self._closed_since}")
+        if not self._asked or self._asked[-1].failure is None:
+            return None
+        failing = [each for each in self._asked if each.failure]
+        since = max(each.failing_since for each in failing)  # until then there was one to hope for
+        if len(failing) == 1:
+            return ResourceFailure(
+                self._where(failing), f"cannot reach the xDS server since {since}: {failing[0].failure}"
+            )
+        reasons = "; ".join(f"{each.server.uri}: {each.failure}" for each in failing)
+        return ResourceFailure(self._where(failing), f"cannot reach any xDS server since {since}: {reasons}")
+
+    def _where(self, asked: Sequence[AdsStreamState]) -> str:
+        uris = ", ".join(each.server.uri for each in asked)
+        return f"server{'s' * (len(asked) > 1)} {uris}"
+
+    # -- what watchers hear
+
+    def _changes(self, touched: Iterable[Resource]) -> Changes:
+        changes: Changes = {}
+        for resource in touched:
+            state = self._state(resource)
+            if state is not None and differs(state, resource.last_published):
+                resource.last_published = changes[resource.key] = state
+        return changes
+
+    def _state(self, resource: Resource) -> ResourceUpdate | None:
+        if self._resources.get(resource.key) is not resource:
+            return None  # another authority's, or nobody's
+        state = resource.watcher_state(self._failure, self._node)
+        if state is None and resource.last_published is not None:
+            # Watchers were told that nobody can be reached, and that is over.
+            return ResourceUpdate(error=self._still_awaited(resource))
+        return state

@@ -1,0 +1,251 @@
+"""The bootstrap: which control plane to ask, and who we say we are (A27, A47, A53).
+
+Operators write this file by hand or by an injector, and a wrong one stops every channel, so all
+its problems are reported at once, each with its field and what to write instead. Fields that we
+do not know are left alone: other clients read the same file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trxds.core.json_parse import parse_json
+from trxds.core.json_reader import JsonNode, Problem, kind_of
+from trxds.core.status import BootstrapError
+from trxds.transport.certificates import CertificateFiles
+from trxds.transport.credentials import INSECURE
+
+from .credentials import (
+    CallCredentials,
+    ChannelCredentials,
+    call_credentials,
+    certificate_provider,
+    channel_credentials,
+)
+
+FILE_VARIABLE = "GRPC_XDS_BOOTSTRAP"
+INLINE_VARIABLE = "GRPC_XDS_BOOTSTRAP_CONFIG"
+
+DELTA = "trxds.delta"  # the server feature that asks for the incremental protocol
+
+FEATURES = (
+    "xds_v3",
+    "ignore_resource_deletion",
+    "trusted_xds_server",
+    "fail_on_data_errors",
+    "resource_timer_is_transient_error",
+    DELTA,
+)
+"""The server features that we know; `trusted_xds_server` has no effect yet (A81)."""
+
+_DEFAULT_PORT = 443  # as gRPC's own resolver has it
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One control plane: where it is, how to speak to it, and what it asks of its clients."""
+
+    uri: str
+    credentials: ChannelCredentials = INSECURE
+    features: frozenset[str] = frozenset()
+    call_credentials: tuple[CallCredentials, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """What to dial: `host:port` or `unix:/path`."""
+        return dial_address(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    region: str = ""
+    zone: str = ""
+    sub_zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Who this client says it is; `metadata` is passed to the control plane as it stands."""
+
+    id: str = ""
+    cluster: str = ""
+    locality: Locality = Locality()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Another namespace of resources with its own servers (A47); no servers means the top-level ones.
+
+    With `fallback_on_reachability_only` the next server is asked though nothing is missing (A95).
+    """
+
+    listener_template: str
+    servers: tuple[ServerConfig, ...] = ()
+    fallback_on_reachability_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    servers: tuple[ServerConfig, ...]
+    node: Node = Node()
+    listener_template: str = "%s"
+    authorities: Mapping[str, Authority] = field(default_factory=dict)
+    certificate_providers: Mapping[str, CertificateFiles] = field(default_factory=dict)
+    """By the name that clusters call them by (A29)."""
+
+
+def load(environ: Mapping[str, str]) -> Bootstrap:
+    """The bootstrap that the environment names; a file wins over inline text, as in every gRPC client."""
+    if path := environ.get(FILE_VARIABLE):
+        return read(path, source=f"bootstrap file {path} (from {FILE_VARIABLE})")
+    if text := environ.get(INLINE_VARIABLE):
+        return parse(text, source=INLINE_VARIABLE)
+    raise BootstrapError(
+        f"no xDS bootstrap: set {FILE_VARIABLE} to the path of a bootstrap file or {INLINE_VARIABLE} to its text, "
+        "or pass bootstrap="
+    )
+
+
+def read(path: str | Path, source: str | None = None) -> Bootstrap:
+    """The bootstrap in that file."""
+    source = source or f"bootstrap file {path}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BootstrapError(f"{source}: not UTF-8 text ({error}); write it as JSON in UTF-8") from error
+    except OSError as error:
+        raise BootstrapError(
+            f"{source}: cannot be read: {error.strerror or error}; check path and permissions"
+        ) from error
+    return parse(text, source=source)
+
+
+def parse(document: str | Mapping[str, Any], source: str = "bootstrap") -> Bootstrap:
+    """The bootstrap in a JSON text or a dict of the same shape.
+
+    `BootstrapError` lists every problem, each as `field: what is wrong; what to write`.
+    """
+    bootstrap, problems = examine(_json(document, source) if isinstance(document, str) else document)
+    if problems:
+        raise BootstrapError("\n".join(f"{source}: {problem}" for problem in problems))
+    return bootstrap
+
+
+def examine(document: Any) -> tuple[Bootstrap, list[Problem]]:
+    """What the document says, as far as it can be read, and all that is wrong with it."""
+    problems: list[Problem] = []
+    return _bootstrap(JsonNode(document, problems)), problems
+
+
+def _json(text: str, source: str) -> Any:
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise BootstrapError(f"{source}: no valid JSON at {place}: {error.msg}; correct the text there") from error
+
+
+def dial_address(uri: str) -> str:
+    """`host:port` or `unix:/path` out of a gRPC target; `ValueError` for a scheme nobody can dial."""
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "unix" and colon:
+        return "unix:" + (rest[2:] if rest.startswith("//") else rest)
+    if scheme in {"dns", "ipv4", "ipv6", "passthrough"} and colon:
+        # dns://resolver/name: the name is what follows the last slash
+        uri = rest.rpartition("/")[2] if rest.startswith("//") else rest
+    elif "://" in uri:
+        raise ValueError(f"scheme {scheme!r} is not supported; write host:port")
+    return _with_port(uri)
+
+
+def _with_port(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        return f"{host}:{_DEFAULT_PORT}"
+    if not name:
+        name, port = (host, str(_DEFAULT_PORT)) if ":" not in host else ("", port)
+    if not name or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{host!r} is no host:port; write for example 10.0.0.5:18000")
+    return f"{name}:{port}"
+
+
+def _bootstrap(top: JsonNode) -> Bootstrap:
+    if not isinstance(top.value, Mapping):
+        top.error(f'is {kind_of(top.value)}; write an object with "xds_servers" and "node"')
+        return Bootstrap(servers=())
+    return Bootstrap(
+        servers=_servers(top.member("xds_servers")),
+        node=_node(top.member("node")),
+        listener_template=top.member("client_default_listener_resource_name_template").text("%s"),
+        authorities={name: _authority(name, place) for name, place in top.member("authorities").members().items()},
+        certificate_providers=_providers(top.member("certificate_providers")),
+    )
+
+
+def _servers(place: JsonNode) -> tuple[ServerConfig, ...]:
+    wanted = 'needs at least one server; write [{"server_uri": "host:port", "channel_creds": [{"type": "insecure"}]}]'
+    return tuple(_server(item) for item in place.items(wanted))
+
+
+def _server(place: JsonNode) -> ServerConfig:
+    place.object()
+    features = place.member("server_features").value
+    uri = _uri(place.member("server_uri"))
+    credentials = channel_credentials(place.member("channel_creds"))
+    return ServerConfig(
+        uri=uri,
+        credentials=credentials,
+        # What is not known is ignored, and two servers that differ in nothing else are one, with one stream.
+        features=frozenset(f for f in FEATURES if f in features) if isinstance(features, list) else frozenset(),
+        call_credentials=call_credentials(place.member("call_creds"), credentials),
+    )
+
+
+def _uri(place: JsonNode) -> str:
+    uri = place.text()
+    if place.value is None or place.value == "":
+        place.error("is missing; write the control plane's host:port")
+    elif uri:
+        try:
+            dial_address(uri)
+        except ValueError as error:
+            place.error(str(error))
+    return uri
+
+
+def _node(place: JsonNode) -> Node:
+    place.object()
+    locality = place.member("locality")
+    locality.object()
+    return Node(
+        id=place.member("id").text(),
+        cluster=place.member("cluster").text(),
+        locality=Locality(*(locality.member(part).text() for part in ("region", "zone", "sub_zone"))),
+        metadata=place.member("metadata").object(),
+    )
+
+
+def _providers(place: JsonNode) -> dict[str, CertificateFiles]:
+    found = {name: certificate_provider(each) for name, each in place.members().items()}
+    return {name: files for name, files in found.items() if files is not None}
+
+
+def _authority(name: str, place: JsonNode) -> Authority:
+    place.object()
+    prefix = f"xdstp://{name}/"
+    template = place.member("client_listener_resource_name_template")
+    text = template.text(f"{prefix}envoy.config.listener.v3.Listener/%s")
+    # A47: an error of the bootstrap, where its operator sees it, and not of the first channel that uses the authority.
+    if not text.startswith(prefix):
+        template.error(f"is {text!r}; it must begin with {prefix!r}")
+    servers = place.member("xds_servers")
+    return Authority(
+        listener_template=text,
+        servers=_servers(servers) if servers.value not in (None, []) else (),
+        fallback_on_reachability_only=place.member("fallback_on_reachability_only").boolean(False),
+    )

@@ -1,0 +1,86 @@
+"""One stream to an xDS server: from its share of the line to why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from trxds.core.metadata import Headers
+from trxds.core.status import Status, StatusCode
+from trxds.transport.connection import Connection
+from trxds.transport.request import Request
+from trxds.transport.stream import ClientStream
+
+from .authorization import authorization
+from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable
+
+MAX_RESPONSE_SIZE = 1 << 30  # bytes: the control plane is trusted, and a whole mesh comes in one message
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlaneStream:
+    """`what` is the kind of stream, "ADS" or "LRS"; `path` its method; `remedy` helps against a server without it."""
+
+    what: str
+    path: str
+    remedy: str
+    line: XdsChannel
+
+    async def hold(self, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
+        """Connect, and `converse` over a stream until that returns; the value is why it ended."""
+        tokens = await self._tokens()
+        reason = tokens if isinstance(tokens, str) else await self._hold(tokens, converse)
+        self.line.ended(reason)
+        return reason
+
+    async def _tokens(self) -> Headers | str:
+        try:
+            # A token may be long in coming, from a file system that hangs say, and ADS must not wait without a word.
+            with trio.fail_after(CONNECT_TIMEOUT):
+                return await authorization(self.line.server)
+        except trio.TooSlowError:
+            return f"no token within {CONNECT_TIMEOUT:g} s; check the server's credentials in the bootstrap"
+        except OSError as error:
+            return refused(error)
+
+    async def _hold(self, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]) -> str:
+        share = self.line.share()
+        try:
+            return await self._converse(share, tokens, converse)
+        finally:
+            share.leave()
+
+    async def _converse(
+        self, share: ConnectionRef, tokens: Headers, converse: Callable[[ClientStream], Awaitable[None]]
+    ) -> str:
+        connection = await share.connection()
+        if not isinstance(connection, Connection):
+            return connection
+        # No checkpoint since there was room for it: another stream may take it at the next one.
+        stream = connection.open_stream(self._request(tokens))
+        if stream is None:
+            return unusable(connection)
+        try:
+            await converse(stream)
+        finally:
+            # Plain, so that a cancelled task says it too: the server need not wait for keepalive to find out.
+            stream.cancel()
+        return f"the {self.what} stream ended with {ended_with(stream.status, self.remedy)}"
+
+    def _request(self, tokens: Headers) -> Request:
+        address = self.line.server.address
+        return Request(
+            path=self.path,
+            # As in grpc-go: a path, which the C++ client puts there, is no host to many a server.
+            authority="localhost" if address.startswith("unix:") else address,
+            metadata=tokens,
+            max_receive_size=MAX_RESPONSE_SIZE,
+        )
+
+
+def ended_with(status: Status | None, remedy: str) -> str:
+    """The status, and the remedy against a server that does not have the method."""
+    lacking = status is not None and status.code is StatusCode.UNIMPLEMENTED
+    return f"{status}; {remedy}" if lacking else str(status)

@@ -1,0 +1,158 @@
+"""How to come before a control plane, as the bootstrap has it: `channel_creds` (A27, A65), `call_creds` (A97),
+and the certificates that clusters refer to by name, `certificate_providers` (A29).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TypeAlias
+
+from trxds.core.json_reader import JsonNode
+from trxds.transport.certificates import REFRESH_INTERVAL, CertificateFiles
+from trxds.transport.connect import Network
+from trxds.transport.credentials import INSECURE, Insecure, Tls
+from trxds.transport.tls import host_of, secured
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleDefault:
+    """TLS, and a token of Google's application default credentials with each stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class JwtTokenFile:
+    """A token that somebody keeps fresh in a file (A97)."""
+
+    path: str
+
+
+ChannelCredentials: TypeAlias = Insecure | Tls | GoogleDefault
+CallCredentials: TypeAlias = JwtTokenFile
+
+
+def channel_credentials(place: JsonNode) -> ChannelCredentials:
+    """The first of the list that we can use; it is in order of preference. Each that we know must be right."""
+    wanted = 'is missing; write [{"type": "insecure"}] or [{"type": "tls"}]'
+    kinds: list[str] = []
+    usable: list[ChannelCredentials] = []
+    for item in place.items(wanted):
+        kind = item.member("type").text()
+        kinds.append(kind)
+        if kind in _usable_types():
+            usable.append(CHANNEL_TYPES[kind](item.member("config")))
+    if kinds and not usable:
+        place.error(_none_usable(kinds))
+    # INSECURE is not used: without anything usable a problem was noted, and the bootstrap is refused as a whole.
+    return usable[0] if usable else INSECURE
+
+
+def _none_usable(kinds: list[str]) -> str:
+    if "google_default" in kinds:
+        return "google_default needs google-auth and requests; install google-auth[requests], or add tls or insecure"
+    return f"none of {', '.join(map(repr, kinds))} is supported; add one of {', '.join(_usable_types())}"
+
+
+def _usable_types() -> list[str]:
+    return [kind for kind in CHANNEL_TYPES if kind != "google_default" or _google_auth_is_installed()]
+
+
+def _google_auth_is_installed() -> bool:
+    """And the library that it fetches tokens with, which does not come along by itself."""
+    return all(map(_is_installed, ("google.auth", "requests")))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its parent
+        return False
+
+
+def secure_network(network: Network, credentials: ChannelCredentials, address: str) -> Network:
+    """The network over which to connect to the control plane at that address."""
+    tls = Tls() if isinstance(credentials, GoogleDefault) else credentials
+    return secured(network, tls, host_of(address))
+
+
+def _insecure(config: JsonNode) -> Insecure:
+    config.object()
+    return INSECURE
+
+
+def _tls(config: JsonNode) -> Tls:
+    # A65: neither roots nor a certificate need be named, unlike in a file_watcher; then the system's roots are used.
+    return Tls(_files(config))
+
+
+def _google_default(config: JsonNode) -> GoogleDefault:
+    config.object()
+    return GoogleDefault()
+
+
+CHANNEL_TYPES: Mapping[str, Callable[[JsonNode], ChannelCredentials]] = {
+    "insecure": _insecure,
+    "tls": _tls,
+    "google_default": _google_default,
+}
+
+
+def call_credentials(place: JsonNode, channel: ChannelCredentials) -> tuple[CallCredentials, ...]:
+    """All that we know of; others are passed over. None of them may go out as plain text."""
+    # A97: all that are known apply together, unlike channel_creds, of which the first one is taken.
+    known = [item for item in place.items() if item.member("type").text() == JWT]
+    if known and isinstance(channel, Insecure):
+        place.error("may not be sent as plain text; use tls in channel_creds")
+    return tuple(JwtTokenFile(_path(item.member("config").member("jwt_token_file"))) for item in known)
+
+
+JWT = "jwt_token_file"
+
+
+def _path(place: JsonNode) -> str:
+    if place.value is None or place.value == "":
+        place.error("is missing; write the path of the file with the token")
+    return _file(place)
+
+
+_CONTENT = re.compile(r"eyJ[^/\s]*\.[^/\s]*\.|-----BEGIN ")  # of a JWT, of PEM
+
+
+def _file(place: JsonNode) -> str:
+    """A path. The content in its place is refused here, before another error shows it as a path."""
+    path = place.text()
+    if _CONTENT.match(path.strip()):
+        place.error("is what should be in the file; write the path of the file")
+        return ""
+    return path
+
+
+def certificate_provider(place: JsonNode) -> CertificateFiles | None:
+    """None for a plugin we do not know: only a cluster that names it is in trouble (A29)."""
+    if place.member("plugin_name").text() != FILE_WATCHER:
+        place.object()
+        return None
+    config = place.member("config")
+    files = _files(config)
+    if not files.roots and not files.certificate:
+        config.error("has no certificates; write ca_certificate_file, or certificate_file and private_key_file")
+    return files
+
+
+FILE_WATCHER = "file_watcher"
+
+
+def _files(config: JsonNode) -> CertificateFiles:
+    config.object()
+    certificate, key = config.member("certificate_file"), config.member("private_key_file")
+    for here, other in ((certificate, key), (key, certificate)):
+        if not here.value and other.value:
+            here.error(f"is missing; {other.steps[-1]} is there, and each needs the other")
+    return CertificateFiles(
+        _file(config.member("ca_certificate_file")),
+        _file(certificate),
+        _file(key),
+        config.member("refresh_interval").seconds(REFRESH_INTERVAL),
+    )

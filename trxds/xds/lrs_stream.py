@@ -1,0 +1,132 @@
+"""Load reports to one xDS server, for as long as any of its clusters asks for them (LRS; A27).
+
+We say who we are; the server says of which clusters it wants to hear and how often; and from then
+on every report has what was counted since the last one. While there is no stream counting goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeAlias
+
+import trio
+
+from trxds.core.backoff import Backoff
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.resources.load_stats import ClusterLoad, LrsResponse, load_stats, reporting_order
+from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
+from trxds.transport.stream import ClientStream
+
+from .bootstrap import Node, ServerConfig
+from .control_plane_stream import ControlPlaneStream
+from .request import set_node
+from .xds_channel import XdsChannel
+
+log = logging.getLogger("trxds.xds")
+
+PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+REMEDY = "take lrs_server out of its clusters, or have it take load reports"
+# Without it a server may not ask for all clusters (LoadStatsResponse.send_all_clusters) and has to name them.
+SEND_ALL = "envoy.lrs.supports_send_all_clusters"
+
+TakeLoadReports: TypeAlias = Callable[[ServerConfig], tuple[ClusterLoad, ...]]
+"""What that server has not been told yet. What is taken counts as told."""
+
+
+class LrsStream:
+    """Keeps a stream on that `line`, which ADS may use too, for as long as `run` runs."""
+
+    kind = "lrs"
+
+    def __init__(self, line: XdsChannel, node: Node, take: TakeLoadReports, random: Random) -> None:
+        self.server = line.server
+        self._node = node
+        self._take = take
+        self.line = line
+        self._talk = ControlPlaneStream("LRS", PATH, REMEDY, line)
+        self._backoff = Backoff(random)
+        self._orders: ConflatingQueue[LrsResponse] = ConflatingQueue()
+        self._reported_at = -math.inf
+        self._answered = False  # the present stream
+        self._trouble = ""  # the outage that has been told
+        self._scope = trio.CancelScope()
+
+    def close(self) -> None:
+        """No cluster asks for reports any more. Plain; `run` returns."""
+        self._scope.cancel(reason="no cluster asks for load reports any more")
+
+    async def run(self) -> None:
+        self._reported_at = trio.current_time()
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
+        while True:
+            self._answered = False
+            reason = await self._talk.hold(self._converse)
+            delay = self._backoff.next()
+            # The same outage is told once, and the end of a stream that was of use is none.
+            level = logging.INFO if self._answered or reason == self._trouble else logging.WARNING
+            log.log(level, "no load reports to %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
+            self._trouble = "" if self._answered else reason
+            await trio.sleep(delay)
+
+    async def _converse(self, stream: ClientStream) -> None:
+        if not await stream.send(self._introduction()):
+            return
+        # Another for each stream: what the server asked for on the last one is no order on the next.
+        self._orders = ConflatingQueue()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._report, stream, name=f"lrs/{self.server.uri}/report")
+            await self._read(stream)
+            nursery.cancel_scope.cancel(reason="the LRS stream ended")
+
+    def _introduction(self) -> bytes:
+        request = LoadStatsRequest()
+        set_node(request, self._node)
+        request.node.client_features.append(SEND_ALL)
+        return _bytes(request)
+
+    async def _read(self, stream: ClientStream) -> None:
+        while (message := await stream.receive()) is not None:
+            try:
+                order = reporting_order(LoadStatsResponse.FromString(message))
+            except DecodeError:
+                log.warning("xDS server %s: bytes that are no LoadStatsResponse; ignored", self.server.uri)
+                continue
+            # As for ADS (A57): a stream is a success once the server has said something.
+            self._backoff.reset()
+            self._answered = True
+            self._orders.put("order", order)
+
+    async def _report(self, stream: ClientStream) -> None:
+        """At the server's pace; a new one begins when it comes, and the same one again changes nothing."""
+        order: LrsResponse | None = None
+        due = math.inf
+        while True:
+            letters = await self._orders.next(due)
+            if letters.get("order", order) != order:
+                order = letters["order"]
+                due = trio.current_time() + order.interval
+            elif order is not None and due <= trio.current_time():
+                if not await stream.send(self._compose(order)):
+                    return  # the reader will find out why
+                # From report to report: to send this one may have waited for the server's window.
+                due = self._reported_at + order.interval
+
+    def _compose(self, order: LrsResponse) -> bytes:
+        """Also when there is nothing to report: no load is news too.
+
+        What the server does not want to know is forgotten. It might be told of years at once otherwise.
+        """
+        now = trio.current_time()
+        loads = [load for load in self._take(self.server) if order.wants(load.cluster)]
+        interval, self._reported_at = now - self._reported_at, now
+        return _bytes(load_stats(loads, interval))
+
+
+def _bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())

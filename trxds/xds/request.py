@@ -1,0 +1,67 @@
+"""What a request to a control plane has to say, whichever protocol it is said in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from trxds.core.status import StatusCode
+from trxds.core.version import VERSION
+from trxds.resources.cooperative_parse import Slices
+from trxds.resources.types import ParseContext, Parsed, ResourceType
+
+from .bootstrap import Node
+from .response import ParsedResponse, Raw
+
+USER_AGENT_NAME = "trxds"
+# A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper
+# of the incremental protocol.
+CLIENT_FEATURES = ("envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw")
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryRequestParams:
+    """`answers` that it is the answer to the response of that nonce, and not only a change of what we want."""
+
+    type: ResourceType
+    names: Collection[str]  # all that we want
+    asked: frozenset[str] | None  # those that the server was told on this stream; None: nothing yet
+    version: str  # of the type, the last that was accepted
+    versions: Mapping[str, str]  # of the resources that we have, each by itself; empty if this server did not give it
+    nonce: str
+    answers: bool
+
+
+class ProtocolVariant(Protocol):
+    """One of the two protocols of ADS. Messages are `Any`: the generated classes have no types."""
+
+    path: str
+    response: Any
+    remedy: str
+    """What to do about a server that does not speak it."""
+    cumulative: bool
+    """Each request has all names, and its nonce answers all responses up to that one."""
+
+    def request(self, ask: DiscoveryRequestParams) -> Any: ...
+
+    def read(
+        self, response: Any, type: ResourceType, known: Mapping[Raw, Parsed], context: ParseContext
+    ) -> Slices[ParsedResponse]: ...
+
+
+def set_node(request: Any, node: Node) -> None:
+    """Who we are, and which xDS features we have beyond the baseline."""
+    to = request.node
+    to.id, to.cluster = node.id, node.cluster
+    to.locality.region, to.locality.zone = node.locality.region, node.locality.zone
+    to.locality.sub_zone = node.locality.sub_zone
+    to.metadata.update(node.metadata)
+    to.user_agent_name, to.user_agent_version = USER_AGENT_NAME, VERSION
+    to.client_features.extend(CLIENT_FEATURES)
+
+
+def set_nack(request: Any, errors: tuple[str, ...]) -> None:
+    """Make it a NACK, in the words of the C++ client."""
+    request.error_detail.code = StatusCode.INVALID_ARGUMENT
+    request.error_detail.message = f"xDS response validation errors: [{'; '.join(errors)}]"

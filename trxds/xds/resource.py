@@ -1,0 +1,181 @@
+"""One resource in the client's cache: what is known of it, and what its watchers should see (A40, A88).
+
+Every server of an authority may have its say about a resource, so this knows no stream. The state
+that watchers see is computed from it, whole, each time; there is nothing to keep in step.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trxds.core.resource_status import ResourceStatus, resource_error
+from trxds.core.status import Status
+from trxds.resources.types import Parsed, ResourceType
+
+from .resource_update import ResourceUpdate
+from .response import Raw
+
+Key: TypeAlias = tuple[ResourceType, str]
+Changes: TypeAlias = dict[Key, ResourceUpdate]
+
+
+class CacheState(enum.Enum):
+    """The states of A88 by the names of A78's label; CSDS has the same ones (A40)."""
+
+    REQUESTED = "requested"
+    DOES_NOT_EXIST = "does_not_exist"
+    ACKED = "acked"
+    NACKED = "nacked"
+    RECEIVED_ERROR = "received_error"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFailure:
+    """What is wrong, and `where`: "server 10.0.0.5:18000"."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadata:
+    """Something that came for a resource: `raw` is empty for an error without one; `at` is Trio's clock.
+
+    `server` is the one it came from, and `when` the time of day.
+    """
+
+    version: str
+    raw: Raw
+    at: float
+    server: str = ""
+    when: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """`value` is the last good one, as long as it may be used; `trouble` is why `state` is not ACKED.
+
+    `since` is the time of day at which it came to its state; of one that is in use, at which it came.
+    """
+
+    type: ResourceType
+    name: str
+    state: CacheState = CacheState.REQUESTED
+    since: str = ""
+    value: object | None = None
+    accepted: UpdateMetadata | None = None  # what `value` came as
+    failed: UpdateMetadata | None = None  # what `trouble` is about
+    failure: ResourceFailure | None = None
+    absent: bool = False
+    parsed: Parsed | None = None  # what it last came as; the same again is no news
+    last_published: ResourceUpdate | None = None
+    wanted: bool = True  # somebody watches it
+    server_refcount: int = 0  # how many servers
+
+    def __repr__(self) -> str:
+        return f"<Resource {self.type.kind} {self.name} {self.state.name}{'' if self.value is None else ', cached'}>"
+
+    @property
+    def key(self) -> Key:
+        return self.type, self.name
+
+    @property
+    def seen(self) -> bool:
+        """It came, good or bad, and has neither been lost since nor asked for again."""
+        if self.state is CacheState.REQUESTED:
+            return False
+        return self.value is not None or self.state is CacheState.NACKED
+
+    @property
+    def awaited(self) -> bool:
+        """Nothing usable came since it was asked for, and it is not known to be absent."""
+        if self.state is CacheState.REQUESTED:
+            return True
+        return self.value is None and self.state is not CacheState.DOES_NOT_EXIST
+
+    @property
+    def ignored_deletion(self) -> bool:
+        """The server says that it is gone, and the last one is used on (A53, A88)."""
+        return self.state is CacheState.DOES_NOT_EXIST and self.value is not None
+
+    def accept(self, update: UpdateMetadata, parsed: Parsed) -> None:
+        self.state, self.value, self.accepted, self.parsed = CacheState.ACKED, parsed.value, update, parsed
+        self.since = update.when
+        self.failed, self.failure, self.absent = None, None, False
+
+    def refuse(self, update: UpdateMetadata, parsed: Parsed, trouble: ResourceFailure, *, drop: bool) -> None:
+        """It came and was bad."""
+        self.fail(CacheState.NACKED, update, trouble, drop=drop)
+        self.parsed = parsed
+
+    def fail(
+        self,
+        state: CacheState,
+        update: UpdateMetadata,
+        trouble: ResourceFailure,
+        *,
+        drop: bool = True,
+        absent: bool = False,
+    ) -> None:
+        """Bad news. `drop` takes the value too; one that stays is as good as before (A88)."""
+        if state is not self.state:
+            self.since = update.when
+        # Without what it was parsed to, so that the same bytes are news when they come again.
+        self.state, self.failed, self.failure, self.parsed = state, update, trouble, None
+        if drop:
+            self.value = self.accepted = None
+        # A value that is kept is used on (A53, A88), so nothing is absent for watchers.
+        self.absent = absent and self.value is None
+
+    def forget(self) -> None:
+        """As if it had never been asked for."""
+        self.state, self.value, self.failure, self.parsed = CacheState.REQUESTED, None, None, None
+        self.accepted = self.failed = self.last_published = None
+        self.absent, self.since = False, ""
+
+    def request_again(self) -> None:
+        """The server may take it that nobody wants it, but somebody does. What we have is used until it answers."""
+        # What is absent counts as known (A71): to ask for it again is no reason to fall back, or for RPCs to wait.
+        if self.state is not CacheState.DOES_NOT_EXIST:
+            self.state, self.parsed = CacheState.REQUESTED, None
+            self.failed, self.failure, self.absent = None, None, False
+
+    def watcher_state(self, failure: ResourceFailure | None, node: str) -> ResourceUpdate | None:
+        """What a watcher should know, or None while the servers have still to answer.
+
+        `failure` is that no server can be reached. Without a value, what a server said goes before it.
+        """
+        if self.value is not None:
+            # The outage first: as long as it lasts nothing can come that would mend the rest.
+            trouble = failure or self.failure
+            ambient = self._status(trouble, node) if trouble else None
+            return ResourceUpdate(self.value, ambient=ambient, standing=self._standing_of_value(node))
+        trouble = self.failure or failure
+        if trouble is None:
+            return None
+        return ResourceUpdate(error=self._status(trouble, node), absent=self.absent)
+
+    def standing(self, where: str, node: str) -> ResourceStatus:
+        """`where` is whose word it is."""
+        return ResourceStatus(self.type.kind, self.name, where, node, self.state.name, self.since)
+
+    def _standing_of_value(self, node: str) -> ResourceStatus | None:
+        """Also when a later one was refused."""
+        update = self.accepted
+        if update is None:
+            return None
+        acked = CacheState.ACKED.name
+        return ResourceStatus(self.type.kind, self.name, f"server {update.server}", node, acked, update.when)
+
+    def _status(self, trouble: ResourceFailure, node: str) -> Status:
+        return resource_error(self.standing(trouble.where, node), trouble.reason)
+
+
+def differs(state: ResourceUpdate, told: ResourceUpdate | None) -> bool:
+    """Values are compared by identity: equal bytes have the same one, and comparing big ones takes long."""
+    if told is None or state.value is not told.value:
+        return True
+    return (state.error, state.absent, state.ambient) != (told.error, told.absent, told.ambient)

@@ -1,0 +1,78 @@
+"""What the word of one server makes of a resource: accepted, refused, failed, deleted or late (A53, A57, A88)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from trxds.core.clock import TimeOfDay
+
+from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
+from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
+from .response import NOTHING, ParsedResource, ResourceError, invalid
+from .subscription import Subscription
+
+log = logging.getLogger("trxds.xds")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUpdater:
+    """`server` is its address; `time_of_day` is asked only for what happens just then."""
+
+    server: str
+    rules: ResourceErrorPolicy
+    time_of_day: TimeOfDay
+
+    def came(self, version: str, now: float) -> UpdateMetadata:
+        """An event of now; of a resource that came it still lacks the bytes."""
+        return UpdateMetadata(version, NOTHING, now, self.server, self.time_of_day(now))
+
+    def accept(
+        self, resource: Resource, item: ParsedResource, came: UpdateMetadata, subscription: Subscription
+    ) -> bool:
+        """Accept or refuse what came. False if it is what came the last time."""
+        parsed = item.parsed
+        if parsed is resource.parsed:
+            return False
+        # In delta each resource has a version of its own; in state of the world all have the response's.
+        version = came.version if item.version is None else item.version
+        update = UpdateMetadata(version, item.raw, came.at, came.server, came.when)
+        subscription.note(resource.name, update, parsed)
+        if parsed.errors:
+            reason = f"invalid resource: {invalid(parsed.errors, resource.type)}"
+            resource.refuse(update, parsed, self._trouble(reason), drop=self.rules.drop_refused)
+            return True
+        if resource.ignored_deletion:
+            log.info('%s resource "%s" is back', resource.type.kind, resource.name)  # A53
+        resource.accept(update, parsed)
+        return True
+
+    def fail(self, resource: Resource, failed: ResourceError, came: UpdateMetadata) -> None:
+        """The server says why it has nothing to give (xRFC TP3)."""
+        resource.fail(
+            CacheState.RECEIVED_ERROR,
+            came,
+            self._trouble(f"the server reports {failed}"),
+            drop=self.rules.drop_failed(failed.code),
+            absent=failed.code == NOT_FOUND,
+        )
+
+    def delete(self, resource: Resource, came: UpdateMetadata) -> None:
+        """The server has it no longer."""
+        drop = self.rules.drop_deleted or resource.value is None
+        reason = "does not exist, deleted by the server" + ("" if drop else "; the last one is kept")
+        resource.fail(CacheState.DOES_NOT_EXIST, came, self._trouble(reason), drop=drop, absent=True)
+
+    def on_resource_timeout(self, resource: Resource, now: float) -> None:
+        """It did not come in time."""
+        # A88: a server with resource_timer_is_transient_error may be slow, so the resource is late and not absent.
+        absent = self.rules.late_is_absent
+        resource.fail(
+            CacheState.DOES_NOT_EXIST if absent else CacheState.TIMEOUT,
+            self.came("", now),
+            self._trouble(f"{'does not exist' if absent else 'no answer'}, asked {self.rules.wait:g} s before"),
+            absent=absent,
+        )
+
+    def _trouble(self, reason: str) -> ResourceFailure:
+        return ResourceFailure(f"server {self.server}", reason)

@@ -1,0 +1,221 @@
+"""The shell around a conversation: one ADS stream after another, to one server.
+
+Three tasks while a stream lives: what we say, what we hear, and what the clock says. Reading
+waits until the watchers have taken what the last response changed, so a control plane that is
+faster than we are is held up by the stream's own window and costs no memory. A watcher that does
+not come is waited for once: it will find the newest state when it does.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from random import Random
+from time import perf_counter
+from typing import Any, TypeAlias, TypeVar
+
+import trio
+
+from trxds.core.backoff import Backoff
+from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.observers import Observers
+from trxds.core.plural import plural
+from trxds.resources.cooperative_parse import Slices
+from trxds.resources.types import ParseContext
+from trxds.transport.stream import ClientStream
+
+from .ads_stream_state import AdsStreamState
+from .control_plane_stream import ControlPlaneStream
+from .resource import Changes, Resource
+from .response import UnknownResponse
+from .watch_registry import WatchRegistry
+from .xds_channel import XdsChannel
+from .xds_telemetry import XdsTelemetry
+
+log = logging.getLogger("trxds.xds")
+
+WATCHER_TIMEOUT = 1.0  # seconds that a watcher may take to read what changed, before it is left behind
+SLICE_TIME = 0.005  # seconds that parsing may hold up everyone else
+# Bytes of answers, some 20,000 ACKs. A server that reads only after it has sent a whole mesh is not held up by it.
+MAX_UNSENT = 4 * 1024 * 1024
+
+T = TypeVar("T")
+ReviewServers: TypeAlias = Callable[[AdsStreamState, Iterable[Resource]], Changes]
+
+
+class AdsStream:
+    """Keeps a stream to `server` while anything is subscribed, for as long as `run` runs."""
+
+    kind = "ads"
+
+    def __init__(
+        self,
+        conversation: AdsStreamState,
+        watches: WatchRegistry,
+        review: ReviewServers,
+        line: XdsChannel,
+        random: Random,
+        context: ParseContext,
+        observers: Observers,
+    ) -> None:
+        self.server = conversation.server
+        self._conversation = conversation
+        self._watches = watches
+        self._review = review
+        self.line = line
+        self._talk = ControlPlaneStream("ADS", conversation.dialect.path, conversation.dialect.remedy, line)
+        self._context = context
+        self._told = XdsTelemetry(self.server.uri, observers)
+        self._backoff = Backoff(random)
+        self._to_say: ConflatingQueue[None] = ConflatingQueue()  # wakes who writes
+        self._to_wait: ConflatingQueue[None] = ConflatingQueue()  # wakes who watches the clock
+        self._clock_is_set_to = math.inf
+        self._can_send = True  # the stream may still take requests
+        self._sent_one = trio.lowlevel.ParkingLot()  # the reader waits there while much is unsent
+        self._scope = trio.CancelScope()
+
+    def subscription_changed(self) -> None:
+        self._to_say.put("subscription", None)
+
+    def close(self) -> None:
+        """This server is asked no longer. Plain; `run` returns."""
+        self._conversation.close()
+        self._told.left()
+        self._scope.cancel(reason="another xDS server has taken over")
+
+    async def run(self) -> None:
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wait_until_wanted()
+            reason = await self._talk.hold(self._run_stream)
+            self._conversation.stream_ended(reason, trio.current_time())
+            # A57: the end of a stream that answered is no failure, and is not counted as one (A78).
+            if self._conversation.failure is not None:
+                self._told.failed(reason)
+            changes = self._review(self._conversation, ())
+            self._watches.publish(changes)
+            # A57 wants backoff only after a stream without an answer. The shortest delay after any other keeps a server
+            # that ends each stream as soon as it has answered from making a busy loop of us.
+            delay = self._backoff.next()
+            # Not a warning for each resource, and none while there is no news of the same outage.
+            level = logging.WARNING if changes else logging.INFO
+            log.log(level, "xDS server %s: %s; trying again in %.1f s", self.server.uri, reason, delay)
+            await trio.sleep(delay)
+
+    async def _wait_until_wanted(self) -> None:
+        """A stream without a subscription has nothing to say: its first request would mean everything."""
+        while not self._conversation.wanted:
+            await self._to_say.next()
+
+    async def _run_stream(self, stream: ClientStream) -> None:
+        self._conversation.stream_opened()
+        self._can_send = True
+        self._told.connected()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._write, stream, name=f"ads/{self.server.uri}/write")
+            nursery.start_soon(self._watch_the_clock, name=f"ads/{self.server.uri}/clock")
+            await self._read(stream)
+            nursery.cancel_scope.cancel(reason="the ADS stream ended")
+
+    async def _write(self, stream: ClientStream) -> None:
+        while True:
+            while (request := self._next_request()) is not None:
+                if not await stream.send(request.SerializeToString()):
+                    self._can_send = False
+                    self._sent_one.unpark_all()
+                    return  # the reader will find out why
+                self._sent(request)
+            await self._to_say.next()
+
+    def _next_request(self) -> Any | None:
+        request = self._conversation.next_request(trio.current_time())
+        self._set_clock()  # a NACK may have to wait
+        return request
+
+    def _sent(self, request: Any) -> None:
+        self._told.requested(request)
+        self._conversation.sent(request, trio.current_time())
+        self._set_clock()
+        self._sent_one.unpark_all()
+
+    def _set_clock(self) -> None:
+        if self._conversation.next_deadline != self._clock_is_set_to:
+            self._to_wait.put("said", None)
+
+    async def _watch_the_clock(self) -> None:
+        while True:
+            self._clock_is_set_to = self._conversation.next_deadline
+            await self._to_wait.next(self._clock_is_set_to)
+            self._notify_watchers(
+                self._review(self._conversation, self._conversation.expire_timers(trio.current_time()))
+            )
+            if self._conversation.has_pending_requests:
+                self._to_say.put("clock", None)
+
+    async def _read(self, stream: ClientStream) -> None:
+        while (message := await stream.receive()) is not None:
+            changes = self._review(self._conversation, await self._drain_messages(stream, message))
+            self._notify_watchers(changes)
+            # The ACK does not wait for the watchers: it says that the resources are valid, not that they are in use.
+            self._to_say.put("answer", None)
+            await self._all_have_seen(changes)
+            # In delta each response has an answer of its own, and none may be left out. So a server that does not read
+            # its answers is not read either.
+            while self._can_send and self._has_much_unsent():
+                await self._sent_one.park()
+
+    async def _drain_messages(self, stream: ClientStream, message: bytes | None) -> dict[Resource, None]:
+        """Responses that have come together are one piece of news: watchers and the server hear of the last."""
+        touched: dict[Resource, None] = {}
+        started = perf_counter()
+        while message is not None:
+            touched |= dict.fromkeys(await self._handle_message(message))
+            is_time_left = perf_counter() - started < SLICE_TIME and not self._has_much_unsent()
+            message = stream.receive_nowait() if is_time_left else None
+        return touched
+
+    def _has_much_unsent(self) -> bool:
+        return self._conversation.unsent > MAX_UNSENT
+
+    async def _handle_message(self, message: bytes) -> list[Resource]:
+        reading = await _in_slices(self._conversation.read(message, self._context))
+        if isinstance(reading, UnknownResponse):
+            log.warning("xDS server %s: %s; ignored", self.server.uri, reading.reason)
+            return []
+        # A57: a response ends an outage, even one that is refused; to be connected does not.
+        self._backoff.reset()
+        self._told.answered(reading)
+        return self._conversation.received(reading, trio.current_time())
+
+    async def _all_have_seen(self, changes: Changes) -> None:
+        """Watchers hold up our reading, but none of them the others' for long."""
+        with trio.move_on_after(WATCHER_TIMEOUT) as waiting:
+            await self._watches.all_seen(changes)
+        if waiting.cancelled_caught:
+            late = self._watches.mark_slow(changes)
+            text = "%s read nothing for %g s; the others go on without them"
+            log.warning(text, plural(late, "watcher"), WATCHER_TIMEOUT)
+
+    def _notify_watchers(self, changes: Changes) -> None:
+        for state in changes.values():
+            if problem := state.error or state.ambient:
+                log.warning("%s", problem.message)
+        self._watches.publish(changes)
+
+
+async def _in_slices(work: Slices[T]) -> T:
+    """Drive long pure work, and let others run every few milliseconds."""
+    started = perf_counter()
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        if perf_counter() - started > SLICE_TIME:
+            await trio.lowlevel.checkpoint()
+            started = perf_counter()
