@@ -18,14 +18,14 @@ from trxds.client.credentials import insecure, tls, xds_credentials
 from trxds.client.interceptors import CallDetails, FixedResponseCall, ForwardingCall, Interceptor, Next
 from trxds.client.method import Method
 from trxds.client.method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from trxds.client.shared_xds_client import SharedXdsClient, open_xds_client
 from trxds.client.stub import MethodFactory, Stub
-from trxds.client.xds import SharedXdsClient, open_xds_client
 from trxds.core.connectivity import Connectivity
 from trxds.core.metadata import Metadata
 from trxds.core.observe import AttemptObserver, CallObserver, CallStarted, Observer, Telemetry
 from trxds.core.status import BootstrapError, RpcError, Status, StatusCode, TrxdsInternalError
 from trxds.core.version import VERSION
-from trxds.resolver.explain import Explanation
+from trxds.resolver.route_explanation import Explanation
 
 __version__ = VERSION
 

@@ -6,8 +6,8 @@ async with trxds.open_channel(target, policies={"my.pkg.Policy": PolicyType(MyPo
 from trxds.core.connectivity import Connectivity
 from trxds.lb.configs import Target, WeightedTargetConfig
 from trxds.lb.custom_policy import PolicyType
+from trxds.lb.endpoint_list import EndpointList, EndpointState, Key
 from trxds.lb.endpoint_set import Endpoints
-from trxds.lb.endpoints import EndpointList, EndpointState, Key
 from trxds.lb.interfaces import SubchannelInterface
 from trxds.lb.pick import (
     QUEUE_PICKER,

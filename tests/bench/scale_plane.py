@@ -14,7 +14,7 @@ import trio
 
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
-from trxds.server.call import Call
+from trxds.server.server_call import Call
 from trxds.testing import ManagementServer, serve
 
 

@@ -14,8 +14,8 @@ from time import process_time
 from typing import Any
 
 from trxds.core.metadata import Metadata
+from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.routes import BoundRoutes
-from trxds.resolver.select import ConfigSelector
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.listener import Listener
 from trxds.resources.matchers import Exact, HeaderMatch, Pattern, Prefix

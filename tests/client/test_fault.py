@@ -7,9 +7,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.client.fault import ActiveFaults, Fault, FaultInjection, decide
-from trxds.client.filter import Wait
-from trxds.client.filters import FilterContext, make_chain
+from trxds.client.fault_injection_filter import ActiveFaults, Fault, FaultInjection, decide
+from trxds.client.filter_chain import FilterContext, make_chain
+from trxds.client.filter_protocol import Wait
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status, StatusCode
 from trxds.lb.pick import PickArgs

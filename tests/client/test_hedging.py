@@ -11,7 +11,7 @@ from trxds import RpcError, StatusCode
 from trxds.client.hedging import HedgingState
 from trxds.core.status import Status
 from trxds.lb.pick import QUEUE_PICKER, transient_failure_picker
-from trxds.transport.stream import ClientStream
+from trxds.transport.client_stream import ClientStream
 
 PATH = "/shop.Cart/Fail"
 HEDGING = {"maxAttempts": 4, "hedgingDelay": "1s", "nonFatalStatusCodes": ["UNAVAILABLE"]}

@@ -14,7 +14,7 @@ from trxds import RpcError, StatusCode
 from trxds.client.retry import RetryState
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import Status
-from trxds.resources.retry import RetryPolicy
+from trxds.resources.retry_policy import RetryPolicy
 from trxds.testing import resources as xds
 from trxds.transport.options import WireOptions
 

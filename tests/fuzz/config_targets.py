@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 
 from google.protobuf.message import DecodeError
 
-from trxds.client.fault import decide
+from trxds.client.fault_injection_filter import decide
 from trxds.client.retry import pushback
 from trxds.core.metadata import Metadata, is_value
 from trxds.core.status import BootstrapError
@@ -34,11 +34,11 @@ from trxds.session_affinity import cookie
 from trxds.session_affinity.cookie_jar import CookieJar
 from trxds.session_affinity.session_state import carrier
 from trxds.testing import resources as xds
-from trxds.xds import bootstrap, response
+from trxds.xds import bootstrap, discovery_response
 from trxds.xds.authorization import read_token
 from trxds.xds.bootstrap import Bootstrap, ServerConfig
 from trxds.xds.delta import DeltaProtocol
-from trxds.xds.names import authority_of, canonical, check_type, parse_target
+from trxds.xds.resource_names import authority_of, canonical, check_type, parse_target
 
 from .resource_seeds import SEEDS
 from .target import Target
@@ -68,12 +68,12 @@ def _resource(type: ResourceType) -> Callable[[bytes], None]:
 
 def _discovery(data: bytes) -> None:
     """A whole response, of both protocols."""
-    for message, read in ((DiscoveryResponse, response.read), (DeltaDiscoveryResponse, DeltaProtocol().read)):
+    for message, read in ((DiscoveryResponse, discovery_response.read), (DeltaDiscoveryResponse, DeltaProtocol().read)):
         try:
             received = message.FromString(data)
         except DecodeError:
             continue  # gRPC ends the stream for it
-        type = response.known_type(received)
+        type = discovery_response.known_type(received)
         if type is not None:
             reading = at_once(read(received, type, {}, CONTEXT))
             named = [item.parsed.name for item in reading.items if item.parsed.name is not None]

@@ -25,7 +25,8 @@ from trxds.transport.grpc_timeout import decode_timeout, encode_timeout
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.header_blocks import BlockDecoder, list_size
 from trxds.transport.options import WireOptions
-from trxds.transport.response import headers_error, reset_status, trailers_status
+from trxds.transport.response import headers_error, trailers_status
+from trxds.transport.rst_stream import rst_stream_status
 
 from .target import Target
 
@@ -171,7 +172,7 @@ def _texts(data: bytes) -> None:
     if seconds:
         again = decode_timeout(encode_timeout(seconds))
         assert again is not None and math.isclose(again, seconds, rel_tol=1e-6)
-    reset_status(int.from_bytes(data[:4]))
+    rst_stream_status(int.from_bytes(data[:4]), deadline_passed=False)
 
 
 def _details(data: bytes) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
 from trxds.core.happy_eyeballs import interleaved
-from trxds.lb.endpoints import EndpointState
+from trxds.lb.endpoint_list import EndpointState
 
 
 class Looking:

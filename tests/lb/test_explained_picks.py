@@ -6,8 +6,8 @@ import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, report
 
 from trxds.core.status import unavailable
-from trxds.lb.call_counter import CallCounter
 from trxds.lb.cds import AggregateErrorPicker, Cds, UnroutedPicker
+from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.cluster_impl import ClusterImpl, ClusterImplPicker
 from trxds.lb.cluster_manager import ClusterManager, ClusterManagerPicker
 from trxds.lb.configs import (
@@ -21,11 +21,12 @@ from trxds.lb.configs import (
     WeightedTargetConfig,
 )
 from trxds.lb.endpoint_set import NO_ENDPOINTS, Endpoints
-from trxds.lb.explain import Describes
 from trxds.lb.least_request import LeastRequest
 from trxds.lb.load_report.load_reporting_picker import LoadReportingPicker
 from trxds.lb.outlier_detection.policy import OutlierDetection, OutlierDetectionPicker
+from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import QUEUE, Complete, Drop, Explainable, Fail, Override, PickArgs, Trace, TraceNote
+from trxds.lb.pick_explanation import Describes
 from trxds.lb.pick_first import PickFirst
 from trxds.lb.policy import ChannelControl, PolicyInputs
 from trxds.lb.priority import Priority
@@ -46,7 +47,6 @@ from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
-from trxds.session_affinity.override_host import OverrideHost
 
 LEAF = RoundRobinConfig()
 HEALTHY, DRAINING = HealthStatus.HEALTHY, HealthStatus.DRAINING

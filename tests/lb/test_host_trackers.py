@@ -4,7 +4,7 @@ import pytest
 from support.policies import CONNECTING, READY, channel_control, given, hosts
 from support.tree import Tree, Wants
 
-from trxds.lb.call_counter import CallCounter
+from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.custom_policy import checked_policy_type
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers

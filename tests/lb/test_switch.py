@@ -6,7 +6,7 @@ from support.policies import CONNECTING, FAILURE, READY, report
 from support.tree import FakeHosts
 
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.lb.children import Child
+from trxds.lb.child_policy import Child
 from trxds.lb.subtree import Ejections
 
 

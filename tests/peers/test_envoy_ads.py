@@ -22,7 +22,7 @@ from trxds.testing import ManagementServer
 from trxds.testing import resources as xds
 from trxds.transport.connect import TcpNetwork
 from trxds.xds.bootstrap import parse
-from trxds.xds.client import XdsClient
+from trxds.xds.xds_client import XdsClient
 
 pytestmark = pytest.mark.usefixtures("envoy_peer")
 

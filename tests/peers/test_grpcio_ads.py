@@ -20,9 +20,9 @@ from trxds.testing import resources
 from trxds.testing.management import ManagementServer
 from trxds.transport.connect import TcpNetwork
 from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.xds.client import XdsClient
 from trxds.xds.resource_update import ResourceUpdate
 from trxds.xds.sotw import PATH
+from trxds.xds.xds_client import XdsClient
 
 END = object()
 

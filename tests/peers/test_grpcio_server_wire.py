@@ -12,10 +12,10 @@ import trio
 
 from trxds.core.metadata import check, encode
 from trxds.core.status import OK, Status, StatusCode
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connect import TcpNetwork
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 
 LIMIT = 32 * 1024 * 1024
 SIZES = [1, 100, 16_384, 65_535, 65_536, 1_000_000, 8 * 1024 * 1024]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from trxds.core.draws import RandomCopies
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import unavailable
-from trxds.resolver.explain import SkippedRoute, WeightedChoice
+from trxds.resolver.config_selector import ConfigSelector, ErrorSelector, Selection
 from trxds.resolver.http_filters import EffectiveFilter
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed
+from trxds.resolver.route_explanation import SkippedRoute, WeightedChoice
 from trxds.resolver.routes import BoundRoutes
-from trxds.resolver.select import ConfigSelector, ErrorSelector, Selection
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Delay, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig

@@ -4,9 +4,9 @@ from random import Random
 
 from trxds.core.metadata import EMPTY
 from trxds.core.resource_status import ResourceStatus
+from trxds.resolver.config_selector import ConfigSelector
 from trxds.resolver.misplaced_overrides import MisplacedOverride, misplaced_overrides
 from trxds.resolver.routes import BoundRoutes
-from trxds.resolver.select import ConfigSelector
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.fault import Abort, FaultConfig
 from trxds.resources.filters import HttpFilter, RouterConfig

@@ -7,7 +7,7 @@ from support.picture import LDS, RDS, failed, has, listens, routed
 from support.resolving import Rig, shop
 
 from trxds.core.status import unavailable
-from trxds.resolver.select import ErrorSelector
+from trxds.resolver.config_selector import ErrorSelector
 from trxds.resolver.snapshot import ClusterConfig, ClusterError
 from trxds.resources.fault import FaultConfig
 from trxds.resources.filters import HttpFilter

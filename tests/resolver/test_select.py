@@ -7,9 +7,9 @@ import pytest
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import StatusCode, unavailable
+from trxds.resolver.config_selector import ConfigSelector, ErrorSelector, RouteError, Selection
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.routes import BoundRoutes
-from trxds.resolver.select import ConfigSelector, ErrorSelector, RouteError, Selection
 from trxds.resources.action import RouteAction, WeightedCluster
 from trxds.resources.filters import HttpFilter, RouterConfig
 from trxds.resources.hash_policy import HeaderHash

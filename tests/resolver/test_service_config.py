@@ -22,7 +22,7 @@ from trxds.resources.leaf_policy import (
     RoundRobin,
 )
 from trxds.resources.outlier_detection import FailurePercentage, OutlierDetectionSettings, SuccessRate
-from trxds.resources.retry import RetryPolicy
+from trxds.resources.retry_policy import RetryPolicy
 
 RETRY = {
     "maxAttempts": 3,

@@ -14,7 +14,7 @@ from trxds.resources.route import Route
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
 from trxds.session_affinity.cookie import base64_of, encode
-from trxds.session_affinity.filter import StatefulSession
+from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 
 def call(cookie=None, cluster="a", routed=("a", "b"), path="/shop.Cart/Add"):

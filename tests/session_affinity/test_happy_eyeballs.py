@@ -6,8 +6,8 @@ import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY
 from support.session_policy import DRAINING, HEALTHY, QUEUED, UNKNOWN, Story, endpoint
 
+from trxds.lb.override_host.address_race import MAX_RACES
 from trxds.lb.pick import QUEUE, Override, PickArgs, Trace
-from trxds.session_affinity.happy_eyeballs import MAX_RACES
 
 
 def waiting(*cookie, others=("other",), **settings):

@@ -5,10 +5,10 @@ import math
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost
 
-from trxds.lb.call_counter import CallCounter
+from trxds.lb.circuit_breakers import CallCounter
 from trxds.lb.host_trackers import HostTrackers
+from trxds.lb.override_host.host_table import MIN_SWEEP_INTERVAL, HostTable
 from trxds.resources.endpoint import Endpoint, HealthStatus
-from trxds.session_affinity.hosts import MIN_SWEEP_INTERVAL, HostTable
 
 UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING
 

@@ -6,7 +6,7 @@ from support.mesh import Mesh, bidi, method
 from trio.testing import wait_all_tasks_blocked
 
 from trxds import RpcError, StatusCode
-from trxds.client.filter import Wait
+from trxds.client.filter_protocol import Wait
 
 
 async def ended_by_closing(mesh, nursery, call):
@@ -44,7 +44,9 @@ async def test_a_call_that_is_queued_for_a_host(nursery, autojump_clock):
 
 
 async def test_a_call_in_a_filter(nursery, autojump_clock, monkeypatch):
-    monkeypatch.setattr("trxds.session_affinity.filter.StatefulSession.start", lambda *_: Wait(trio.sleep_forever))
+    monkeypatch.setattr(
+        "trxds.session_affinity.stateful_session_filter.StatefulSession.start", lambda *_: Wait(trio.sleep_forever)
+    )
     async with Mesh.run(1) as mesh:
         await ended_by_closing(mesh, nursery, lambda channel: method(channel)(b""))
 

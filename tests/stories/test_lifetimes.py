@@ -12,9 +12,9 @@ from support.mesh import Mesh, ask, bidi
 from support.tasks import task_names
 
 from trxds import RpcError, StatusCode
-from trxds.client.filter import Wait
+from trxds.client.filter_protocol import Wait
 from trxds.session_affinity.cookie import encode
-from trxds.session_affinity.filter import StatefulSession
+from trxds.session_affinity.stateful_session_filter import StatefulSession
 from trxds.testing import resources as xds
 
 FOREVER = 20 * 60  # seconds; longer than anything is kept warm

@@ -8,7 +8,7 @@ from support.mesh import Mesh, ask
 from support.sessions import in_header, listen, session_filter
 from trio.testing import wait_all_tasks_blocked
 
-from trxds.session_affinity.repin_reason import RepinReason
+from trxds.lb.override_host.repin_reason import RepinReason
 from trxds.testing import resources as xds
 
 

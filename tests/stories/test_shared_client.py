@@ -9,7 +9,7 @@ from support.mesh import Mesh, ask, bidi
 import trxds
 from trxds import RpcError, TrxdsInternalError
 from trxds.testing import resources as xds
-from trxds.xds.stream import AdsStream
+from trxds.xds.ads_stream import AdsStream
 
 
 @asynccontextmanager

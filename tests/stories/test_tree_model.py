@@ -283,7 +283,7 @@ def test_in_an_aggregate_they_stay_as_long_as_its_leaf_is_in_use(changes):
 
 
 def test_the_model_would_notice_a_session_that_moves(monkeypatch):
-    monkeypatch.setattr("trxds.session_affinity.override_host.OverridePicker._session_host", lambda *args: None)
+    monkeypatch.setattr("trxds.lb.override_host.policy.OverridePicker._session_host", lambda *args: None)
     with pytest.raises(BaseExceptionGroup) as caught:
         trio.run(play, [("sleep", 7.0, 0.0)] * 5, clock=MockClock(autojump_threshold=0))
     assert caught.group_contains(AssertionError, match="moved although")

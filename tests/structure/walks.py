@@ -34,7 +34,7 @@ _STEP = Node._step.__code__
 class Walk:
     """What was called, in order."""
 
-    functions: list[str] = field(default_factory=list)  # "transport/stream.py:receive"
+    functions: list[str] = field(default_factory=list)  # "transport/client_stream.py:receive"
     steps: int = 0  # of nodes of the policy tree
     task_runs: int = 0  # how often Trio gave any task a turn
 

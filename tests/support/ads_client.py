@@ -13,9 +13,9 @@ from trxds.resources import protos
 from trxds.resources.types import CDS, EDS, LDS, ResourceType
 from trxds.testing import MemoryNetwork
 from trxds.testing.management import ManagementServer
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 from trxds.xds.sotw import PATH
 
 PLANE = "plane:1"

@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 from trxds.core.status import OK
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
-from trxds.transport.stream import ClientStream
 
 
 async def asked(connection: Connection, server: Any, request: Any) -> None:

@@ -10,8 +10,8 @@ from support.tasks import task_names
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.metadata import EMPTY
-from trxds.resolver.resolver import ResolverResultHandler, XdsResolver
-from trxds.resolver.select import Selection
+from trxds.resolver.config_selector import Selection
+from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
 
 
 class FakeSource:

@@ -7,11 +7,11 @@ from support.policies import FAILURE, IDLE, READY, FakeHost
 
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.endpoint_set import Endpoints
+from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import QUEUE, Complete, Override, PickArgs, transient_failure_picker
 from trxds.lb.policy import ChannelControl, PolicyInputs, PolicyState
 from trxds.resources.endpoint import Endpoint, HealthStatus
 from trxds.resources.leaf_policy import RoundRobin
-from trxds.session_affinity.override_host import OverrideHost
 
 UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthStatus.DRAINING
 ALL = frozenset({UNKNOWN, HEALTHY, DRAINING})

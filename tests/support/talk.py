@@ -11,11 +11,11 @@ from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.authority import Authority
 from trxds.xds.bootstrap import Node, ServerConfig
 from trxds.xds.delta import DeltaProtocol
-from trxds.xds.request import ProtocolVariant
+from trxds.xds.discovery_request import ProtocolVariant
+from trxds.xds.discovery_response import ParsedResource, ParsedResponse, ResourceError
 from trxds.xds.resource import Changes, Resource
 from trxds.xds.resource_error_policy import resource_error_policy
 from trxds.xds.resource_update import ResourceUpdate
-from trxds.xds.response import ParsedResource, ParsedResponse, ResourceError
 
 TYPES = {type.kind: type for type in RESOURCE_TYPES.values()}
 SERVER = ServerConfig("plane:18000")

@@ -18,9 +18,9 @@ from trxds.resources.types import ResourceType
 from trxds.testing import MemoryNetwork
 from trxds.testing.management import ManagementServer
 from trxds.xds.bootstrap import Bootstrap, Node, ServerConfig
-from trxds.xds.client import XdsClient
 from trxds.xds.resource_update import ResourceUpdate
 from trxds.xds.watch_registry import Watch
+from trxds.xds.xds_client import XdsClient
 
 PLANE = "10.0.0.5:18000"
 BOOTSTRAP = Bootstrap(servers=(ServerConfig(PLANE),), node=Node("web-1"))

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 import trxds.sync
 from trxds import BootstrapError, Connectivity, RpcError, Status, StatusCode
-from trxds.transport.stream import NO_REPLY, SECOND_REPLY
+from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 
 CALLER = contextvars.ContextVar("caller")
 

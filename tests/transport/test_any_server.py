@@ -18,10 +18,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.core.status import Status, StatusCode
 from trxds.testing.network import memory_stream_pair
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 
 pytestmark = pytest.mark.slow
 

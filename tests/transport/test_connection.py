@@ -12,7 +12,7 @@ from h2.settings import SettingCodes
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.stream import NO_REPLY, ClientStream
+from trxds.transport.client_stream import NO_REPLY, ClientStream
 
 
 async def answered(stream: ClientStream) -> tuple[bytes | None, Status | None]:

@@ -12,10 +12,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trxds.core.status import OK, StatusCode
 from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve, server_streaming, unary
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 
 pytestmark = pytest.mark.slow
 

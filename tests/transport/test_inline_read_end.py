@@ -12,10 +12,10 @@ from support.lone_calls import asked
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK, StatusCode, unavailable
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.framing import frame
 from trxds.transport.options import WireOptions
-from trxds.transport.stream import ClientStream
 from trxds.transport.transport import READ_SIZE
 
 

@@ -13,10 +13,10 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
 from trxds.testing import Call, MemoryNetwork, bidi_streaming, serve
 from trxds.testing.network import MemoryStream
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 from trxds.transport.subchannel import Subchannel
 
 pytestmark = pytest.mark.slow

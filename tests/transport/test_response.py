@@ -6,7 +6,8 @@ import pytest
 
 from trxds.core.metadata import Headers
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.response import ResponseHeaderParser, headers_error, reset_status, trailers_status
+from trxds.transport.response import ResponseHeaderParser, headers_error, trailers_status
+from trxds.transport.rst_stream import rst_stream_status
 
 GRPC = (b"content-type", b"application/grpc")
 PEER = "10.0.0.1:443"
@@ -80,8 +81,12 @@ def test_details_that_are_no_base64_are_left_out() -> None:
 
 
 def test_a_reset_names_its_code() -> None:
-    assert reset_status(11) == Status(StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: ENHANCE_YOUR_CALM")
-    assert reset_status(4711) == Status(StatusCode.INTERNAL, "the server reset the stream: error code 4711")
+    assert rst_stream_status(11, deadline_passed=False) == Status(
+        StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: ENHANCE_YOUR_CALM"
+    )
+    assert rst_stream_status(4711, deadline_passed=False) == Status(
+        StatusCode.INTERNAL, "the server reset the stream: error code 4711"
+    )
 
 
 def test_answers_that_are_alike_are_read_once() -> None:

@@ -18,7 +18,7 @@ from support.raw_client import RawClient, data, headers
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import OK
-from trxds.server.limits import ResetBudget
+from trxds.server.server_limits import ResetBudget
 from trxds.testing import Call, ManagementServer, MemoryNetwork, Server, ServerLimits, serve, unary
 from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions

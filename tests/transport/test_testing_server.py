@@ -22,9 +22,9 @@ from trxds.testing import (
     unary,
 )
 from trxds.testing.network import memory_stream_pair
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trxds.transport.client_stream import SECOND_REPLY
 from trxds.transport.read_coalescing import MIN_STREAMS_TO_COALESCE
-from trxds.transport.stream import SECOND_REPLY
 
 
 @pytest.mark.parametrize("code", ["0", "5"])

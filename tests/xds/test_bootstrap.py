@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trxds.core.status import BootstrapError
-from trxds.transport.credentials import Insecure
+from trxds.transport.transport_credentials import Insecure
 from trxds.xds.bootstrap import Authority, Bootstrap, Locality, Node, ServerConfig, dial_address, load, parse, read
 
 INSECURE = [{"type": "insecure"}]

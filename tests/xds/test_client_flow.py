@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trxds.resources import protos
 from trxds.resources.types import CDS
 from trxds.testing import Call, resources, serve
-from trxds.xds import stream
+from trxds.xds import ads_stream
 from trxds.xds.delta import PATH as DELTA_PATH
 from trxds.xds.sotw import PATH
 
@@ -152,7 +152,7 @@ async def test_the_end_of_run_leaves_no_task_and_no_connection(autojump_clock: M
 async def test_responses_that_come_together_are_one_letter_and_one_answer(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "SLICE_TIME", 60.0)  # which is how long they may take, by the real clock
+    monkeypatch.setattr(ads_stream, "SLICE_TIME", 60.0)  # which is how long they may take, by the real clock
     world = World()
     answered: list[str] = []
 
@@ -212,7 +212,7 @@ class TestAServerThatDoesNotReadItsAnswers:
     async def deaf(
         self, protocol: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[DeafServer]:
-        monkeypatch.setattr(stream, "MAX_UNSENT", 50 * 2000)
+        monkeypatch.setattr(ads_stream, "MAX_UNSENT", 50 * 2000)
         world, deaf = World(), DeafServer(self.RESPONSES)
         world.watcher.watch(CDS, "cart")
         async with serve({DELTA_PATH: deaf.handle}, address=PLANE, network=world.network), world.run(plane=False):

@@ -23,14 +23,14 @@ from trxds.core.status import BootstrapError
 from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
 from trxds.transport.certificates import CertificateFiles
-from trxds.transport.credentials import Insecure, Tls
 from trxds.transport.tls import contexts
-from trxds.xds import credentials
+from trxds.transport.transport_credentials import Insecure, Tls
+from trxds.xds import channel_credentials
 from trxds.xds.authorization import authorization, read_token
 from trxds.xds.bootstrap import Bootstrap, ServerConfig, parse
-from trxds.xds.client import XdsClient
-from trxds.xds.credentials import GoogleDefault, JwtTokenFile
+from trxds.xds.channel_credentials import GoogleDefault, JwtTokenFile
 from trxds.xds.resource_update import ResourceUpdate
+from trxds.xds.xds_client import XdsClient
 
 PLANE = "plane.example:443"
 
@@ -108,12 +108,12 @@ def test_google_default_without_its_package_is_passed_over() -> None:
 
 
 def test_google_default_without_what_it_fetches_tokens_with_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "find_spec", lambda name: object() if name == "google.auth" else None)
+    monkeypatch.setattr(channel_credentials, "find_spec", lambda name: object() if name == "google.auth" else None)
     assert only(server({"type": "google_default"}, {"type": "insecure"})).credentials == Insecure()
 
 
 def test_google_default_with_its_package_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "find_spec", lambda name: object())
+    monkeypatch.setattr(channel_credentials, "find_spec", lambda name: object())
     assert only(server({"type": "google_default"})).credentials == GoogleDefault()
 
 

@@ -9,8 +9,8 @@ from trxds.resources.types import CDS, EDS, Parsed, ResourceType
 from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.authority import Authority
 from trxds.xds.bootstrap import Node, ServerConfig
+from trxds.xds.discovery_response import ParsedResource, ParsedResponse
 from trxds.xds.resource import Changes
-from trxds.xds.response import ParsedResource, ParsedResponse
 
 SERVERS = [ServerConfig(f"{name}:1") for name in "abc"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from trxds.core.status import BootstrapError
 from trxds.xds.bootstrap import Authority, Bootstrap, ServerConfig
-from trxds.xds.names import Target, authority_of, canonical, check_type, parse_target
+from trxds.xds.resource_names import Target, authority_of, canonical, check_type, parse_target
 
 BOOTSTRAP = Bootstrap(
     servers=(ServerConfig("plane:1"),),

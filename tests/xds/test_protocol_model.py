@@ -23,11 +23,11 @@ from trxds.xds.ads_stream_state import AdsStreamState
 from trxds.xds.authority import Authority
 from trxds.xds.bootstrap import Node, ServerConfig
 from trxds.xds.delta import DeltaProtocol
-from trxds.xds.request import ProtocolVariant
+from trxds.xds.discovery_request import ProtocolVariant
+from trxds.xds.discovery_response import ParsedResource, ParsedResponse, ResourceError, UnknownResponse
 from trxds.xds.resource import Changes
 from trxds.xds.resource_error_policy import NOT_FOUND, PERMISSION_DENIED, resource_error_policy
 from trxds.xds.resource_update import ResourceUpdate
-from trxds.xds.response import ParsedResource, ParsedResponse, ResourceError, UnknownResponse
 from trxds.xds.sotw import SotwProtocol
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from trxds.resources.context import ParseContext
 from trxds.resources.cooperative_parse import at_once
 from trxds.resources.types import CDS, Parsed
 from trxds.testing import resources
-from trxds.xds.response import ParsedResponse, Raw, known_type, read
+from trxds.xds.discovery_response import ParsedResponse, Raw, known_type, read
 
 GOOD = resources.cluster("cart")
 BAD = {**resources.cluster("cart"), "lb_policy": "MAGLEV"}

@@ -13,10 +13,10 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 from trxds.core.status import Status
 from trxds.lb.node import Node
-from trxds.resolver.explain import Explanation
+from trxds.resolver.route_explanation import Explanation
 from trxds.session_affinity.session import SessionCookies
 from trxds.transport.pool import SubchannelPool
-from trxds.xds.client import XdsClient
+from trxds.xds.xds_client import XdsClient
 
 
 class ChannelView(Protocol):

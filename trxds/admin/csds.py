@@ -7,9 +7,9 @@ from typing import Any
 
 from trxds.core.clock import Clock
 from trxds.xds.bootstrap import Node
-from trxds.xds.request import set_node
+from trxds.xds.discovery_request import set_node
+from trxds.xds.discovery_response import NOTHING
 from trxds.xds.resource import Resource, UpdateMetadata
-from trxds.xds.response import NOTHING
 
 from .protos import ClientConfig, ClientResourceStatus
 

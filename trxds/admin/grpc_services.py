@@ -10,9 +10,9 @@ import trio
 
 from trxds.core.clock import Clock
 from trxds.core.status import StatusCode
-from trxds.server.call import Call, Handler, bidi_streaming, unary
-from trxds.xds.client import XdsClient
+from trxds.server.server_call import Call, Handler, bidi_streaming, unary
 from trxds.xds.xds_channel import XdsChannel
+from trxds.xds.xds_client import XdsClient
 
 from . import channelz, health
 from .access import AccessPolicy

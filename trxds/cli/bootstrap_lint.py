@@ -14,8 +14,8 @@ from trxds.core.json_reader import JsonNode, Problem
 from trxds.transport.certificates import CertificateFiles, client_context
 from trxds.xds.authorization import read_token
 from trxds.xds.bootstrap import FEATURES, dial_address
-from trxds.xds.credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
-from trxds.xds.names import authority_of
+from trxds.xds.channel_credentials import CHANNEL_TYPES, FILE_WATCHER, JWT
+from trxds.xds.resource_names import authority_of
 
 _SERVER_LIST = "xds_servers"
 _DEFAULT_TEMPLATE = "client_default_listener_resource_name_template"

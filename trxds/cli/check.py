@@ -16,7 +16,7 @@ from trxds.core.json_reader import Problem
 from trxds.core.plural import plural
 from trxds.transport.connect import Network
 from trxds.xds.bootstrap import Bootstrap, ServerConfig, examine
-from trxds.xds.names import authority_of, canonical, parse_target
+from trxds.xds.resource_names import authority_of, canonical, parse_target
 
 from .bootstrap_lint import lint_bootstrap
 from .json_lines import JsonLines

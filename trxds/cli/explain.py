@@ -13,9 +13,9 @@ import trio
 
 import trxds
 from trxds.client.credentials import ChannelCredentials
-from trxds.client.xds import BootstrapSource
-from trxds.resolver.explain import Explanation
+from trxds.client.shared_xds_client import BootstrapSource
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
+from trxds.resolver.route_explanation import Explanation
 from trxds.transport.connect import Network
 
 from .exit_codes import FAILURE, SUCCESS

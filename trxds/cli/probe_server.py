@@ -19,10 +19,10 @@ from trxds.transport.connection import Connection
 from trxds.transport.request import Request
 from trxds.xds.authorization import authorization
 from trxds.xds.bootstrap import Node, ServerConfig
+from trxds.xds.channel_credentials import secure_network
 from trxds.xds.control_plane_stream import ended_with
-from trxds.xds.credentials import secure_network
 from trxds.xds.delta import FEATURE, DeltaProtocol
-from trxds.xds.request import DiscoveryRequestParams, ProtocolVariant, set_node
+from trxds.xds.discovery_request import DiscoveryRequestParams, ProtocolVariant, set_node
 from trxds.xds.sotw import SotwProtocol
 
 MAX_RESPONSE_SIZE = 1 << 30  # bytes

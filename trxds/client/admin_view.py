@@ -12,7 +12,7 @@ from trxds.core.status import Status
 from trxds.lb.node import Node
 from trxds.session_affinity.session import SessionCookies
 from trxds.transport.pool import SubchannelPool
-from trxds.xds.client import XdsClient
+from trxds.xds.xds_client import XdsClient
 
 from .channel_state import ChannelState
 

@@ -20,8 +20,8 @@ from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, Status, StatusCode, made_here
 from trxds.lb.pick import Complete, Drop, Fail, PickArgs, Picker, PickResult, Queue, Tracker
 from trxds.lb.trackers import tell_began, tell_ended
+from trxds.transport.client_stream import NO_REPLY, ClientStream
 from trxds.transport.request import Request
-from trxds.transport.stream import NO_REPLY, ClientStream
 
 from .call_credentials import authorize, requires_tls
 from .call_scope import CallScope

@@ -11,7 +11,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import Status
-from trxds.transport.stream import ClientStream
+from trxds.transport.client_stream import ClientStream
 
 from .call_protocol import ResponseStream
 from .hedging import HedgingState

@@ -14,11 +14,11 @@ from trxds.core.metadata import Headers, Metadata, encode
 from trxds.core.observe import Pick, SessionHostChanged, SessionPick
 from trxds.core.observers import AttemptObservers, CallObservers
 from trxds.core.status import Status, StatusCode
-from trxds.lb.call_counter import CallCounter
+from trxds.lb.circuit_breakers import CallCounter
+from trxds.lb.override_host.repin_reason import reason_of
 from trxds.lb.pick import Complete, Fail, Override, PickArgs, Queue
-from trxds.session_affinity.repin_reason import reason_of
 from trxds.session_affinity.session import SessionCookies
-from trxds.transport.stream import ClientStream
+from trxds.transport.client_stream import ClientStream
 
 _UNSAID = SessionPick("")
 _LEFT = Status(StatusCode.CANCELLED, "cancelled by the client")

@@ -15,37 +15,37 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observe import Observer, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.lb.custom_policy import PolicyType
-from trxds.resolver.explain import Explanation
+from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.transport.compression import IDENTITY, encoding_named
 from trxds.transport.connect import Network, TcpNetwork
-from trxds.transport.credentials import INSECURE
 from trxds.transport.keepalive import ANSWER_WITHIN, keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import MAX_RECEIVE_SIZE
+from trxds.transport.transport_credentials import INSECURE
 
 from .admin_endpoint import admin_endpoint, checked_admin
 from .admin_view import AdminView
 from .background_services import run_with_services
 from .call_credentials import CallCredentials
+from .call_explanation import explain
 from .call_protocol import Pairs
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .channel_state import ChannelState
 from .client_channel import IDLE_TIMEOUT, ClientChannel, idle_after
 from .credentials import ChannelCredentials, checked_credentials
-from .explain import explain
 from .fork import tell_after_fork
 from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, plain_origin
+from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_origin
 from .state_iterator import StateIterator
 from .stub import MethodFactory
 from .transport_security import make_pool
-from .xds import BootstrapSource, SharedXdsClient, xds_origin
 
 if TYPE_CHECKING:
     from trxds.admin.address import Admin

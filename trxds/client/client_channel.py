@@ -16,23 +16,23 @@ from typing import Any
 import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.lb.children import Configure
+from trxds.lb.child_policy import Configure
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom_policy import checked_policy_type
 from trxds.lb.node import Node, PolicyContext
+from trxds.lb.override_host.policy import OverrideHost
 from trxds.lb.pick import Picker
 from trxds.lb.policy import PolicyFactory
 from trxds.lb.registry import Registry
 from trxds.lb.ring_hash.policy import RingHash
 from trxds.lb.ring_hash.ring import size_cap
-from trxds.resolver.resolver import ResolverResultHandler
-from trxds.resolver.select import Selector
+from trxds.resolver.config_selector import Selector
+from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
-from trxds.session_affinity.override_host import OverrideHost
 from trxds.transport.pool import SubchannelPool
 
 from .channel_state import ChannelState
-from .filters import FilterContext, make_chain
+from .filter_chain import FilterContext, make_chain
 from .resolver_setup import ResolverInterface, ResolverSetup
 
 IDLE_TIMEOUT = 30 * 60.0  # seconds, as in other gRPC clients

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from trxds.transport.certificates import REFRESH_INTERVAL, CertificateFiles
-from trxds.transport.credentials import INSECURE, Credentials, Insecure, Tls
+from trxds.transport.transport_credentials import INSECURE, Credentials, Insecure, Tls
 
 Path: TypeAlias = str | os.PathLike[str]
 

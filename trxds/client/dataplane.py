@@ -10,7 +10,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status
 from trxds.lb.node import Node
 from trxds.lb.pick import Picker
-from trxds.resolver.select import ErrorSelector, Selector
+from trxds.resolver.config_selector import ErrorSelector, Selector
 
 from .lifecycle import ChannelLifecycle
 

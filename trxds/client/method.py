@@ -14,8 +14,8 @@ import trio
 from trxds.core import metadata as md
 from trxds.core.status import OK, RpcError, Status
 from trxds.session_affinity.session import SessionCookies
+from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 from trxds.transport.compression import encoding_named
-from trxds.transport.stream import NO_REPLY, SECOND_REPLY
 
 from .call import Call
 from .call_credentials import CallCredentials

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from trxds.lb.balancing_config import reader
 from trxds.lb.config_builder import Update, balanced
 from trxds.resolver.non_xds_resolver import NonXdsResolver, ResolvedAddress
-from trxds.resolver.resolver import ResolverResultHandler
 from trxds.resolver.service_config import EMPTY_SERVICE_CONFIG, ServiceConfig, parse_service_config
 from trxds.resolver.target_uri import NonXdsTarget
+from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.resources.leaf_policy import LbPolicyConfig, PickFirst
 from trxds.transport.connect import Network
 

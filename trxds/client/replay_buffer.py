@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trxds.transport.stream import ClientStream
+from trxds.transport.client_stream import ClientStream
 
 # A6 leaves the size to the client; with more than this, the attempt that has it all is the call.
 REPLAY_BYTES = 256 * 1024

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from trxds.core.conflating_queue import ConflatingQueue
-from trxds.lb.call_counter import CircuitBreakers
+from trxds.lb.circuit_breakers import CircuitBreakers
 from trxds.lb.config_builder import Update
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
 from trxds.lb.registry import BUILT_IN
-from trxds.resolver.resolver import ResolverResultHandler
 from trxds.resolver.service_config import RetryThrottling
+from trxds.resolver.xds_resolver import ResolverResultHandler
 from trxds.transport.certificates import CertificateFiles
 
 from .background_services import Services
 
 if TYPE_CHECKING:
-    from trxds.xds.client import XdsClient
+    from trxds.xds.xds_client import XdsClient
 
 
 class ResolverInterface(Protocol):

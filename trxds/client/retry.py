@@ -9,7 +9,7 @@ from random import Random
 from trxds.core.backoff import Backoff
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status
-from trxds.resources.retry import RetryPolicy
+from trxds.resources.retry_policy import RetryPolicy
 
 from .retry_throttle import RetryThrottle
 

@@ -23,6 +23,7 @@ from trxds.session_affinity.session import SessionCookies
 from trxds.transport.compression import compress
 
 from .attempt import Attempt, AttemptFailed
+from .call_routing import CallRoute, find_route
 from .call_scope import CallScope
 from .call_settings import CallSettings
 from .call_telemetry import CallTelemetry
@@ -30,7 +31,6 @@ from .channel_state import ChannelState
 from .hedging import HedgingState
 from .replay_buffer import ReplayBuffer
 from .retry import RetryState
-from .routing import CallRoute, find_route
 
 _log = logging.getLogger("trxds.client")
 

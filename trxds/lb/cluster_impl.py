@@ -15,7 +15,7 @@ from trxds.core.resource_status import ResourceStatus, error_with_note
 from trxds.core.status import Status
 from trxds.resources.endpoint import DropOverload as DropShare
 
-from .call_counter import CallCounter
+from .circuit_breakers import CallCounter
 from .configs import ClusterImplConfig
 from .endpoint_set import NO_ENDPOINTS, Endpoints
 from .load_report.load_reporting_picker import ClusterLoadTrackers, LoadReportingPicker

@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 from trxds.core.connectivity import Connectivity
 
 from .endpoint_set import Endpoints
-from .explain import Describes
 from .pick import TraceNote
+from .pick_explanation import Describes
 from .policy import ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
 
 _TOLD = ("began", "ended")

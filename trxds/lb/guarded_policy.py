@@ -10,8 +10,8 @@ from dataclasses import replace
 from trxds.core.connectivity import Connectivity
 from trxds.core.status import Status, StatusCode
 
-from .explain import Describes
 from .pick import QUEUE_PICKER, TraceNote, transient_failure_picker
+from .pick_explanation import Describes
 from .policy import Decision, ExitIdle, Policy, PolicyInputs
 
 _log = logging.getLogger("trxds.lb")

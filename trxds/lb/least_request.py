@@ -12,9 +12,9 @@ from random import Random
 
 from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
-from .call_counter import CallCounter
+from .circuit_breakers import CallCounter
+from .endpoint_list import EndpointList, EndpointState, Key, by_address, key_of
 from .endpoint_set import Endpoints
-from .endpoints import EndpointList, EndpointState, Key, by_address, key_of
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
 

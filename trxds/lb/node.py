@@ -23,9 +23,8 @@ from trxds.core.observers import Observers
 from trxds.core.status import Status
 from trxds.resources.cooperative_parse import Slices
 
-from .call_counter import CircuitBreakers
-from .children import Child, Children, Configure
-from .explain import TreeNode
+from .child_policy import Child, Children, Configure
+from .circuit_breakers import CircuitBreakers
 from .guarded_policy import GuardedPolicy
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelPoolInterface
@@ -34,6 +33,7 @@ from .load_report.load_store import LoadStore
 from .node_snapshot import NodeSnapshot
 from .node_tasks import NodeTasks
 from .pick import Drop, Fail, FixedPicker, Picker, TraceNote
+from .pick_explanation import TreeNode
 from .policy import ChannelControl, Decision, Policy, PolicyInputs, PolicyState
 from .registry import Registry
 from .subtree import Ejections, Subtree

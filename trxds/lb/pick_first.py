@@ -13,8 +13,8 @@ from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
+from .endpoint_list import EndpointState, unreachable, without_endpoints
 from .endpoint_set import Endpoints
-from .endpoints import EndpointState, unreachable, without_endpoints
 from .pick import QUEUE, Complete, Explainable, FixedPicker, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 
-from .call_counter import CircuitBreakers
+from .circuit_breakers import CircuitBreakers
 from .endpoint_set import NO_ENDPOINTS
 from .host_trackers import HostTrackers
 from .interfaces import SubchannelInterface

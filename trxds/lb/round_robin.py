@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 
-from .endpoints import EndpointList, EndpointState, Key, is_ready
+from .endpoint_list import EndpointList, EndpointState, Key, is_ready
 from .pick import Complete, Explainable, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
 

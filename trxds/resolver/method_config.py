@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trxds.core.json_reader import JsonNode
 from trxds.core.status import StatusCode
-from trxds.resources.retry import RetryPolicy
+from trxds.resources.retry_policy import RetryPolicy
 
 MIN_ATTEMPTS = 2  # of a call, the first included (A6)
 MAX_ATTEMPTS = 5

@@ -19,10 +19,10 @@ from trxds.resources.endpoint import Endpoint, Locality, LocalityId
 
 from .clusters import Clusters
 from .dns_resolver import DnsResolver, DnsWatch, Resolve
-from .resolver import ResolverResultHandler, RootReport
 from .service_config import ServiceConfig
 from .service_config_selector import MethodSelector
 from .target_uri import NonXdsTarget
+from .xds_resolver import ResolverResultHandler, RootReport
 
 _NOWHERE = LocalityId()
 

@@ -11,10 +11,10 @@ from trxds.core.resource_status import ResourceStatus
 from trxds.core.status import Status
 
 from .clusters import Clusters
+from .config_selector import ConfigSelector, ErrorSelector, Selector
 from .http_filters import MakeChain
 from .route_timeout import TimeoutRule
 from .routes import BoundRoutes
-from .select import ConfigSelector, ErrorSelector, Selector
 from .snapshot import ConfigError, XdsConfig
 
 _log = logging.getLogger("trxds.resolver")

@@ -16,11 +16,11 @@ from trxds.resources.route import Route
 from trxds.resources.route_match import RouteMatch
 
 from .clusters import RouteTable
-from .explain import Explanation, MatchedRoute
+from .config_selector import Explained, Selection
 from .method_config import MethodConfig
+from .route_explanation import Explanation, MatchedRoute
 from .route_timeout import NO_LIMIT, RouteTimeout
 from .routes import BoundCluster, BoundRoute
-from .select import Explained, Selection
 from .service_config import ServiceConfig
 
 # How many methods are remembered before the memory starts afresh; programs call few.

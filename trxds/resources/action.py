@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .filter_config import FilterConfig
 from .filters import filter_overrides
 from .hash_policy import HashPolicy, hash_policies
-from .retry import RetryPolicy, retry_policy
+from .retry_policy import RetryPolicy, retry_policy
 from .units import UINT32_MAX, duration, optional_duration
 from .validation_errors import ValidationErrors
 

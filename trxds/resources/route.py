@@ -12,7 +12,7 @@ from .domains import domain_kind
 from .extension import extension
 from .filter_config import FilterConfig
 from .filters import filter_overrides
-from .retry import retry_policy
+from .retry_policy import retry_policy
 from .route_match import RouteMatch, route_match
 from .validation_errors import ValidationErrors
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 import trio
 
-from .connection import ServerConnection
-from .limits import ServerLimits
+from .server_connection import ServerConnection
+from .server_limits import ServerLimits
 
 _log = logging.getLogger("trxds.server")
 

@@ -23,10 +23,10 @@ from trxds.transport.events import ErrorCode
 from trxds.transport.options import WireOptions
 from trxds.transport.request import MAX_RECEIVE_SIZE
 
-from .call import Call, Handler
-from .connection import ServerConnection
-from .limits import ServerLimits
 from .pending_connections import PendingConnection, PendingConnections
+from .server_call import Call, Handler
+from .server_connection import ServerConnection
+from .server_limits import ServerLimits
 from .service import handlers_of
 from .unix import unix_listener
 

@@ -10,7 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from trxds.core.status import StatusCode
 
-from .call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from .server_call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
 
 _KINDS = {
     (False, False): unary,

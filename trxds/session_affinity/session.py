@@ -14,9 +14,9 @@ import trio
 from trxds.core.metadata import EMPTY, Metadata, Value, is_value
 from trxds.lb.pick import PickArgs
 
+from ..lb.override_host.repin_reason import Repin, reason_of
 from .cookie import MAX_SIZE
 from .cookie_jar import CookieJar
-from .repin_reason import Repin, reason_of
 
 
 class SessionCookies:

@@ -13,9 +13,9 @@ form. With `network=MemoryNetwork()` and an address of your choice nothing leave
 a whole story runs on Trio's MockClock.
 """
 
-from trxds.server.call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
-from trxds.server.limits import ServerLimits
 from trxds.server.server import Server, serve
+from trxds.server.server_call import Call, Handler, bidi_streaming, client_streaming, server_streaming, unary
+from trxds.server.server_limits import ServerLimits
 
 from .management import ManagementServer
 from .network import MemoryNetwork

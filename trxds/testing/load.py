@@ -14,7 +14,7 @@ import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
-from trxds.server.call import Call
+from trxds.server.server_call import Call
 
 PATH = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 

@@ -25,8 +25,8 @@ import trio
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources import protos
 from trxds.resources.types import RESOURCE_TYPES
-from trxds.server.call import Call, Handler
 from trxds.server.server import serve
+from trxds.server.server_call import Call, Handler
 
 from .load import PATH as LOAD_PATH
 from .load import LoadReportingService

@@ -10,6 +10,7 @@ import trio
 from trxds.core.calls import Calls
 from trxds.core.status import Status, unavailable
 
+from .client_stream import ClientStream
 from .disconnect_reason import UNKNOWN
 from .engine import Http2Engine
 from .events import (
@@ -31,7 +32,6 @@ from .options import WireOptions
 from .read_coalescing import MIN_STREAMS_TO_COALESCE, ReadCoalescing
 from .request import Request, RequestHeaders
 from .response import ResponseHeaderParser
-from .stream import ClientStream
 from .stream_table import StreamTable
 
 

@@ -13,15 +13,6 @@ from typing import TypeAlias
 from trxds.core.metadata import Headers, Metadata, decode, decode_message, find
 from trxds.core.status import Status, StatusCode, from_http
 
-from .events import ErrorCode, code_name
-
-_RESET_CODES: dict[int, StatusCode] = {
-    ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
-    ErrorCode.CANCEL: StatusCode.CANCELLED,
-    ErrorCode.ENHANCE_YOUR_CALM: StatusCode.RESOURCE_EXHAUSTED,
-    ErrorCode.INADEQUATE_SECURITY: StatusCode.PERMISSION_DENIED,
-}
-
 _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
@@ -93,11 +84,6 @@ def trailers_status(headers: Headers, peer: str) -> Status:
         shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
         return Status(code, f"the server sent {shown}, which no gRPC knows")
     return Status(code, decode_message(message) if message else "", _details(headers))
-
-
-def reset_status(code: int) -> Status:
-    """The status of a call whose stream the server reset."""
-    return Status(_RESET_CODES.get(code, StatusCode.INTERNAL), f"the server reset the stream: {code_name(code)}")
 
 
 def _bad_name(headers: Headers, peer: str) -> Status | None:

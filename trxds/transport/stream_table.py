@@ -10,11 +10,11 @@ from itertools import takewhile
 from trxds.core.calls import Calls
 from trxds.core.metadata import Headers
 
+from .client_stream import ClientStream
 from .framing import LARGE, frame
 from .http2_connection import Http2Connection
 from .request import RequestHeaders
 from .send_queue import TURNS
-from .stream import ClientStream
 
 _NO_TIMEOUT: Headers = []
 

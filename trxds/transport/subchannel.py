@@ -20,6 +20,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
 from trxds.core.status import Status, unavailable
 
+from .client_stream import ClientStream
 from .connect import Network, connect_error
 from .connection import Connection
 from .connection_stats import ConnectionStats
@@ -27,7 +28,6 @@ from .disconnect_reason import SHUTDOWN
 from .keepalive import Keepalive
 from .options import WireOptions
 from .request import Request
-from .stream import ClientStream
 from .tls import TlsNetwork
 
 MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff

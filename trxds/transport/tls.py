@@ -15,8 +15,8 @@ import trio
 
 from .certificates import CertificateFiles, FreshContext
 from .connect import Network, split_address
-from .credentials import Credentials, Insecure, Tls
 from .run_in_thread import run_in_thread
+from .transport_credentials import Credentials, Insecure, Tls
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]

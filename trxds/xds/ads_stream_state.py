@@ -10,8 +10,8 @@ Three kinds of memory, by how long they last:
 * `Subscription`, a type's names and what this server gave for them, lives as long as this;
 * `_Stream`, with a `ResourceTypeState` for each type, what was asked and has to be answered, dies with the stream.
 
-A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that
-went out; `read` and `received` for each response; `due` when `next_deadline` has come, and `next_request` again
+A shell drives it: `stream_opened`; then `next_request` until it is None, and `sent` for each that went out; `read` and
+`received` for each response; `expire_timers` when `next_deadline` has come, and `next_request` again
 after either; `stream_ended`. What comes back is the resources of which something new is known.
 """
 
@@ -29,12 +29,13 @@ from trxds.resources.protos import DecodeError
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node, ServerConfig
-from .request import DiscoveryRequestParams, ProtocolVariant, set_nack, set_node
+from .discovery_request import DiscoveryRequestParams, ProtocolVariant, set_nack, set_node
+from .discovery_response import ParsedResponse, Raw, UnknownResponse, known_type
 from .resource import CacheState, Resource
 from .resource_error_policy import ResourceErrorPolicy
+from .resource_timers import ResourceTimers
 from .resource_type_state import ResourceTypeState
 from .resource_updater import ResourceUpdater
-from .response import ParsedResponse, Raw, UnknownResponse, known_type
 from .sotw import SotwProtocol
 from .subscription import Subscription
 
@@ -48,26 +49,19 @@ class _Stream:
     waiting: dict[ResourceType, float] = field(default_factory=dict)  # types whose next NACK has to wait, until when
     introduced: bool = False  # the node goes with the first request only
     received_response: bool = False  # the end of a stream that answered is no failure
-    deadlines: dict[Resource, float] = field(default_factory=dict)  # all as long: the first is the earliest
+    timers: ResourceTimers = field(default_factory=ResourceTimers)
 
     @property
     def next_deadline(self) -> float:
-        """When `due` has something to say; infinite if never."""
-        return min(next(iter(self.deadlines.values()), math.inf), *self.waiting.values(), math.inf)
+        """When `expire_timers` has something to say; infinite if never."""
+        return min(self.timers.next_deadline, *self.waiting.values(), math.inf)
 
     def expire_timers(self, now: float) -> list[Resource]:
         """Return the resources whose time is over; types whose NACK has waited long enough may say it."""
         for type in [type for type, when in self.waiting.items() if when <= now]:
             del self.waiting[type]
             self.pending_types[type] = None
-        late = []
-        for resource, when in self.deadlines.items():
-            if when > now:
-                break
-            late.append(resource)
-        for resource in late:
-            del self.deadlines[resource]
-        return late
+        return self.timers.expire(now)
 
     def follow_up(self, type: ResourceType, *, said: bool) -> None:
         """What has more to say is asked again: when it has been said, or when the NACK that waits may go."""
@@ -183,7 +177,7 @@ class AdsStreamState:
             resource = subscription.resources.get(name)
             # A57: the time runs from the request and not from the watch, and not for what another server gave already.
             if resource is not None and resource.awaited:
-                stream.deadlines.setdefault(resource, now + self._updater.rules.wait)
+                stream.timers.start(resource, now + self._updater.rules.wait)
 
     def _mark_dirty(self, type: ResourceType) -> None:
         if self._stream is not None:
@@ -229,7 +223,7 @@ class AdsStreamState:
                 log.info(text, type.kind, resource.name)
             resource.forget()
         if self._stream is not None:
-            self._stream.deadlines.pop(resource, None)
+            self._stream.timers.stop(resource)
             self._stream.types[type].drop(resource.name)
 
     # -- what we hear
@@ -290,7 +284,7 @@ class AdsStreamState:
         """The resource of that name, if anybody wants it. It is waited for no longer."""
         resource = self._subscriptions[type].resources.get(name) if name is not None else None
         if resource is not None and self._stream is not None:
-            self._stream.deadlines.pop(resource, None)
+            self._stream.timers.stop(resource)
         return resource
 
     def _gone(self, reading: ParsedResponse, state: ResourceTypeState) -> list[Resource]:
@@ -326,7 +320,7 @@ class AdsStreamState:
 
     @property
     def next_deadline(self) -> float:
-        """When `due` has something to say; infinite if never."""
+        """When `expire_timers` has something to say; infinite if never."""
         return self._stream.next_deadline if self._stream is not None else math.inf
 
     def expire_timers(self, now: float) -> list[Resource]:

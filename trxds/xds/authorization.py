@@ -17,7 +17,7 @@ from trxds.core.metadata import Headers, flaw
 from trxds.transport.run_in_thread import run_in_thread
 
 from .bootstrap import ServerConfig
-from .credentials import GoogleDefault
+from .channel_credentials import GoogleDefault
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 

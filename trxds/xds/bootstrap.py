@@ -17,9 +17,9 @@ from trxds.core.json_parse import parse_json
 from trxds.core.json_reader import JsonNode, Problem, kind_of
 from trxds.core.status import BootstrapError
 from trxds.transport.certificates import CertificateFiles
-from trxds.transport.credentials import INSECURE
+from trxds.transport.transport_credentials import INSECURE
 
-from .credentials import (
+from .channel_credentials import (
     CallCredentials,
     ChannelCredentials,
     call_credentials,

@@ -9,9 +9,9 @@ import trio
 
 from trxds.core.metadata import Headers
 from trxds.core.status import Status, StatusCode
+from trxds.transport.client_stream import ClientStream
 from trxds.transport.connection import Connection
 from trxds.transport.request import Request
-from trxds.transport.stream import ClientStream
 
 from .authorization import authorization
 from .xds_channel import CONNECT_TIMEOUT, ConnectionRef, XdsChannel, refused, unusable

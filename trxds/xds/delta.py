@@ -16,9 +16,9 @@ from trxds.resources.protos import DeltaDiscoveryRequest, DeltaDiscoveryResponse
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import DELTA
-from .names import canonical
-from .request import DiscoveryRequestParams
-from .response import ParsedResource, ParsedResponse, Raw, failures, read_item
+from .discovery_request import DiscoveryRequestParams
+from .discovery_response import ParsedResource, ParsedResponse, Raw, failures, read_item
+from .resource_names import canonical
 
 FEATURE = DELTA
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"

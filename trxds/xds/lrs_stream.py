@@ -18,11 +18,11 @@ from trxds.core.backoff import Backoff
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.resources.load_stats import ClusterLoad, LrsResponse, load_stats, reporting_order
 from trxds.resources.protos import DecodeError, LoadStatsRequest, LoadStatsResponse
-from trxds.transport.stream import ClientStream
+from trxds.transport.client_stream import ClientStream
 
 from .bootstrap import Node, ServerConfig
 from .control_plane_stream import ControlPlaneStream
-from .request import set_node
+from .discovery_request import set_node
 from .xds_channel import XdsChannel
 
 log = logging.getLogger("trxds.xds")

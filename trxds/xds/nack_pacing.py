@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from .response import ParsedResponse
+from .discovery_response import ParsedResponse
 
 MIN_DELAY = 0.1  # seconds between a NACK and the first one that repeats it; doubled for each one after
 MAX_DELAY = 1.0

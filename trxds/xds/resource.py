@@ -14,8 +14,8 @@ from trxds.core.resource_status import ResourceStatus, resource_error
 from trxds.core.status import Status
 from trxds.resources.types import Parsed, ResourceType
 
+from .discovery_response import Raw
 from .resource_update import ResourceUpdate
-from .response import Raw
 
 Key: TypeAlias = tuple[ResourceType, str]
 Changes: TypeAlias = dict[Key, ResourceUpdate]

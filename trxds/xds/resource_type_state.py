@@ -16,8 +16,8 @@ from collections.abc import Collection, Container, Set
 from dataclasses import dataclass
 from math import inf
 
+from .discovery_response import ParsedResponse
 from .nack_pacing import AT_ONCE, NackPacing
-from .response import ParsedResponse
 
 _SIZE_OF_AN_ACK = 200  # bytes, beside its texts
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from trxds.core.clock import TimeOfDay
 
+from .discovery_response import NOTHING, ParsedResource, ResourceError, invalid
 from .resource import CacheState, Resource, ResourceFailure, UpdateMetadata
 from .resource_error_policy import NOT_FOUND, ResourceErrorPolicy
-from .response import NOTHING, ParsedResource, ResourceError, invalid
 from .subscription import Subscription
 
 log = logging.getLogger("trxds.xds")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from trxds.resources.protos import DiscoveryRequest, DiscoveryResponse
 
-from .request import DiscoveryRequestParams
-from .response import read
+from .discovery_request import DiscoveryRequestParams
+from .discovery_response import read
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 

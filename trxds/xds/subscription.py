@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from trxds.resources.types import Parsed
 
+from .discovery_response import Raw
 from .resource import Resource, UpdateMetadata
-from .response import Raw
 
 
 @dataclass(slots=True, eq=False)

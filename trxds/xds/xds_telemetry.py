@@ -7,9 +7,9 @@ from typing import Any
 from trxds.core.observe import XdsRequest, XdsResource, XdsResponse
 from trxds.core.observers import Observers
 
-from .names import authority_of
+from .discovery_response import ParsedResponse
 from .resource import CacheState, Resource
-from .response import ParsedResponse
+from .resource_names import authority_of
 
 # Those that A78 and A88 tell from the same without an older version in use.
 _MAY_BE_CACHED = frozenset({CacheState.NACKED, CacheState.DOES_NOT_EXIST, CacheState.RECEIVED_ERROR})

@@ -8,8 +8,8 @@ from typing import Any
 import trio
 
 from trxds.core.status import RpcError
-from trxds.resolver.explain import Explanation
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
+from trxds.resolver.route_explanation import Explanation
 
 from ..channel_source import Source
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trxds.xds.client import XdsClient
 from trxds.xds.resource import CacheState, Resource
+from trxds.xds.xds_client import XdsClient
 
 from .messages import ResourceRow
 

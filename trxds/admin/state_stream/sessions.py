@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from trxds.session_affinity.repin_reason import Repin
+from trxds.lb.override_host.repin_reason import Repin
 from trxds.session_affinity.session import SessionCookies
 
 from .messages import Move as MoveRow

@@ -17,7 +17,7 @@ from trxds.resources.endpoint import Endpoint
 from trxds.resources.outlier_detection import OutlierDetectionSettings
 
 from ..configs import ClusterImplConfig, OutlierDetectionConfig
-from ..endpoints import Key, key_of
+from ..endpoint_list import Key, key_of
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
 from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .outlier_algorithms import EndpointStats, by_failure_percentage, by_success_rate

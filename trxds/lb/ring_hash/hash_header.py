@@ -12,7 +12,7 @@ from xxhash import xxh64_intdigest
 from trxds.core.metadata import Metadata
 from trxds.resources.matchers import header_value
 
-from ..endpoints import Key
+from ..endpoint_list import Key
 from ..pick import QUEUE, Explainable, PickArgs, PickResult
 from .picker import RingPicker
 

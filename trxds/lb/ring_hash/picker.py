@@ -9,9 +9,9 @@ from random import Random
 from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 
-from ..endpoints import EndpointState, Key, last_error
-from ..explain import counted
+from ..endpoint_list import EndpointState, Key, last_error
 from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
+from ..pick_explanation import counted
 from .ring import Ring
 
 

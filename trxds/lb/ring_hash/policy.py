@@ -13,8 +13,8 @@ from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import RingHash as RingHashConfig
 
+from ..endpoint_list import EndpointState, Key, earliest_wake_up, key_of, without_endpoints
 from ..endpoint_set import Endpoints
-from ..endpoints import EndpointState, Key, earliest_wake_up, key_of, without_endpoints
 from ..pick import Picker
 from ..policy import ChannelControl, Decision, PolicyInputs
 from .hash_header import HeaderHashPicker

@@ -11,8 +11,8 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.observe import WrrUpdate
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin
 
+from ..endpoint_list import EndpointList, EndpointState, Key, by_address, key_of
 from ..endpoint_set import Endpoints
-from ..endpoints import EndpointList, EndpointState, Key, by_address, key_of
 from ..interfaces import SubchannelInterface
 from ..load_report.orca_oob import watch_load_reports
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult

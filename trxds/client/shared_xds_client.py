@@ -16,19 +16,19 @@ from trxds.core.observe import NOWHERE, Telemetry
 from trxds.core.observers import Observers, observe
 from trxds.core.status import TrxdsInternalError
 from trxds.lb.balancing_config import STRUCT_POLICIES
-from trxds.lb.call_counter import CircuitBreakers
+from trxds.lb.circuit_breakers import CircuitBreakers
 from trxds.lb.config_builder import clusters
 from trxds.lb.configs import ClusterManagerConfig
 from trxds.lb.custom_policy import PolicyType
 from trxds.lb.load_report.load_store import LoadStore
-from trxds.resolver.resolver import ResolverResultHandler, XdsResolver
 from trxds.resolver.route_timeout import TimeoutRule
+from trxds.resolver.xds_resolver import ResolverResultHandler, XdsResolver
 from trxds.resources.context import ParseContext
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.xds.bootstrap import Bootstrap, load, parse, read
-from trxds.xds.client import XdsClient
-from trxds.xds.names import parse_target
 from trxds.xds.resource_error_policy import is_a88_enabled
+from trxds.xds.resource_names import parse_target
+from trxds.xds.xds_client import XdsClient
 
 from .background_services import run_with_services
 from .resolver_setup import Policies, ResolverSetup, check_policies

@@ -16,13 +16,13 @@ from trxds.core.lifetime import Lifetime
 from trxds.core.metadata import Metadata
 from trxds.core.status import Status, StatusCode
 from trxds.lb.pick import PickArgs
+from trxds.resolver.config_selector import Selection
 from trxds.resolver.method_config import MethodConfig
-from trxds.resolver.select import Selection
 
 from .call_scope import CallScope
 from .channel_state import ChannelState
 from .dataplane import LiveDataPlane
-from .filter import Filter, Respond, Wait
+from .filter_protocol import Filter, Respond, Wait
 
 _log = logging.getLogger("trxds.client")
 

@@ -15,7 +15,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.core.happy_eyeballs import ATTEMPT_DELAY
 from trxds.resources.endpoint import HealthStatus
 
-from .hosts import Entry, HostTable
+from .host_table import Entry, HostTable
 
 MAX_RACES = 256  # cookies may come from outside; one too many waits for its first host alone
 

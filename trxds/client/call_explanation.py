@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from trxds.core.draws import RandomCopies
 from trxds.core.metadata import Metadata
-from trxds.lb.explain import TreeNode, explain_pick
 from trxds.lb.pick import PickArgs, Trace
-from trxds.resolver.explain import Explanation
-from trxds.resolver.select import Selector
-from trxds.session_affinity.filter import StatefulSession
+from trxds.lb.pick_explanation import TreeNode, explain_pick
+from trxds.resolver.config_selector import Selector
+from trxds.resolver.route_explanation import Explanation
+from trxds.session_affinity.stateful_session_filter import StatefulSession
 
-from .fault import Fault
-from .filter import Filter
+from .fault_injection_filter import Fault
+from .filter_protocol import Filter
 
 
 def explain(selector: Selector, tree: TreeNode, path: str, metadata: Metadata, now: float) -> Explanation:

@@ -16,7 +16,7 @@ from trxds.resolver.pick_outcomes import FaultStep
 from trxds.resources.fault import Abort, Delay, FaultConfig, FractionalPercent
 from trxds.resources.matchers import header_value, integer
 
-from .filter import Wait
+from .filter_protocol import Wait
 
 ABORT_CODE = "x-envoy-fault-abort-grpc-request"
 ABORT_SHARE = "x-envoy-fault-abort-percentage"  # not, as one would think, ...-abort-request-percentage

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from trxds.core.json_reader import JsonNode
 from trxds.transport.certificates import REFRESH_INTERVAL, CertificateFiles
 from trxds.transport.connect import Network
-from trxds.transport.credentials import INSECURE, Insecure, Tls
 from trxds.transport.tls import host_of, secured
+from trxds.transport.transport_credentials import INSECURE, Insecure, Tls
 
 
 @dataclass(frozen=True, slots=True)

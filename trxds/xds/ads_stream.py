@@ -23,12 +23,12 @@ from trxds.core.observers import Observers
 from trxds.core.plural import plural
 from trxds.resources.cooperative_parse import Slices
 from trxds.resources.types import ParseContext
-from trxds.transport.stream import ClientStream
+from trxds.transport.client_stream import ClientStream
 
 from .ads_stream_state import AdsStreamState
 from .control_plane_stream import ControlPlaneStream
+from .discovery_response import UnknownResponse
 from .resource import Changes, Resource
-from .response import UnknownResponse
 from .watch_registry import WatchRegistry
 from .xds_channel import XdsChannel
 from .xds_telemetry import XdsTelemetry

@@ -12,7 +12,7 @@ from trxds.resources.cooperative_parse import Slices
 from trxds.resources.types import ParseContext, Parsed, ResourceType
 
 from .bootstrap import Node
-from .response import ParsedResponse, Raw
+from .discovery_response import ParsedResponse, Raw
 
 USER_AGENT_NAME = "trxds"
 # A27: gRPC shifts no load by overprovisioning_factor, and servers should know. And we take resources in the wrapper

@@ -15,8 +15,8 @@ from trxds.resources.route_match import RouteMatch
 from trxds.resources.units import MILLION
 
 from .clusters import RouteTable
-from .explain import Explanation, explain_chosen, explain_passed
 from .request_hash import request_hash
+from .route_explanation import Explanation, explain_chosen, explain_passed
 from .routes import BoundCluster, BoundRoute, BoundRoutes
 
 _MAX_CACHED_PATHS = 1024  # paths; programs call few

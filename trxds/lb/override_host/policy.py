@@ -23,8 +23,8 @@ from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs
 from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from trxds.resources.endpoint import HealthStatus
 
-from .happy_eyeballs import HappyEyeballs, WaitsForOneOf
-from .hosts import Entry, HostTable
+from .address_race import HappyEyeballs, WaitsForOneOf
+from .host_table import Entry, HostTable
 from .repin_reason import RepinReason
 
 _CHILD = "everybody"

@@ -19,7 +19,8 @@ from .incoming_messages import IncomingMessages
 from .inline_read import InlineReads
 from .outgoing_messages import OutgoingMessages
 from .request import Request
-from .response import ResponseHeaderParser, reset_status
+from .response import ResponseHeaderParser
+from .rst_stream import is_refused, rst_stream_status
 from .waiter import Waiter
 
 
@@ -336,13 +337,8 @@ class ClientStream:
 
     def was_reset(self, code: int) -> None:
         """The server ended the stream at once."""
-        if code == ErrorCode.CANCEL and self.request.deadline <= trio.current_time():
-            # The server's timer was a little faster than the caller's.
-            status = Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
-        else:
-            status = reset_status(code)
-        # RFC 9113 §8.7: REFUSED_STREAM says that nothing of the request was processed.
-        self.fail(status, refused=code == ErrorCode.REFUSED_STREAM)
+        status = rst_stream_status(code, deadline_passed=self.request.deadline <= trio.current_time())
+        self.fail(status, refused=is_refused(code))
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
         """It ends otherwise than by the server's last word; with `reset` the server is told so."""

@@ -19,12 +19,12 @@ import trio
 from trxds.core.conflating_queue import ConflatingQueue
 
 from .clusters import Clusters
+from .config_selector import Selector
 from .dependency_manager import DependencyManager, Source
 from .dns_resolver import DnsResolver, Resolve
 from .http_filters import MakeChain
 from .route_timeout import TimeoutRule, max_stream_duration
 from .routing import Routing, RoutingFactory
-from .select import Selector
 from .snapshot import ClusterEntry, ClusterResult, ConfigError, XdsConfig, can_serve
 
 

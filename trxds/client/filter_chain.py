@@ -11,10 +11,10 @@ from random import Random
 from trxds.resources.fault import FaultConfig
 from trxds.resources.filter_config import FilterConfig
 from trxds.resources.stateful_session import StatefulSessionConfig
-from trxds.session_affinity.filter import StatefulSession
+from trxds.session_affinity.stateful_session_filter import StatefulSession
 
-from .fault import ActiveFaults, Fault
-from .filter import Filter
+from .fault_injection_filter import ActiveFaults, Fault
+from .filter_protocol import Filter
 
 
 @dataclass(frozen=True, slots=True)

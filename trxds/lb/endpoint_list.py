@@ -18,9 +18,9 @@ from trxds.core.status import Status, unavailable
 from trxds.resources.endpoint import Endpoint
 
 from .endpoint_set import Endpoints
-from .explain import counted
 from .interfaces import SubchannelInterface
 from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
+from .pick_explanation import counted
 from .policy import Decision, PolicyInputs
 from .state import aggregate
 

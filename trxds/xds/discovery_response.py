@@ -15,7 +15,7 @@ from trxds.resources.cooperative_parse import Slices
 from trxds.resources.protos import AnyProto, DiscoveryResponse
 from trxds.resources.types import RESOURCE_TYPES, ParseContext, Parsed, ResourceType
 
-from .names import canonical, check_type
+from .resource_names import canonical, check_type
 
 Raw: TypeAlias = tuple[str, bytes]  # the type URL and the bytes of an Any
 NOTHING: Raw = ("", b"")

@@ -26,10 +26,10 @@ from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.http2_connection import Http2Connection
 from trxds.transport.options import WireOptions
 
-from .call import Call
-from .limits import ResetBudget, ServerLimits
 from .malformed import malformed_request, malformed_trailers
 from .requests import PlainAnswer, http_refusal
+from .server_call import Call
+from .server_limits import ResetBudget, ServerLimits
 
 ServerStream: TypeAlias = Call | PlainAnswer
 

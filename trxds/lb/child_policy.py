@@ -16,8 +16,8 @@ from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
 
 from .endpoint_set import NO_ENDPOINTS
-from .explain import TreeNode
 from .interfaces import SubchannelPoolInterface
+from .pick_explanation import TreeNode
 from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
 
 

@@ -24,19 +24,19 @@ from trxds.resources.types import ParseContext, ResourceType
 from trxds.transport.connect import Network
 
 from . import delta
+from .ads_stream import AdsStream
 from .ads_stream_state import AdsStreamState
 from .authority import Authority
 from .bootstrap import Bootstrap, Node, ServerConfig
-from .credentials import secure_network
+from .channel_credentials import secure_network
 from .delta import DeltaProtocol
 from .lrs_servers import LrsServers
 from .lrs_stream import LrsStream, TakeLoadReports
-from .names import authority_of, canonical, check_type
 from .resource import Changes, Resource
 from .resource_error_policy import resource_error_policy
+from .resource_names import authority_of, canonical, check_type
 from .resource_update import ResourceUpdate
 from .sotw import SotwProtocol
-from .stream import AdsStream
 from .watch_registry import Watch, WatchRegistry
 from .xds_channel import XdsChannel
 from .xds_telemetry import resource_event
