@@ -210,7 +210,7 @@ async def test_a_leafs_update_steps_that_leafs_branch_only(autojump_clock, monke
         steps = count_steps(monkeypatch)
         mesh.endpoints("y", ys[:1])
         await settled()
-        x, y = "root/both/cluster/x", "root/both/cluster/y"
+        x, y = "cluster_manager/both/priority/x", "cluster_manager/both/priority/y"
         assert any(path.startswith(y) for path in steps)
         assert not any(path.startswith(x) for path in steps)
 
@@ -285,10 +285,10 @@ async def test_a_leaf_that_left_goes_at_once_and_leaves_no_task(autojump_clock):
     async with two_leaves() as (mesh, channel, (x,), (y,)):
         fail(mesh, [x])
         assert await ask(channel) == y
-        assert any("/both/cluster/x" in name for name in task_names())
+        assert any("/both/priority/x" in name for name in task_names())
         mesh.plane.put(xds.aggregate("both", "y"))
         await settled()
-        assert not any("/both/cluster/x" in name for name in task_names())
+        assert not any("/both/priority/x" in name for name in task_names())
 
 
 async def test_an_aggregate_nobody_needs_leaves_no_task_and_no_watch(autojump_clock):

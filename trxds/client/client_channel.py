@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from trxds.core.conflating_queue import ConflatingQueue
+from trxds.core.policy_names import short_policy_name
 from trxds.lb.child_policy import Configure
 from trxds.lb.configs import OverrideHostConfig
 from trxds.lb.custom_policy import checked_policy_type
@@ -99,7 +100,8 @@ class ClientChannel:
             observers=self._state.observers,
         )
         mailbox = resolver.mailbox
-        return Node("root", origin.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))
+        name = short_policy_name(origin.root_policy)
+        return Node(name, origin.root_policy, tree, self._letters, lambda report: mailbox.put("root", report))
 
     def _configure(self, resolved: Any, generation: int) -> None:
         update = self._origin.to_update(resolved)

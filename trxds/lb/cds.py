@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.plural import plural
@@ -28,6 +28,8 @@ _Usable: TypeAlias = ClusterConfig | AggregateConfig
 
 class Cds:
     """Remembers the priorities' names, so that children survive localities that move (docs/grfc-map.md, Balancing)."""
+
+    only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._names = PriorityNames()

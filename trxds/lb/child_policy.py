@@ -156,14 +156,14 @@ class Children:
             if child.node is not None and not child.kept:
                 yield child.node
 
-    def all_children(self) -> Iterator[tuple[str, TreeNode, bool]]:
-        """With names, and whether they are only kept warm; a predecessor that still speaks is here as well."""
-        for name, child in tuple(self.by_name.items()):
+    def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
+        """Yield each child, whether it is only kept warm, and " (before)" for a predecessor that still picks."""
+        for child in tuple(self.by_name.values()):
             if child.node is not None:
-                yield name, child.node, child.kept
+                yield child.node, child.kept, ""
             before = child.predecessor
             if before is not None and before.node is not None:
-                yield f"{name} (before)", before.node, False
+                yield before.node, False, " (before)"
 
     @property
     def settled(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
+from typing import ClassVar
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.resource_status import ResourceStatus, error_with_note
@@ -36,6 +37,8 @@ def max_requests_exceeded(by: ResourceStatus | None, limit: int) -> Status:
 
 
 class ClusterImpl:
+    only_child: ClassVar[str] = _CHILD
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._limits = channel_control.limits

@@ -63,6 +63,11 @@ class GuardedPolicy:
             return ""
 
     @property
+    def only_child(self) -> str:
+        """The key of its child, if it never has another; empty if its children have names of their own."""
+        return getattr(self._policy, "only_child", "")
+
+    @property
     def handed_on(self) -> TraceNote | None:
         """Why its picker is a child's, if it says so."""
         return None if self.is_to_be_asked else self.decision.handed_on

@@ -20,6 +20,7 @@ import trio
 from trxds.core.conflating_queue import ConflatingQueue
 from trxds.core.connectivity import Connectivity
 from trxds.core.observers import Observers
+from trxds.core.policy_names import short_policy_name
 from trxds.core.status import Status
 from trxds.resources.cooperative_parse import Slices
 
@@ -274,11 +275,15 @@ class Node:
     # -- making the world match
 
     def _start(self, child: Child) -> None:
-        self._tasks.begin(f"/{child.name}", partial(self._run_child, child))
+        self._tasks.begin(f"/{self._label(child)}", partial(self._run_child, child))
+
+    def _label(self, child: Child) -> str:
+        """Return the child's name in paths: its policy's, where the policy above has one child and no name for it."""
+        return short_policy_name(child.policy) if child.name == self._policy.only_child else child.name
 
     def _run_child(self, child: Child) -> Awaitable[None]:
         tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-        path, below = f"{self.path}/{child.name}", (self._subtree.health_below, self._subtree.trackers_below)
+        path, below = f"{self.path}/{self._label(child)}", (self._subtree.health_below, self._subtree.trackers_below)
         node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
         return node.run(child.scope, partial(self._children.on_exit, child))
 
@@ -329,8 +334,9 @@ class Node:
         yield NodeSnapshot(
             path, parent, self.policy_name, self.state, says, given.config, hosts, ejected, warm, given.endpoints
         )
-        for name, child, kept in self._children.all_children():
-            yield from child.survey(f"{path}/{name}", path, warm or kept)
+        for child, kept, suffix in self._children.all_children():
+            label = child.path.removeprefix(f"{self.path}/")
+            yield from child.survey(f"{path}/{label}{suffix}", path, warm or kept)
 
     def __repr__(self) -> str:
         state = self._last.state.name if self._last else "undecided"

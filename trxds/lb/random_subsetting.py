@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import ClassVar
 
 from xxhash import xxh64_intdigest
 
@@ -24,6 +25,8 @@ _HANDED_ON = TraceNote("those with the lowest of this client's own hashes")
 
 
 class RandomSubsetting:
+    only_child: ClassVar[str] = _CHILD
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._seed = channel_control.random.getrandbits(64)  # what makes this client's part its own
         self._given: tuple[RandomSubsettingConfig, Endpoints] | None = None

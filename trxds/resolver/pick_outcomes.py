@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from trxds.core.connectivity import Connectivity
+from trxds.core.policy_names import short_policy_name
 from trxds.core.status import Status
 
 
@@ -115,4 +116,4 @@ class TraceStep:
     outcome: Outcome | None = None
 
     def __str__(self) -> str:
-        return f"{self.policy.removesuffix('_experimental')} sees {self.saw}; chooses {self.chose}: {self.why}"
+        return f"{short_policy_name(self.policy)} sees {self.saw}; chooses {self.chose}: {self.why}"

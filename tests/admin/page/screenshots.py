@@ -39,7 +39,7 @@ async def take(devtools: str, folder: Path, sessions: int, strangers: int, secon
         await tab.until(f"document.querySelectorAll('tbody tr').length === {sessions}")
         await _happen(shop, tab, seconds)
         taken = [await _take(tab, folder, view) for view in HEIGHTS]
-        await tab.update(dark=True)
+        await tab.look(dark=True)
         await _show(tab, "tree")
         return [*taken, await _write(tab, folder / "live-dark.png")]
 

@@ -99,7 +99,7 @@ async def test_the_tree_is_drawn_and_walked_through_with_the_arrow_keys(browser)
         assert "cluster_manager, READY" in await tab.run(f"{chosen}.getAttribute('aria-label')")
         await tab.press("ArrowRight")
         await tab.until(f"{chosen}.getAttribute('aria-label').includes('cds') && document.activeElement === {chosen}")
-        await tab.until("document.querySelector('.details').innerText.includes('root/')")
+        await tab.until("document.querySelector('.details').innerText.includes('cluster_manager/')")
         await tab.press("ArrowLeft")
         await tab.until(f"{chosen}.getAttribute('aria-label').includes('cluster_manager')")
 
@@ -109,7 +109,7 @@ async def test_what_can_be_read_has_contrast_in_light_and_in_dark(browser):
         await shop.drain(shop.hosts[0])
         grounds = set()
         for dark in (False, True):
-            await tab.update(dark=dark)
+            await tab.look(dark=dark)
             grounds.add(await tab.run("getComputedStyle(document.body).backgroundColor"))
             for view in VIEWS:
                 await show(tab, view)

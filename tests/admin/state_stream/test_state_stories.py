@@ -83,8 +83,8 @@ async def test_a_channel_with_its_state_and_calls(autojump_clock):
 
 async def test_the_tree_with_states_and_picks(autojump_clock):
     async with watched(hosts=2, calls=4) as (_, _, eyes):
-        root = eyes.state["nodes"]["shop/root"]
-        assert (root["state"], root["picks"], root["children"]) == ("READY", 4, ["shop/root/cart"])
+        root = eyes.state["nodes"]["shop/cluster_manager"]
+        assert (root["state"], root["picks"], root["children"]) == ("READY", 4, ["shop/cluster_manager/cart"])
         leaf = eyes.row("nodes", policy="round_robin")
         assert (leaf["says"], leaf["picks"]) == ("2 of 2 endpoints READY", 4)
         assert all(row["parent"] in eyes.state["nodes"] for row in eyes.state["nodes"].values() if row["parent"])
@@ -203,8 +203,8 @@ async def test_a_cluster_that_is_missing_shows_in_its_resource_and_in_the_tree(a
     async with watched() as (mesh, _, eyes):
         mesh.plane.remove("CDS", "cart")
         await eyes.see(lambda state: state["resources"]["shop/CDS/cart"]["state"] == "does_not_exist")
-        await eyes.see(lambda state: state["nodes"]["shop/root/cart"]["state"] == "TRANSIENT_FAILURE")
-        assert 'CDS resource "cart"' in eyes.state["nodes"]["shop/root/cart"]["says"]
+        await eyes.see(lambda state: state["nodes"]["shop/cluster_manager/cart"]["state"] == "TRANSIENT_FAILURE")
+        assert 'CDS resource "cart"' in eyes.state["nodes"]["shop/cluster_manager/cart"]["says"]
 
 
 async def test_an_endpoint_of_an_aggregate_counts_the_sessions_of_the_aggregate(autojump_clock):
@@ -234,8 +234,8 @@ async def test_a_cluster_that_is_kept_warm_is_marked_and_its_endpoints_are_gone(
         mesh.cluster("basket")
         mesh.endpoints("basket", mesh.hosts[:1])
         mesh.route("basket")
-        await eyes.see(lambda state: state["nodes"]["shop/root/cart"]["warm"])
-        assert not eyes.state["nodes"]["shop/root/basket"]["warm"]
+        await eyes.see(lambda state: state["nodes"]["shop/cluster_manager/cart"]["warm"])
+        assert not eyes.state["nodes"]["shop/cluster_manager/basket"]["warm"]
         assert {row["cluster"] for row in eyes.state["endpoints"].values()} == {"basket"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from trxds.core.policy_names import short_policy_name
 from trxds.core.status import RpcError
 from trxds.resolver.pick_outcomes import PickDropped, PickFailed, PickQueued
 from trxds.resolver.route_explanation import Explanation
@@ -85,4 +86,4 @@ def _lines(explanation: Explanation) -> Iterator[dict[str, str]]:
         yield {"about": "session", "text": str(session)}
     for step in explanation.steps:
         text = f"sees {step.saw}; chooses {step.chose}: {step.why}"
-        yield {"about": "policy", "policy": step.policy.removesuffix("_experimental"), "path": step.path, "text": text}
+        yield {"about": "policy", "policy": short_policy_name(step.policy), "path": step.path, "text": text}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trxds.admin.state_stream.messages import Row, State
+from trxds.core.policy_names import short_policy_name
 
 from .words import age, coloured, columns, counted
 
@@ -53,10 +54,10 @@ def _always(state: State) -> bool:
 def tree_lines(state: State, now: float, *, everything: bool = False) -> Iterator[str]:
     for channel, row in state["channels"].items():
         yield from _channel_lines(channel, row)
-        root = state["nodes"].get(f"{channel}/root")
-        if root is not None:
+        root = _root(state["nodes"], channel)
+        if root:
             head = ("STATE", "PICKS", "POLICY", "SEES")
-            yield from columns([head, *_nodes(state["nodes"], f"{channel}/root", 0)])
+            yield from columns([head, *_nodes(state["nodes"], root, 0)])
         yield from _endpoints([each for each in state["endpoints"].values() if each["channel"] == channel], everything)
 
 
@@ -71,13 +72,19 @@ def _named(channel: str, row: Row) -> str:
     return channel if channel == row["target"] else f"{channel} ({row['target']})"
 
 
+def _root(nodes: Mapping[str, Row], channel: str) -> str:
+    """Return the key of the channel's root policy; empty while the channel has no tree."""
+    return next((key for key, row in nodes.items() if row["parent"] is None and row["channel"] == channel), "")
+
+
 def _nodes(nodes: Mapping[str, Row], key: str, depth: int) -> Iterator[Sequence[str]]:
     row = nodes[key]
     parent = row["parent"]
     name = row["path"] if parent is None else key.removeprefix(f"{parent}/")
-    policy = f"{'  ' * depth}{name}: {row['policy'].removesuffix('_experimental')}"
+    policy = short_policy_name(row["policy"])
+    shown = f"{'  ' * depth}{name if name == policy else f'{name}: {policy}'}"
     says = f"{'(kept warm) ' if row['warm'] else ''}{row['says']}"
-    yield row["state"], str(row["picks"]), policy, says
+    yield row["state"], str(row["picks"]), shown, says
     for child in row["children"]:
         if child in nodes:  # it may have come a moment later than its parent was looked at
             yield from _nodes(nodes, child, depth + 1)
@@ -202,7 +209,7 @@ def _problems(state: State, channel: str) -> list[str]:
             return ["the channel is closed"]
     if row["error"]:
         return [row["error"]]
-    return [f"{_cluster(node)}: {node['says']}" for node in _failing(state["nodes"], f"{channel}/root")]
+    return [f"{_cluster(node)}: {node['says']}" for node in _failing(state["nodes"], _root(state["nodes"], channel))]
 
 
 def _failing(nodes: Mapping[str, Row], key: str) -> Iterator[Row]:
@@ -224,7 +231,7 @@ def _deepest(nodes: Mapping[str, Row], node: Row) -> Row:
 
 
 def _cluster(node: Row) -> str:
-    """`root/cart/cluster/...` is below the cluster cart."""
+    """`cluster_manager/cart/outlier_detection/...` is below the cluster cart."""
     parts = node["path"].split("/")
     return f"cluster {parts[1]}" if len(parts) > 1 else "all calls"
 

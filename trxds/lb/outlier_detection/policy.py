@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import ClassVar
 
 from trxds.core.observe import OutlierEvent
 from trxds.resources.endpoint import Endpoint
@@ -30,6 +31,8 @@ _MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
 
 class OutlierDetection:
     """Sweeps at the end of each interval; in between it only counts."""
+
+    only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from trxds.core.connectivity import Connectivity
 from trxds.core.happy_eyeballs import ATTEMPT_DELAY
@@ -38,6 +39,8 @@ _SWEEP = ("sweep",)  # the event of a pick whose session is the first to lease a
 
 
 class OverrideHost:
+    only_child: ClassVar[str] = _CHILD
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._channel_control = channel_control
         self._trackers = HostTrackers()
