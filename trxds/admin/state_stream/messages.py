@@ -61,7 +61,7 @@ class ChannelRow(TypedDict):
 
 
 class NodeRow(TypedDict):
-    """One policy of the tree. Its key is the channel's key and the node's path: `shop/cluster_manager/cart/cluster_impl`."""
+    """One policy of the tree. Its key is the channel's key and the node's path: `shop/cluster_manager/cart`."""
 
     channel: str
     path: str
