@@ -34,11 +34,11 @@ PARSERS = (
             "response",
         )
     ),
-    *(f"xds/{name}.py" for name in ("bootstrap", "names", "response", "delta", "authorization")),
+    *(f"xds/{name}.py" for name in ("bootstrap", "resource_names", "discovery_response", "delta", "authorization")),
     *(f"resolver/{name}.py" for name in ("service_config", "method_config", "target_uri")),
     "lb/balancing_config.py",
     *(f"session_affinity/{name}.py" for name in ("cookie", "cookie_jar", "session_state")),
-    *(f"client/{name}.py" for name in ("fault", "retry")),
+    *(f"client/{name}.py" for name in ("fault_injection_filter", "retry")),
     *(f"core/{name}.py" for name in ("metadata", "json_parse")),
     *(f"admin/{name}.py" for name in ("http", "explain_request", "access")),
     *(f"admin/page/{name}.py" for name in ("explain_request", "viewer")),

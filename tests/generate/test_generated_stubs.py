@@ -36,7 +36,7 @@ async def right(channel: trxds.Channel, session: trxds.Session) -> None:
     cart = CartStub(channel)
     assert_type(await cart.Add(Item(sku="a"), timeout=2, metadata=[("user", "7")]), Item)
     async with cart.List.open(Empty(), wait_for_ready=True) as lines:
-        assert_type(lines, trxds.Replies[Item.Line])
+        assert_type(lines, trxds.ResponseStream[Item.Line])
         assert_type([line async for line in lines], list[Item.Line])
     assert_type(await cart.Fill([Item()]), other.Item)
     assert_type(await cart.Add.with_call(Item()), tuple[Item, trxds.CompletedCall])
