@@ -11,11 +11,13 @@ import json
 import re
 import ssl
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+import yaml
 from click.testing import CliRunner
 from support.mesh import Mesh
 from support.transcript import comparable
@@ -30,7 +32,7 @@ from trxds.resources.context import ParseContext
 from trxds.resources.lb_policy import CustomPolicy
 from trxds.resources.protos import from_json
 from trxds.resources.types import CDS
-from trxds.testing import MemoryNetwork, serve
+from trxds.testing import ManagementServer, MemoryNetwork, serve, unary
 from trxds.testing import resources as xds
 
 ROOT = Path(__file__).parent.parent
@@ -41,7 +43,9 @@ READ = {
     ("state-stream.md", "console"),
     ("operating.md", "console"),
     ("quick-start.md", "json"),
+    ("README.md", "yaml"),  # by tests/peers/test_documented_session.py
     ("quick-start.md", "yaml"),
+    ("sessions.md", "yaml"),
     ("security.md", "json"),
     ("security.md", "text"),
     ("writing-a-policy.md", "json"),
@@ -50,7 +54,7 @@ READ = {
 
 def blocks(document: str, language: str) -> list[str]:
     """What is fenced as that language there."""
-    text = (ROOT / "docs" / document).read_text("utf-8")
+    text = (ROOT / document if document == "README.md" else ROOT / "docs" / document).read_text("utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
@@ -94,6 +98,51 @@ def test_the_documented_resources_are_what_clients_take() -> None:
     reading = read_resource_file(text)
     assert len(reading.resources) == 4
     assert (reading.problems, reading.remarks) == ((), ())
+
+
+def one_listener(filters: Sequence[xds.Resource]) -> list[xds.Resource]:
+    return [
+        xds.listener("greeter", routes="r", filters=filters),
+        xds.routes("r", xds.route("greeter-cluster")),
+        xds.cluster("greeter-cluster"),
+    ]
+
+
+async def peers_of_a_session(documented: Sequence[xds.Resource]) -> tuple[set[str], set[str]]:
+    """Return the hosts of 20 calls in one session, and of 20 calls outside, of two hosts."""
+
+    async def echo(request: bytes, call: object) -> bytes:
+        return request
+
+    network, plane = MemoryNetwork(), ManagementServer()
+    path = "/helloworld.Greeter/SayHello"
+    async with (
+        serve({path: unary(echo)}, address="10.0.0.1:50051", network=network) as first,
+        serve({path: unary(echo)}, address="10.0.0.2:50051", network=network) as second,
+        plane.serve("plane:1", network) as address,
+    ):
+        plane.put(*documented, xds.endpoints("greeter-cluster", xds.locality(first.address, second.address)))
+        async with trxds.open_channel("xds:///greeter", bootstrap=xds.bootstrap(address), network=network) as channel:
+            await channel.method(path)(b"", wait_for_ready=True)
+            await wait_all_tasks_blocked()
+            async with channel.session() as session:
+                within = {(await session.method(path).with_call(b""))[1].peer for _ in range(20)}
+            return within, {(await channel.method(path).with_call(b""))[1].peer for _ in range(20)}
+
+
+async def test_a_session_by_the_resources_of_the_quick_start_stays_on_one_of_two_hosts() -> None:
+    (text,) = blocks("quick-start.md", "yaml")
+    documented = [each for each in yaml.safe_load(text) if "cluster_name" not in each]
+    within, outside = await peers_of_a_session(documented)
+    assert (len(within), len(outside)) == (1, 2)
+
+
+async def test_a_session_by_the_filter_of_the_page_on_sessions_stays_on_one_of_two_hosts() -> None:
+    (text,) = blocks("sessions.md", "yaml")
+    *filters, router = yaml.safe_load(text)["http_filters"]
+    assert router["name"] == "router"
+    within, outside = await peers_of_a_session(one_listener(filters))
+    assert (len(within), len(outside)) == (1, 2)
 
 
 def test_the_documented_policy_in_a_cluster_is_the_program_s_own() -> None:

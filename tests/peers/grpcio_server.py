@@ -88,6 +88,9 @@ def main():
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(8), options=options)
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("peer.Echo", handlers)])
+    for service, method in (("helloworld.Greeter", "SayHello"), ("shop.Cart", "Add")):  # those of README's example
+        echo = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: echo})])
     port = add_port(server, [Path(name).read_bytes() for name in sys.argv[1:]])
     server.start()
     print(f"127.0.0.1:{port}", flush=True)
