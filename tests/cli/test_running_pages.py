@@ -146,7 +146,16 @@ def test_so_many_endpoints_are_shown_and_all_if_asked_for():
 
 
 def test_where_nobody_has_a_session_it_is_said():
-    assert list(session_lines({"sessions": {}}, 0)) == ["no sessions are open"]
+    assert list(session_lines({"channels": {}, "sessions": {}}, 0)) == ["no sessions are open"]
+
+
+def test_sessions_warns_of_methods_whose_calls_are_not_sticky():
+    warnings = [
+        "calls of sessions to /shop.Cart/Add are not sticky: their route has no stateful session filter",
+        "other",
+    ]
+    lines = list(session_lines({"channels": {"shop": {"warnings": warnings}}, "sessions": {}}, 0))
+    assert lines == ["no sessions are open", f"warning: shop: {warnings[0]}"]
 
 
 # -- tap

@@ -17,7 +17,7 @@ async def on_a_host(hosts=3, **filter_):
     """A mesh, and a session that has met a host."""
     async with Mesh.run(hosts, **filter_) as mesh, mesh.channel() as channel, channel.session() as session:
         await ask(session)
-        yield mesh, session, session._session
+        yield mesh, session, session._session.cookies
 
 
 async def meet(session, times=1):
@@ -41,7 +41,7 @@ async def test_it_knows_its_host_and_counts_its_calls(autojump_clock):
 
 async def test_before_its_first_answer_it_is_on_no_host(autojump_clock):
     async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
-        assert (session._session.host, session._session.calls) == ("", 0)
+        assert (session._session.cookies.host, session._session.cookies.calls) == ("", 0)
 
 
 async def test_the_host_was_removed(autojump_clock):
@@ -96,7 +96,7 @@ async def test_the_cookie_was_too_old(autojump_clock):
                 pass
             await ask(channel)  # it was the other's turn, then the old one's; now it is the other's again
             await meet(session)
-            assert move_of(session._session) == (old, other, RepinReason.NO_COOKIE)
+            assert move_of(session._session.cookies) == (old, other, RepinReason.NO_COOKIE)
 
 
 async def test_a_session_by_header_is_followed_too(autojump_clock):
@@ -104,10 +104,10 @@ async def test_a_session_by_header_is_followed_too(autojump_clock):
         listen(mesh, session_filter(state=in_header("x-session")))
         async with mesh.channel() as channel, channel.session() as session:
             old = await ask(session)
-            assert session._session.host == old
+            assert session._session.cookies.host == old
             mesh.endpoints("cart", [host for host in mesh.hosts if host != old])
             await meet(session)
-            assert move_of(session._session)[2] is RepinReason.UNKNOWN_HOST
+            assert move_of(session._session.cookies)[2] is RepinReason.UNKNOWN_HOST
 
 
 async def test_a_channel_knows_the_sessions_that_are_open(autojump_clock):

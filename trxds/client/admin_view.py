@@ -47,7 +47,7 @@ class AdminView:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the configuration in force, though calls can be made by it."""
-        return self.state.data_plane.warnings
+        return self.state.data_plane.warnings + self.state.sessions.unsticky.warnings
 
     @property
     def calls(self) -> Calls:

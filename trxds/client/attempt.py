@@ -117,7 +117,7 @@ class Attempt:
                 self.stream = None
             # Also when the host refused the stream: its subchannel has posted its new state, so a
             # successor is certain, and picking from the same picker again would freeze the loop.
-            await scope.wait_on_stream(partial(live.wait_for_change, plane))
+            await scope.run_with_deadline(partial(live.wait_for_change, plane))
 
     def _pick(
         self, picker: Picker, headers: md.Headers, scope: CallScope, on_headers: Callable[[], None]

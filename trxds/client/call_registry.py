@@ -11,8 +11,8 @@ from trxds.core.calls import Calls
 class RegisteredCall(Protocol):
     """A call, as far as the end of its channel is concerned."""
 
-    def cancel(self) -> None:
-        """The channel has closed. Plain."""
+    def cancel(self, reason: str) -> None:
+        """End the call, because its session or channel has ended."""
 
 
 class CallRegistry:
@@ -33,4 +33,4 @@ class CallRegistry:
         """End every call, in whatever nursery it runs. Plain."""
         # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self.open):
-            call.cancel()
+            call.cancel("the channel has closed")

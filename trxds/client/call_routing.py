@@ -83,7 +83,7 @@ async def find_route(
         if not (selection.retryable and wait_for_ready):
             return selection.status
         scope.waiting_for = NextConfiguration(live)
-        plane = await scope.wait_on_stream(partial(live.wait_for_change, plane))
+        plane = await scope.run_with_deadline(partial(live.wait_for_change, plane))
     route = selection.route
     # A31: it counts from the call's start, so what has been waited for is over, and filters wait within it.
     if route.limit < math.inf:
@@ -112,8 +112,7 @@ async def find_route(
                 return route.of_filter(answer)
             if answer is not None:
                 responders += (answer,)
-        if channel.lifecycle.closed:
-            raise channel.lifecycle.closed_error()
+        scope.check_open()
         return CallRoute(args, route.config, responders, table.keep_cluster(args.cluster))
     finally:
         if held is not None:

@@ -10,7 +10,7 @@ import trio
 
 from trxds.core.status import RpcError, Status, StatusCode
 
-from .lifecycle import ChannelLifecycle
+from .lifecycle import Lifecycle
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class CallScope:
 
     def __init__(
         self,
-        lifecycle: ChannelLifecycle,
+        lifecycle: Lifecycle,
         path: str,
         started: float,
         timeout: float | None,
@@ -55,7 +55,7 @@ class CallScope:
         self.deadline = min(self.deadline, self.started + limit)
 
     async def wait_on_stream(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step that waits for the stream or the data plane: those end with the channel by themselves."""
+        """Run one step that waits for the stream, which is cancelled with its session or channel."""
         # Without a deadline there is no cancel scope: it would cost as much as the call's routing.
         if self.deadline < math.inf:
             return await self.run_with_deadline(step)
@@ -90,7 +90,12 @@ class CallScope:
         message = f"{self.path}: not done after {after:.3g} s, waiting for {self.waiting_for}"
         return self.error(Status(StatusCode.DEADLINE_EXCEEDED, message))
 
-    def cancel(self) -> None:
-        """The channel has closed. Plain."""
+    def check_open(self) -> None:
+        """Raise what an open call raises, if its session or channel has ended."""
+        if self._lifecycle.closed:
+            raise self._lifecycle.closed_error()
+
+    def cancel(self, reason: str) -> None:
+        """End the steps that wait, because the call's session or channel has ended."""
         for scope in self._scopes or ():
-            scope.cancel(reason="the channel has closed")
+            scope.cancel(reason=reason)

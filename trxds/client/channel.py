@@ -42,6 +42,7 @@ from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, plain_origin
+from .open_session import FIRST_WITHIN
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_origin
 from .state_iterator import StateIterator
 from .stub import MethodFactory
@@ -105,17 +106,27 @@ class Channel(MethodFactory):
     # -- its calls
 
     @asynccontextmanager
-    async def session(self, *, wait_for_first: bool = True) -> AsyncIterator[Session]:
-        """One scope, one cookie jar, one host for all calls in it.
+    async def session(
+        self, *, wait_for_first: bool = True, first_within: float = FIRST_WITHIN, require: bool = False
+    ) -> AsyncIterator[Session]:
+        """Open a session: one cookie jar, and one host for all calls in the block (A55).
 
-        Calls begun while the session has no cookie yet wait for the first of them to bring one;
-        `wait_for_first=False` switches that off. Entering is always a checkpoint, and leaving is none.
+        A session is sticky only if a stateful session filter of the xDS configuration takes part in its calls; the log
+        warns of methods for which there is none. With `require=True` such calls fail with UNAVAILABLE, and are not
+        retried.
+
+        Calls that begin while the session has no cookie wait for the response headers of its first call, at most
+        `first_within` seconds; `wait_for_first=False` switches that off.
+
+        With the block the session ends: calls that are under way end with CANCELLED, and later ones raise
+        `trio.ClosedResourceError`. Entering is always a checkpoint, and leaving is none. Raises `ValueError` for a
+        `first_within` that is no number of seconds from 0.
         """
         if self._state.lifecycle.closed:
             raise self._state.lifecycle.not_open_error()
-        with self._state.sessions.session(wait_for_first) as cookies:
+        with self._state.sessions.session(wait_for_first, first_within, required=require) as session:
             await trio.lowlevel.checkpoint()
-            yield Session(self._state, self._interceptors, cookies)
+            yield Session(self._state, self._interceptors, session)
 
     async def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> Explanation:
         """Where a call of `method` would go now, and why: route, cluster, time limit, filters, policies, host.

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import os
+from typing import Protocol
 
 import trio
 
 from trxds.core.status import RpcError, Status, StatusCode, TrxdsInternalError
+
+
+class Lifecycle(Protocol):
+    """The lifetime that a call is part of: its channel's, or its session's."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+
+    def not_open_error(self) -> Exception:
+        """Return what a call raises that begins after the end."""
+
+    def closed_error(self) -> Exception:
+        """Return what a call raises that was open at the end."""
 
 
 class ChannelLifecycle:

@@ -13,7 +13,6 @@ import trio
 
 from trxds.core import metadata as md
 from trxds.core.status import OK, RpcError, Status
-from trxds.session_affinity.session import SessionCookies
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
 from trxds.transport.compression import encoding_named
 
@@ -23,6 +22,7 @@ from .call_protocol import CallOptions, CallProtocol, Pairs
 from .channel_state import ChannelState
 from .completed_call import CompletedCall
 from .hedging import hedged
+from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
 from .rpc import Rpc
 
@@ -48,7 +48,7 @@ class Method(Generic[Req, Res]):
     def __init__(
         self,
         state: ChannelState,
-        session: SessionCookies | None,
+        session: OpenSession | None,
         path: str,
         serialize: Callable[[Req], bytes],
         deserialize: Callable[[bytes], Res],

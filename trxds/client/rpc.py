@@ -19,7 +19,6 @@ from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.observe import CallStarted
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.resolver.method_config import NO_METHOD_CONFIG, HedgingPolicy
-from trxds.session_affinity.session import SessionCookies
 from trxds.transport.compression import compress
 
 from .attempt import Attempt, AttemptFailed
@@ -29,6 +28,7 @@ from .call_settings import CallSettings
 from .call_telemetry import CallTelemetry
 from .channel_state import ChannelState
 from .hedging import HedgingState
+from .open_session import OpenSession
 from .replay_buffer import ReplayBuffer
 from .retry import RetryState
 
@@ -65,10 +65,10 @@ class Rpc:
         metadata: Metadata,
         settings: CallSettings,
         timeout: float | None,
-        session: SessionCookies | None,
+        session: OpenSession | None,
     ) -> None:
         now = channel.now()
-        self.scope = CallScope(channel.lifecycle, path, now, timeout, channel.awaited, self.error)
+        self.scope = CallScope(session or channel.lifecycle, path, now, timeout, channel.awaited, self.error)
         self.attempt: Attempt | None = None  # with hedging, the one that was chosen
         self.hedging: HedgingState | None = None
         self._channel = channel
@@ -80,7 +80,7 @@ class Rpc:
         self._telemetry: CallTelemetry | None = None  # what is told of the call, if somebody watches
         # After all that may raise: who claims to be the first has to close, or the session waits for ever.
         self._session = session
-        self._is_first = session is not None and session.begin_call()
+        self._is_first = session is not None and session.begin_call(self)
         # A14: a call is counted once, however many attempts it makes.
         calls = channel.calls
         calls.open.add(self)
@@ -89,7 +89,7 @@ class Rpc:
 
     def attach_telemetry(self, registered: bool) -> None:
         """Tell whoever watches the channel of this call, from here on to its end. Plain."""
-        session = self._session
+        session = self._session.cookies if self._session is not None else None
         call = CallStarted(self.scope.path, registered, session.number if session is not None else None, self._metadata)
         observers = self._channel.observers.call(call)
         if observers is not None:
@@ -124,7 +124,7 @@ class Rpc:
         if self._session is not None:
             await self._join_session(self._session)
         if channel.data_plane.current is None:
-            await scope.wait_on_stream(partial(channel.data_plane.wait_for_change, None))
+            await scope.run_with_deadline(partial(channel.data_plane.wait_for_change, None))
             if self._telemetry is not None:
                 self._telemetry.configured()
         route = await find_route(channel, scope, self._metadata, self._settings.wait_for_ready)
@@ -132,6 +132,10 @@ class Rpc:
             return route
         # A31: the cluster is drawn once for a call, and every attempt stays in it.
         self._route, config = route, route.config
+        if self._session is not None:
+            problem = self._session.check_sticky(route.args)
+            if problem is not None:
+                return problem
         if config is not NO_METHOD_CONFIG:
             self._settings = self._settings.limited_by(config)
         if self._telemetry is not None:
@@ -164,11 +168,11 @@ class Rpc:
             failed = await self.attempt.start(self.scope, self.on_headers)
         return None
 
-    async def _join_session(self, session: SessionCookies) -> None:
+    async def _join_session(self, session: OpenSession) -> None:
         if not self._is_first:
             self.scope.waiting_for = "the session's first call"
             await self.scope.run_with_deadline(session.wait_for_first_response)
-        self._metadata = session.fill(self._metadata, self.scope.path)
+        self._metadata = session.cookies.fill(self._metadata, self.scope.path)
 
     def _new_attempt(self, number: int = 0, refusals: int = 0, transparent: bool = False) -> Attempt:
         route = self._route
@@ -274,7 +278,7 @@ class Rpc:
         if self._telemetry is not None:
             self._telemetry.answered(route.args)
         if self._session is not None:
-            self._session.record_response(metadata, route.args)
+            self._session.cookies.record_response(metadata, route.args)
         return metadata
 
     def final_status(self) -> Status:
@@ -327,9 +331,9 @@ class Rpc:
 
     # -- the end
 
-    def cancel(self) -> None:
-        """The channel has closed."""
-        self.scope.cancel()
+    def cancel(self, reason: str) -> None:
+        """End the call, because its session or channel has ended."""
+        self.scope.cancel(reason)
         if self.attempt is not None and self.attempt.stream is not None:
             self.attempt.stream.cancel()
         if self.hedging is not None:
@@ -360,8 +364,8 @@ class Rpc:
             self.hedging.stop()
         calls.open.discard(self)
         self.scope.error = RpcError  # no longer ours: no cycle is left to the collector
-        if self._is_first and self._session is not None:
-            self._session.end_first()
+        if self._session is not None:
+            self._session.end_call(self, is_first=self._is_first)
         if self._telemetry is not None:
             telemetry, self._telemetry = self._telemetry, None
             telemetry.end(stream)

@@ -9,23 +9,31 @@ from itertools import count
 from trxds.core.observers import Observers
 from trxds.session_affinity.session import SessionCookies
 
+from .lifecycle import ChannelLifecycle
+from .open_session import OpenSession, UnstickyMethods, check_options
+
 
 class SessionRegistry:
     """Numbers sessions, and tells observers of them."""
 
-    def __init__(self, observers: Observers) -> None:
+    def __init__(self, observers: Observers, lifecycle: ChannelLifecycle) -> None:
         self.open: set[SessionCookies] = set()
+        self.unsticky = UnstickyMethods(lifecycle.target)
+        self._lifecycle = lifecycle
         self._numbers = count(1)
         self._observers = observers
 
     @contextmanager
-    def session(self, wait_for_first: bool) -> Iterator[SessionCookies]:
-        """A session for as long as the block lasts."""
-        session = SessionCookies(wait_for_first, next(self._numbers))
-        self.open.add(session)
-        self._observers.session_opened(session.number)
+    def session(self, wait_for_first: bool, first_within: float, *, required: bool) -> Iterator[OpenSession]:
+        """Open a session for as long as the block lasts."""
+        check_options(first_within)
+        cookies = SessionCookies(wait_for_first, next(self._numbers))
+        session = OpenSession(cookies, self._lifecycle, self.unsticky, required=required, first_within=first_within)
+        self.open.add(cookies)
+        self._observers.session_opened(cookies.number)
         try:
             yield session
         finally:
-            self.open.discard(session)
-            self._observers.session_closed(session.number)
+            session.end()
+            self.open.discard(cookies)
+            self._observers.session_closed(cookies.number)

@@ -10,14 +10,13 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from trxds.session_affinity.session import SessionCookies
-
 from .channel_state import ChannelState
 from .intercepted import InterceptedMethod
 from .interceptors import Interceptor
 from .messages import deserializer, is_message, serializer
 from .method import Method, checked_path
 from .method_types import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from .open_session import OpenSession
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -58,7 +57,7 @@ class MethodFactory:
         self,
         state: ChannelState,
         interceptors: Sequence[Interceptor] = (),
-        session: SessionCookies | None = None,
+        session: OpenSession | None = None,
     ) -> None:
         self._state = state
         self._interceptors = interceptors

@@ -45,6 +45,11 @@ class SessionCookies:
         self.calls += 1
         return self.calls == 1
 
+    @property
+    def has_first_response(self) -> bool:
+        """Whether the first call has brought headers or has ended, so that no call waits for it."""
+        return self._first_over.is_set()
+
     async def wait_for_first_response(self) -> None:
         """Until the first call has brought headers or has ended."""
         if not self._first_over.is_set():

@@ -106,11 +106,14 @@ class Channel(MethodFactory):
         self._hand_over.wait(ask)
 
     @contextmanager
-    def session(self, *, wait_for_first: bool = True) -> Iterator[Session]:
+    def session(
+        self, *, wait_for_first: bool = True, first_within: float = 5.0, require: bool = False
+    ) -> Iterator[Session]:
         """One scope, one cookie jar, one host for all calls in it; see `trxds.Channel.session`."""
-        with ContextBridge(
-            self._hand_over, partial(self._hand_over.channel.session, wait_for_first=wait_for_first)
-        ) as session:
+        opening = partial(
+            self._hand_over.channel.session, wait_for_first=wait_for_first, first_within=first_within, require=require
+        )
+        with ContextBridge(self._hand_over, opening) as session:
             yield Session(self._hand_over, session)
 
     def explain(self, method: str, metadata: Pairs = (), timeout: float | None = None) -> trxds.Explanation:

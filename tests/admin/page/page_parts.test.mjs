@@ -117,13 +117,13 @@ test("seconds of two channels add up, and of their latencies the worse one count
 });
 
 test("the vital signs show the worst state of the channels, and a refused resource", () => {
-  const channel = (state) => ({ target: "", state, calls: 1, failed: 0, open: 2, error: "" });
+  const channel = (state, warnings = []) => ({ target: "", state, calls: 1, failed: 0, open: 2, error: "", warnings });
   const model = modelWith({
-    channels: { a: channel("READY"), b: channel("TRANSIENT_FAILURE") },
+    channels: { a: channel("READY"), b: channel("TRANSIENT_FAILURE", ["calls of sessions to /a/B are not sticky"]) },
     resources: { r: { channel: "a", type: "CDS", name: "x", state: "nacked" } },
   });
-  const { state, open, troubled } = page.vitals(model, "", 0);
-  assert.deepEqual([state, open, troubled], ["TRANSIENT_FAILURE", 4, 1]);
+  const { state, open, troubled, warnings } = page.vitals(model, "", 0);
+  assert.deepEqual([state, open, troubled, warnings.length], ["TRANSIENT_FAILURE", 4, 1, 1]);
 });
 
 const tree = new Map([

@@ -124,11 +124,13 @@ def _serves(state: State) -> bool:
 
 def session_lines(state: State, now: float) -> Iterator[str]:
     sessions = state["sessions"]
-    if not sessions:
+    if sessions:
+        head = ("SESSION", "HOST", "CLUSTER", "AGE", "CALLS", "MOVES", "LAST MOVE")
+        yield from columns([head, *(_session(key, row, now) for key, row in sessions.items())])
+    else:
         yield "no sessions are open"
-        return
-    head = ("SESSION", "HOST", "CLUSTER", "AGE", "CALLS", "MOVES", "LAST MOVE")
-    yield from columns([head, *(_session(key, row, now) for key, row in sessions.items())])
+    for channel, row in state["channels"].items():
+        yield from (f"warning: {channel}: {each}" for each in row.get("warnings", ()) if "not sticky" in each)
 
 
 def _session(key: str, row: Row, now: float) -> Sequence[str]:
@@ -245,6 +247,6 @@ def _warnings(state: State, channel: str) -> Iterator[str]:
 
 
 LB = Page(("channels", "nodes", "endpoints"), tree_lines, rows_of("channels", "nodes", "endpoints"), _serves)
-SESSIONS = Page(("sessions",), session_lines, rows_of("sessions"), _always)
+SESSIONS = Page(("channels", "sessions"), session_lines, rows_of("sessions"), _always)
 XDS = Page(("resources",), resource_lines, rows_of("resources"), _all_are_well)
 RUOK = Page(("channels", "nodes", "resources"), health_lines, health_rows, _serves)

@@ -202,6 +202,7 @@ function vitals(model, channel, now) {
     p99: last?.p99 ?? null,
     open: channels.reduce((sum, { row }) => sum + row.open, 0),
     sessions: sessions.length,
+    warnings: channels.flatMap(({ row }) => row.warnings ?? []),
     movedLately: sessions.filter(({ row }) => row.last_move && now - row.last_move.time < 60).length,
     draining: [...model.drains.values()].filter(({ row, gone }) => gone === null && (!channel || row.channel === channel)).length,
     mark: eventsOf(model.marks, channel).at(-1) ?? null,

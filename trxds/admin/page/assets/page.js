@@ -175,6 +175,7 @@ function paintVitals(list, told, now) {
     ["Errors", [perSecond(told.failed), told.failed > 0 ? "bad" : null], ""],
     ["Latency p50", [millis(told.p50), null], `p99 ${millis(told.p99)}`],
     ["Sessions", [count(told.sessions), null], told.movedLately ? `${count(told.movedLately)} moved lately` : "none moved lately"],
+    ...(told.warnings.length > 0 ? [["Warnings", [plural(told.warnings.length, "warning"), "warn"], told.warnings.join("\n")]] : []),
     ["Draining", [plural(told.draining, "host"), told.draining > 0 ? "warn" : null], ""],
     ["Configuration", told.troubled > 0 ? [`${plural(told.troubled, "resource")} bad`, "bad"] : [told.mark ? ago(now - told.mark.time) : "as it was", null], told.mark?.text ?? ""],
   ];

@@ -1,0 +1,200 @@
+"""What a session promises: it is never silently not sticky, it ends with its block, and it never waits for itself."""
+
+import logging
+import math
+
+import pytest
+import trio
+from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from trio.testing import wait_all_tasks_blocked
+
+import trxds
+from trxds import RpcError, StatusCode
+from trxds.testing import MemoryNetwork, serve
+
+OTHER = "/shop.Cart/Remove"
+
+
+def warned(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+class TestNeverSilentlyNotSticky:
+    async def test_a_session_without_a_filter_is_logged_once_for_each_method(self, caplog, autojump_clock):
+        async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel:
+            for _ in range(2):
+                async with channel.session() as session:
+                    await spread(session, 3)
+                    await method(session, OTHER)(b"")
+        remedy = "add envoy.filters.http.stateful_session to the http_filters of the Listener"
+        first, second = warned(caplog)
+        assert first.startswith(f"xds:///shop: calls of sessions to {METHOD} are not sticky: ") and remedy in first
+        assert second.startswith(f"xds:///shop: calls of sessions to {OTHER} are not sticky: ")
+
+    async def test_calls_outside_of_sessions_need_no_filter(self, caplog, autojump_clock):
+        async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            assert channel.admin_view().warnings == ()
+        assert warned(caplog) == []
+
+    async def test_a_cookie_path_that_does_not_cover_the_method_is_named(self, caplog, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            mesh.listen(path="/shop.Orders")
+            await ask(session, wait_for_ready=True)
+        (warning,) = warned(caplog)
+        assert warning.endswith(
+            "the session filter's cookie has a path that does not cover the method; set its path to /"
+        )
+
+    async def test_a_target_without_a_control_plane_cannot_be_sticky(self, caplog, autojump_clock):
+        async def echo(call):
+            async for message in call:
+                await call.send(message)
+
+        network = MemoryNetwork()
+        async with (
+            serve(fallback=echo, address="10.0.0.1:1", network=network),
+            trxds.open_channel("ipv4:10.0.0.1:1", network=network) as channel,
+            channel.session() as session,
+        ):
+            await method(session)(b"")
+        (warning,) = warned(caplog)
+        assert "ipv4:10.0.0.1:1 has no control plane" in warning
+
+    async def test_the_log_names_at_most_a_hundred_methods(self, caplog, autojump_clock):
+        async with (
+            Mesh.run(1, sessions=False) as mesh,
+            mesh.channel() as channel,
+            channel.session() as session,
+        ):
+            for number in range(120):
+                await method(session, f"/shop.Cart/M{number}")(b"")
+            assert len(channel.admin_view().warnings) == 100
+        assert len(warned(caplog)) == 100
+
+    async def test_the_admin_surface_warns_until_the_calls_are_sticky(self, autojump_clock):
+        async with Mesh.run(2, sessions=False) as mesh, mesh.channel() as channel, channel.session() as session:
+            await ask(session)
+            (warning,) = channel.admin_view().warnings
+            assert warning.startswith(f"calls of sessions to {METHOD} are not sticky: ")
+            mesh.listen()
+            await wait_all_tasks_blocked()
+            await ask(session)
+            assert channel.admin_view().warnings == ()
+
+    async def test_a_session_that_must_be_sticky_fails_without_a_filter_and_sends_nothing(self, autojump_clock):
+        async with (
+            Mesh.run(2, sessions=False) as mesh,
+            mesh.channel() as channel,
+            channel.session(require=True) as session,
+        ):
+            with pytest.raises(RpcError) as raised:
+                await ask(session, wait_for_ready=True)
+            assert raised.value.status.code is StatusCode.UNAVAILABLE
+            assert raised.value.status.message.startswith(f"{METHOD}: the session cannot be sticky: their route has no")
+            assert [server.calls for server in mesh.servers.values()] == [[], []]
+
+    async def test_a_session_that_must_be_sticky_works_with_a_filter(self, autojump_clock):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session(require=True) as session:
+            assert len(await spread(session, 10)) == 1
+
+
+class TestEnd:
+    async def test_a_call_after_the_block_raises_closed_resource_error(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            async with channel.session() as session:
+                await ask(session)
+            with pytest.raises(trio.ClosedResourceError, match="the session's block is over"):
+                await ask(session)
+            await ask(channel)
+
+    async def test_a_stream_that_is_open_when_the_block_ends_is_cancelled(self, autojump_clock, nursery):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            ended = trio.Event()
+
+            async def talk(session, task_status):
+                with pytest.raises(RpcError) as raised:
+                    async with bidi(session).open() as call:
+                        await call.send(b"")
+                        await call.receive()
+                        task_status.started()
+                        await call.receive()
+                assert raised.value.status == trxds.Status(StatusCode.CANCELLED, "session closed")
+                ended.set()
+
+            async with channel.session() as session:
+                await nursery.start(talk, session)
+            with trio.fail_after(1):
+                await ended.wait()
+
+    async def test_a_unary_call_that_waits_when_the_block_ends_is_cancelled(self, autojump_clock, nursery):
+        async with Mesh.run(0) as mesh, mesh.channel() as channel:
+            ended = trio.Event()
+
+            async def wait(session):
+                with pytest.raises(RpcError, match="session closed"):
+                    await ask(session, wait_for_ready=True)
+                ended.set()
+
+            async with channel.session() as session:
+                nursery.start_soon(wait, session)
+                await wait_all_tasks_blocked()
+            with trio.fail_after(1):
+                await ended.wait()
+
+    async def test_calls_outside_of_the_session_go_on_when_it_ends(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, bidi(channel).open() as call:
+            async with channel.session() as session:
+                await ask(session)
+            await call.send(b"still here")
+            assert await call.receive() == f"{mesh.hosts[0]} still here".encode()
+
+
+class TestNoSessionWaitsForItself:
+    async def silent_first_call(self, session, task_status=trio.TASK_STATUS_IGNORED):
+        """A stream to which the server says nothing, not even headers."""
+        async with bidi(session).open() as call:
+            task_status.started()
+            await call.receive()
+
+    async def test_calls_go_on_five_seconds_after_a_silent_first_one(self, caplog, autojump_clock, nursery):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            async with channel.session() as session:
+                await nursery.start(self.silent_first_call, session)
+                began = trio.current_time()
+                await ask(session)
+                assert trio.current_time() - began == pytest.approx(5)
+                (warning,) = warned(caplog)
+                assert "no response headers for 1 s. They go on 5 s after they began." in warning
+                assert "wait_for_first=False" in warning
+                nursery.cancel_scope.cancel()
+
+    async def test_after_that_nobody_waits_and_the_session_is_sticky(self, autojump_clock, nursery):
+        async with Mesh.run(3) as mesh, mesh.channel() as channel:
+            await ask(channel)
+            async with channel.session(first_within=0.5) as session:
+                await nursery.start(self.silent_first_call, session)
+                await ask(session)
+                began = trio.current_time()
+                assert len(await spread(session, 10)) == 1
+                assert trio.current_time() == began
+                nursery.cancel_scope.cancel()
+
+    async def test_a_session_may_be_told_to_wait_for_ever(self, autojump_clock, nursery):
+        async with (
+            Mesh.run(1) as mesh,
+            mesh.channel() as channel,
+            channel.session(first_within=math.inf) as session,
+        ):
+            await nursery.start(self.silent_first_call, session)
+            with pytest.raises(RpcError, match="waiting for the session's first call"):
+                await ask(session, timeout=1000)
+            nursery.cancel_scope.cancel()
+
+    @pytest.mark.parametrize("first_within", [-1, math.nan, "5"])
+    async def test_a_bound_that_is_no_time_is_refused(self, first_within, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel:
+            with pytest.raises(ValueError, match=r"first_within is .*; it must be a number of seconds"):
+                async with channel.session(first_within=first_within):
+                    pass

@@ -1,0 +1,193 @@
+"""A session while its block lasts: its cookies, its calls, and what its opener asked for."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Protocol
+
+import trio
+
+from trxds.core.status import RpcError, Status, StatusCode
+from trxds.lb.pick import PickArgs
+from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.stateful_session_filter import StatefulSession
+
+from .lifecycle import ChannelLifecycle
+
+_log = logging.getLogger("trxds.client")
+
+MAX_METHODS = 100  # of a channel, whose calls in sessions are not sticky: more are neither logged nor kept
+WARN_AFTER = 1.0  # seconds that the calls of a session may wait for its first one, before the log says so
+FIRST_WITHIN = 5.0  # seconds after which they go on without it
+
+
+class SessionCall(Protocol):
+    """A call as the end of its session sees it."""
+
+    def cancel(self, reason: str) -> None:
+        """End the call, because its session or channel has ended."""
+
+
+class UnstickyMethods:
+    """The methods of a channel whose calls in sessions are not sticky, and why.
+
+    Each is logged once, at most `MAX_METHODS` of them, and forgotten when a call of it is sticky again.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.reasons: dict[str, str] = {}
+        self._target = target
+        self._logged: set[str] = set()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return one sentence for each method, for operators."""
+        return tuple(f"calls of sessions to {path} are not sticky: {why}" for path, why in self.reasons.items())
+
+    def add(self, call: PickArgs) -> str:
+        """Note that no session filter takes part in the call; return the reason, with the remedy."""
+        why = self.reasons.get(call.path)
+        if why is None:
+            why = _why_not_sticky(self._target, call)
+            if len(self.reasons) < MAX_METHODS:
+                self.reasons[call.path] = why
+            if call.path not in self._logged and len(self._logged) < MAX_METHODS:
+                self._logged.add(call.path)
+                _log.warning("%s: calls of sessions to %s are not sticky: %s", self._target, call.path, why)
+        return why
+
+
+def _why_not_sticky(target: str, call: PickArgs) -> str:
+    if not target.startswith("xds:"):
+        return f"{target} has no control plane, and only an xDS configuration can make sessions sticky"
+    route = call.route
+    chains = (each.chain for each in route.clusters if each.name == call.cluster) if route is not None else ()
+    if any(isinstance(each, StatefulSession) for chain in chains for each in chain):
+        return "the session filter's cookie has a path that does not cover the method; set its path to /"
+    return (
+        "their route has no stateful session filter; add envoy.filters.http.stateful_session to the http_filters of "
+        "the Listener, or enable it for the route"
+    )
+
+
+class OpenSession:
+    """The lifecycle of a session's calls: it ends with the session's block, or with the channel."""
+
+    __slots__ = (
+        "_calls",
+        "_channel",
+        "_first_within",
+        "_has_warned",
+        "_is_over",
+        "_is_required",
+        "_unsticky",
+        "cookies",
+    )
+
+    def __init__(
+        self,
+        cookies: SessionCookies,
+        channel: ChannelLifecycle,
+        unsticky: UnstickyMethods,
+        *,
+        required: bool = False,
+        first_within: float = FIRST_WITHIN,
+    ) -> None:
+        """`required`: calls that cannot be sticky fail. `first_within`: seconds that calls wait for the first one."""
+        self.cookies = cookies
+        self._channel = channel
+        self._unsticky = unsticky
+        self._is_required = required
+        self._first_within = first_within
+        self._calls: set[SessionCall] = set()
+        self._is_over = False
+        self._has_warned = False
+
+    # -- its end
+
+    @property
+    def closed(self) -> bool:
+        """Whether its block, or its channel, has ended."""
+        return self._is_over or self._channel.closed
+
+    def not_open_error(self) -> Exception:
+        """Return what a call raises that begins after the session has ended."""
+        if self._channel.closed:
+            return self._channel.not_open_error()
+        return trio.ClosedResourceError("the session's block is over; make calls inside it, or open another session")
+
+    def closed_error(self) -> Exception:
+        """Return what a call raises that was open when the session ended."""
+        if self._channel.closed:
+            return self._channel.closed_error()
+        return RpcError(Status(StatusCode.CANCELLED, "session closed"))
+
+    def end(self) -> None:
+        """End the session: its open calls are cancelled, and no more can begin."""
+        self._is_over = True
+        # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
+        for call in tuple(self._calls):
+            call.cancel("the session has ended")
+
+    # -- its calls
+
+    def begin_call(self, call: SessionCall) -> bool:
+        """Register a call; return whether it is the session's first, for which the others wait."""
+        self._calls.add(call)
+        return self.cookies.begin_call()
+
+    def end_call(self, call: SessionCall, *, is_first: bool) -> None:
+        """Forget a call that has ended; the first one opens the way for the others."""
+        self._calls.discard(call)
+        if is_first:
+            self.cookies.end_first()
+
+    async def wait_for_first_response(self) -> None:
+        """Wait until the first call has response headers or has ended, but no longer than `first_within`.
+
+        A first call that is a stream may never have headers: without a bound the session would wait for itself.
+        """
+        if self.cookies.has_first_response:
+            return
+        with trio.move_on_after(min(WARN_AFTER, self._first_within)):
+            await self.cookies.wait_for_first_response()
+            return
+        if self._first_within > WARN_AFTER:
+            self._warn()
+            with trio.move_on_after(self._first_within - WARN_AFTER):
+                await self.cookies.wait_for_first_response()
+                return
+        self.cookies.end_first()
+
+    def _warn(self) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        after = "" if self._first_within == math.inf else f" They go on {self._first_within:g} s after they began."
+        _log.warning(
+            "%s: the calls of session %d wait for its first call, which has had no response headers for %g s.%s "
+            "Make a short call first, or open the session with wait_for_first=False.",
+            self._channel.target,
+            self.cookies.number,
+            WARN_AFTER,
+            after,
+        )
+
+    def check_sticky(self, call: PickArgs) -> Status | None:
+        """Note a call that no session filter takes part in; return its failure if the session must be sticky."""
+        if call.override is not None:
+            if self._unsticky.reasons:
+                self._unsticky.reasons.pop(call.path, None)
+            return None
+        why = self._unsticky.add(call)
+        if not self._is_required:
+            return None
+        # A54 keeps FAILED_PRECONDITION, which would fit better, for applications.
+        return Status(StatusCode.UNAVAILABLE, f"{call.path}: the session cannot be sticky: {why}")
+
+
+def check_options(first_within: float) -> None:
+    """Raise `ValueError` for a `first_within` that is no time."""
+    if not isinstance(first_within, int | float) or not first_within >= 0:  # type: ignore[redundant-expr]
+        raise ValueError(f"first_within is {first_within!r}; it must be a number of seconds from 0, or math.inf")
