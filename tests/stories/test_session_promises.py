@@ -6,11 +6,13 @@ import math
 import pytest
 import trio
 from support.mesh import METHOD, Mesh, ask, bidi, method, spread
+from support.sessions import STATES, session_filter
 from trio.testing import wait_all_tasks_blocked
 
 import trxds
 from trxds import RpcError, StatusCode
 from trxds.testing import MemoryNetwork, serve
+from trxds.testing import resources as xds
 
 OTHER = "/shop.Cart/Remove"
 
@@ -97,6 +99,68 @@ class TestNeverSilentlyNotSticky:
     async def test_a_session_that_must_be_sticky_works_with_a_filter(self, autojump_clock):
         async with Mesh.run(3) as mesh, mesh.channel() as channel, channel.session(require=True) as session:
             assert len(await spread(session, 10)) == 1
+
+
+class TestSeen:
+    async def test_a_session_has_no_host_before_its_first_response(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            assert (session.hosts, session.host, session.cluster, session.calls) == ({}, None, None, 0)
+            assert repr(session) == "<Session 1 of xds:///shop on no host yet, 0 calls>"
+
+    async def test_a_session_knows_its_host_and_cluster_after_the_first_response(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel:
+            await trio.sleep(3)
+            async with channel.session() as session:
+                host = await ask(session)
+                assert session.hosts == {trxds.CookieKey("session", "/"): trxds.SessionHost(host, "cart")}
+                assert (session.host, session.cluster, session.calls) == (host, "cart", 1)
+                assert session.since == trio.current_time()
+                assert repr(session) == f"<Session 1 of xds:///shop on {host}, 1 calls>"
+            assert repr(session) == "<Session 1 of xds:///shop closed, 1 calls>"
+
+    async def test_a_session_by_header_has_a_host_and_no_cluster(self, autojump_clock):
+        async with Mesh.run(1) as mesh, mesh.channel() as channel, channel.session() as session:
+            state = {"@type": f"{STATES}.header.v3.HeaderBasedSessionState", "name": "x-session"}
+            mesh.plane.put(xds.listener("shop", routes="routes", filters=[session_filter(state=state)]))
+            await ask(session, wait_for_ready=True)
+            assert session.hosts == {trxds.CookieKey("x-session", ""): trxds.SessionHost(mesh.hosts[0], "")}
+            assert (session.host, session.cluster) == (mesh.hosts[0], "")
+
+    async def test_a_session_with_two_cookies_has_two_hosts_and_not_one(self, autojump_clock):
+        async with Mesh.run(2) as mesh, mesh.channel() as channel, channel.session() as session:
+            first, second = mesh.hosts
+            mesh.listen(path=METHOD)
+            mesh.route(xds.route("cart", prefix=METHOD), xds.route("orders"))
+            mesh.cluster("orders")
+            mesh.endpoints("cart", [first])
+            mesh.endpoints("orders", [second])
+            await ask(session, wait_for_ready=True)
+            mesh.listen(path=OTHER)
+            await wait_all_tasks_blocked()
+            await method(session, OTHER)(b"", wait_for_ready=True)
+            cart, orders = trxds.CookieKey("session", METHOD), trxds.CookieKey("session", OTHER)
+            assert session.hosts == {
+                cart: trxds.SessionHost(first, "cart"),
+                orders: trxds.SessionHost(second, "orders"),
+            }
+            with pytest.raises(ValueError, match=r"the session has several hosts, so ask session\.hosts: session "):
+                _ = session.host
+
+    async def test_an_applications_own_cookie_is_no_host(self, autojump_clock):
+        async def answer(call):
+            await call.send_initial_metadata([("set-cookie", "user=alice; Path=/")])
+            async for message in call:
+                await call.send(message)
+
+        network = MemoryNetwork()
+        async with (
+            serve(fallback=answer, address="10.0.0.1:1", network=network),
+            trxds.open_channel("ipv4:10.0.0.1:1", network=network) as channel,
+            channel.session() as session,
+        ):
+            await method(session)(b"")
+            assert (session.hosts, session.host) == ({}, None)
+            assert "alice" not in repr(session)
 
 
 class TestEnd:

@@ -164,7 +164,9 @@ def test_the_calls_of_a_session_meet_one_host(world, channel):
             return call.peer
 
     with channel.session() as session:
-        assert len({peer(session) for _ in range(6)}) == 1
+        assert session.host is None
+        assert {peer(session) for _ in range(6)} == {session.host}
+        assert (session.calls, session.cluster) == (6, "cart")
     assert {peer(channel) for _ in range(6)} == world.hosts
 
 

@@ -18,6 +18,7 @@ from trxds.lb.custom_policy import PolicyType
 from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.transport.compression import IDENTITY, encoding_named
 from trxds.transport.connect import Network, TcpNetwork
 from trxds.transport.keepalive import ANSWER_WITHIN, keepalive
@@ -42,7 +43,7 @@ from .interceptors import Interceptor
 from .locations import Locations
 from .method import checked_path
 from .non_xds_channel import ServiceConfigSource, plain_origin
-from .open_session import FIRST_WITHIN
+from .open_session import FIRST_WITHIN, OpenSession
 from .shared_xds_client import BootstrapSource, SharedXdsClient, xds_origin
 from .state_iterator import StateIterator
 from .stub import MethodFactory
@@ -53,7 +54,53 @@ if TYPE_CHECKING:
 
 
 class Session(MethodFactory):
-    """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
+    """The calls of one session: they share a cookie jar, and so meet one host while it can be used (A55).
+
+    Made by `Channel.session`; usable from any task while that block is open.
+    """
+
+    def __init__(self, state: ChannelState, interceptors: Sequence[Interceptor], session: OpenSession) -> None:
+        super().__init__(state, interceptors, session)
+        self._open_session = session
+
+    @property
+    def hosts(self) -> Mapping[CookieKey, SessionHost]:
+        """Return the host and cluster that each cookie of the session names, by the cookie's name and path.
+
+        Empty before the first response. There are several if routes have session filters with different cookies.
+        """
+        return self._open_session.hosts
+
+    @property
+    def host(self) -> str | None:
+        """Return the session's host as `ip:port`, None before the first response.
+
+        Raises `ValueError` if the session has several hosts.
+        """
+        only = self._open_session.only_host
+        return None if only is None else only.host
+
+    @property
+    def cluster(self) -> str | None:
+        """Return the cluster of the session's host, None before the first response; empty for a session by header.
+
+        Raises `ValueError` if the session has several hosts.
+        """
+        only = self._open_session.only_host
+        return None if only is None else only.cluster
+
+    @property
+    def since(self) -> float:
+        """Return when the session was opened, in seconds on Trio's clock."""
+        return self._open_session.cookies.since
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls have begun in the session."""
+        return self._open_session.cookies.calls
+
+    def __repr__(self) -> str:
+        return repr(self._open_session)
 
 
 class Channel(MethodFactory):

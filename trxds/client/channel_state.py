@@ -32,7 +32,7 @@ class ChannelState:
         self.lifecycle = ChannelLifecycle(target)
         self.data_plane = LiveDataPlane(self.lifecycle)
         self.calls = CallRegistry()
-        self.sessions = SessionRegistry(observers, self.lifecycle)
+        self.sessions = SessionRegistry(observers, self.lifecycle, self.now)
         self.client = origin.client  # for who asks what it knows
         self.observers = observers
         self.created_at = self.now()

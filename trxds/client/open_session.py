@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import trio
@@ -11,6 +12,7 @@ import trio
 from trxds.core.status import RpcError, Status, StatusCode
 from trxds.lb.pick import PickArgs
 from trxds.session_affinity.session import SessionCookies
+from trxds.session_affinity.session_hosts import CookieKey, SessionHost
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 from .lifecycle import ChannelLifecycle
@@ -81,6 +83,7 @@ class OpenSession:
         "_has_warned",
         "_is_over",
         "_is_required",
+        "_now",
         "_unsticky",
         "cookies",
     )
@@ -90,6 +93,7 @@ class OpenSession:
         cookies: SessionCookies,
         channel: ChannelLifecycle,
         unsticky: UnstickyMethods,
+        now: Callable[[], float],
         *,
         required: bool = False,
         first_within: float = FIRST_WITHIN,
@@ -98,6 +102,7 @@ class OpenSession:
         self.cookies = cookies
         self._channel = channel
         self._unsticky = unsticky
+        self._now = now  # Trio's clock, also from other threads
         self._is_required = required
         self._first_within = first_within
         self._calls: set[SessionCall] = set()
@@ -129,6 +134,27 @@ class OpenSession:
         # A copy: a call that is cancelled may be closed, and leave the set, in the same step.
         for call in tuple(self._calls):
             call.cancel("the session has ended")
+
+    # -- what a program sees of it
+
+    @property
+    def hosts(self) -> Mapping[CookieKey, SessionHost]:
+        """Return the host of each cookie."""
+        return self.cookies.hosts(self._now())
+
+    @property
+    def only_host(self) -> SessionHost | None:
+        """Return the one host that all cookies name, None without any. Raises `ValueError` if there are several."""
+        hosts = self.hosts
+        if len(set(hosts.values())) > 1:
+            each = ", ".join(f"{key.name} (path {key.path or '-'}): {at.host}" for key, at in hosts.items())
+            raise ValueError(f"the session has several hosts, so ask session.hosts: {each}")
+        return next(iter(hosts.values()), None)
+
+    def __repr__(self) -> str:
+        hosts = ", ".join(dict.fromkeys(at.host for at in self.hosts.values()))
+        standing = "closed" if self.closed else f"on {hosts}" if hosts else "on no host yet"
+        return f"<Session {self.cookies.number} of {self._channel.target} {standing}, {self.cookies.calls} calls>"
 
     # -- its calls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
@@ -16,10 +16,11 @@ from .open_session import OpenSession, UnstickyMethods, check_options
 class SessionRegistry:
     """Numbers sessions, and tells observers of them."""
 
-    def __init__(self, observers: Observers, lifecycle: ChannelLifecycle) -> None:
+    def __init__(self, observers: Observers, lifecycle: ChannelLifecycle, now: Callable[[], float]) -> None:
         self.open: set[SessionCookies] = set()
         self.unsticky = UnstickyMethods(lifecycle.target)
         self._lifecycle = lifecycle
+        self._now = now
         self._numbers = count(1)
         self._observers = observers
 
@@ -28,7 +29,9 @@ class SessionRegistry:
         """Open a session for as long as the block lasts."""
         check_options(first_within)
         cookies = SessionCookies(wait_for_first, next(self._numbers))
-        session = OpenSession(cookies, self._lifecycle, self.unsticky, required=required, first_within=first_within)
+        session = OpenSession(
+            cookies, self._lifecycle, self.unsticky, self._now, required=required, first_within=first_within
+        )
         self.open.add(cookies)
         self._observers.session_opened(cookies.number)
         try:

@@ -59,6 +59,11 @@ class CookieJar:
         ]
         return "; ".join(text for _, text in sorted(live, key=lambda item: -item[0]))
 
+    def live(self, now: float) -> list[tuple[str, str, str]]:
+        """Return name, path and value of each cookie whose time is not over. The values are credentials."""
+        # A copy: a thread may ask (`trxds.sync`) while Trio's thread takes a cookie.
+        return [(*key, kept.value) for key, kept in dict(self._cookies).items() if kept.expires > now]
+
     def __repr__(self) -> str:
         return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"
 

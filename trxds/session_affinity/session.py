@@ -7,7 +7,7 @@ others wait until the first one has brought headers or has ended.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -17,6 +17,7 @@ from trxds.lb.pick import PickArgs
 from ..lb.override_host.repin_reason import Repin, reason_of
 from .cookie import MAX_SIZE
 from .cookie_jar import CookieJar
+from .session_hosts import CookieKey, SessionHost, hosts_of
 
 
 class SessionCookies:
@@ -97,6 +98,14 @@ class SessionCookies:
             self.moves += 1
             self.last_move = Repin(trio.current_time(), self.host, host, reason_of(override, same_cluster))
         self.host, self.cluster = host, call.cluster
+
+    def hosts(self, now: float) -> Mapping[CookieKey, SessionHost]:
+        """Return the host and cluster that each cookie, or session header, names now."""
+        cookies = [(CookieKey(name, path), value) for name, path, value in self._jar.live(now)]
+        for name, value in dict(self._headers).items():
+            if isinstance(value, str):
+                cookies.append((CookieKey(name, ""), value))
+        return hosts_of(cookies, self.cluster)
 
     def end_first(self) -> None:
         """The first call has ended, perhaps without headers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, wraps
@@ -77,7 +77,39 @@ class MethodFactory:
 
 
 class Session(MethodFactory):
-    """Calls that share one cookie jar, and so meet one host while it can be reached (A55)."""
+    """The calls of one session, from any thread; see `trxds.Session`."""
+
+    def __init__(self, hand_over: HandOver, session: trxds.Session) -> None:
+        super().__init__(hand_over, session)
+        self._session = session
+
+    @property
+    def hosts(self) -> Mapping[trxds.CookieKey, trxds.SessionHost]:
+        """Return the host and cluster that each cookie names; see `trxds.Session.hosts`."""
+        return self._session.hosts
+
+    @property
+    def host(self) -> str | None:
+        """Return the session's host, None before the first response; see `trxds.Session.host`."""
+        return self._session.host
+
+    @property
+    def cluster(self) -> str | None:
+        """Return the cluster of the session's host; see `trxds.Session.cluster`."""
+        return self._session.cluster
+
+    @property
+    def since(self) -> float:
+        """Return when the session was opened, in seconds on Trio's clock."""
+        return self._session.since
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls have begun in the session."""
+        return self._session.calls
+
+    def __repr__(self) -> str:
+        return f"<trxds.sync {self._session!r}>"
 
 
 class Channel(MethodFactory):

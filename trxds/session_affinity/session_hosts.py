@@ -1,0 +1,37 @@
+"""Which hosts a session is on: one for each cookie, or header, of a session filter (A55)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from . import cookie
+
+
+class CookieKey(NamedTuple):
+    """What tells the cookies of a session apart. `path` is empty for a session header."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHost:
+    """The host and the cluster that a cookie names; `cluster` is empty if it names none, as session headers do."""
+
+    host: str  # ip:port, the first if the endpoint has several addresses
+    cluster: str
+
+
+def hosts_of(cookies: Iterable[tuple[CookieKey, str]], cluster: str) -> Mapping[CookieKey, SessionHost]:
+    """Read the hosts from cookies' values; a cookie that is no session's, an application's own, is left out.
+
+    `cluster` is the one to which the session's last host belongs: a cookie may write its name in other forms (A60).
+    """
+    hosts = {}
+    for key, value in cookies:
+        held = cookie.decode(value)
+        if held is not None and held.is_list_of_hosts:
+            hosts[key] = SessionHost(held.hosts[0], cluster if cluster in held.clusters else held.cluster)
+    return hosts
