@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from structure import source
+from structure.retired_names import KEPT, RETIRED
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +134,14 @@ def test_what_is_private_is_read_in_its_own_file_only() -> None:
 def test_an_object_has_at_most_25_methods_and_15_attributes() -> None:
     large = [each for each in source.class_sizes() if each.methods > 25 or each.attributes > 15]
     assert [str(each) for each in large] == []
+
+
+@pytest.mark.parametrize("room", RETIRED)
+def test_a_room_defines_no_retired_name(room: str) -> None:
+    defined = {(path.as_posix(), name) for path in FILES if room_of(path) == room for name in source.definitions(path)}
+    assert {(path, name) for path, name in defined if name in RETIRED[room]} == {
+        (path, name) for path, name in KEPT if path.startswith(f"{room}/")
+    }
 
 
 def test_trio_is_imported_in_the_shells_only() -> None:

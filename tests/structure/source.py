@@ -198,6 +198,19 @@ def _own(target: ast.expr) -> str:
 # -- private attributes
 
 
+def definitions(path: Path) -> set[str]:
+    """Return the names that a file defines: classes, functions, attributes that are set, fields and constants."""
+    found = set()
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+    constants = (node for node in tree_of(path).body if isinstance(node, ast.Assign))
+    return found | {target.id for node in constants for target in node.targets if isinstance(target, ast.Name)}
+
+
 def private_reads() -> list[str]:
     """Uses of `other._name` in a file in which nothing has that name: "transport/pool.py:12: host._lease"."""
     return [each for path in FILES for each in _private_reads(path)]
