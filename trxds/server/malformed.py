@@ -1,9 +1,9 @@
-"""Requests and trailers that break the rules for header fields (RFC 9113 §8.2, §8.3), as a server reads them.
+"""A server checks requests and trailers by the rules for header fields (RFC 9113 §8.2, §8.3).
 
-A malformed request costs its stream and nothing else (§8.1.1). h2's own validation would end the connection, with
-every other call on it, and its messages show values. What is said here names fields only: a value may be a secret.
+A malformed request costs its stream and nothing else (§8.1.1). h2's own validation would end the connection, with every
+other call on it, and its messages show values. The messages here name fields only: a value may be a secret.
 
-One rule is not kept: a value may begin or end with spaces. gRPC allows that in metadata (PROTOCOL-HTTP2).
+One rule is left out: a value may begin or end with spaces. gRPC allows that in metadata (PROTOCOL-HTTP2).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NOTHING: frozenset[bytes] = frozenset()
 
 
 def malformed_request(headers: Headers) -> str | None:
-    """What is wrong with a request's headers; None if nothing is."""
+    """Return what is wrong with a request's headers; None if nothing is."""
     return None if _looks_usual(headers) else malformed_request_field(headers)
 
 
 def _looks_usual(headers: Headers) -> bool:
-    """Whether it is a request as all clients of gRPC make it: all its fields at once, for field by field takes long."""
+    """Return whether a request is as all gRPC clients make it, by one check of all fields: one by one is slow."""
     names = [name for name, _ in headers]
     return (
         frozenset(names[:4]) == _REQUEST_PSEUDO_FIELDS
@@ -41,7 +41,7 @@ def _looks_usual(headers: Headers) -> bool:
 
 
 def malformed_request_field(headers: Headers) -> str | None:
-    """The same, field by field."""
+    """Return what is wrong with a request's headers, checked field by field; None if nothing is."""
     problem = _malformed_fields(headers, _REQUEST_PSEUDO_FIELDS)
     if problem is not None:
         return problem
@@ -56,7 +56,7 @@ def malformed_request_field(headers: Headers) -> str | None:
 
 
 def malformed_trailers(headers: Headers) -> str | None:
-    """What is wrong with a request's trailers; None if nothing is."""
+    """Return what is wrong with a request's trailers; None if nothing is."""
     return _malformed_fields(headers, _NOTHING)
 
 

@@ -1,9 +1,10 @@
-"""Connections that have not asked for anything yet: how long they may take, and how many there may be.
+"""Connections that have sent no request yet are limited in time and number, as each costs the server.
 
-A client that connects and says nothing costs a file descriptor and some kilobytes. So there is a time limit until
-its preface has come, and a bound on how many are waited for. Beyond it the oldest goes: if it were the newest, those
-that are held open on purpose would keep everybody else out. Those whose preface has come have a bound of their own,
-for the same reason. They have no time limit, as a gRPC client may connect long before its first call.
+A client that connects and sends nothing costs a file descriptor and some kilobytes. So there is a time limit until its
+preface has come, and a bound on how many may be in that state. Beyond the bound the oldest one is closed: if the newest
+were, connections that are held open on purpose would keep everybody else out. Connections whose preface has come have a
+bound of their own, for the same reason. They have no time limit, because a gRPC client may connect long before its
+first call.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger("trxds.server")
 
 
 class PendingConnection:
-    """One connection until its first request. Its time limit is that of `scope`."""
+    """One connection until its first request. Its time limit is the deadline of `scope`."""
 
     __slots__ = ("_newcomers", "connection", "peer", "scope")
 
@@ -34,20 +35,20 @@ class PendingConnection:
         self.connection: ServerConnection | None = None  # once TLS stands
 
     def speaks_tls(self) -> None:
-        """The handshake is done."""
+        """Start the time limit for the preface, because the TLS handshake has ended."""
         self.scope.deadline = trio.current_time() + self._newcomers.limits.preface_timeout
 
     def said_hello(self) -> None:
-        """Its preface has come."""
+        """End the time limit, because the preface has come."""
         self.scope.deadline = math.inf
         self._newcomers.said_hello(self)
 
     def asked(self) -> None:
-        """Its first request has come."""
+        """Stop counting this connection, because its first request has come."""
         self._newcomers.leave(self)
 
     def send_away(self, why: str) -> None:
-        """Make room for others; a gRPC client connects again when it has a call."""
+        """Close this connection to make room for others; a gRPC client connects again when it has a call."""
         _log.info("%s: the connection ends, %s", self.peer, why)
         if self.connection is not None and self.scope.deadline == math.inf:
             self.connection.goaway(debug=why.encode())
@@ -56,7 +57,7 @@ class PendingConnection:
 
 
 class PendingConnections:
-    """All of a server's. In order of age."""
+    """All pending connections of a server, in order of age."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
@@ -65,7 +66,7 @@ class PendingConnections:
 
     @contextmanager
     def admit(self, peer: str, *, tls: bool) -> Iterator[PendingConnection]:
-        """Somebody has connected, and stays for as long as the block lasts."""
+        """Count a new connection as pending, for the block or until it leaves."""
         limits = self.limits
         timeout = limits.handshake_timeout if tls else limits.preface_timeout
         with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
@@ -79,7 +80,7 @@ class PendingConnections:
             _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
 
     def said_hello(self, newcomer: PendingConnection) -> None:
-        """Called by one whose preface has come."""
+        """Move a connection to those whose preface has come."""
         if newcomer in self._silent:
             del self._silent[newcomer]
             self._join(self._idle, newcomer, "as too many others have sent no request")
@@ -90,6 +91,6 @@ class PendingConnections:
             waiting.popitem(last=False)[0].send_away(why)
 
     def leave(self, newcomer: PendingConnection) -> None:
-        """It has asked for something, or is gone. Idempotent."""
+        """Stop counting a connection, which has sent a request or is gone. Idempotent."""
         self._silent.pop(newcomer, None)
         self._idle.pop(newcomer, None)

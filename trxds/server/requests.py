@@ -1,8 +1,8 @@
-"""Which requests are gRPC's, and what a client is told whose request is not (PROTOCOL-HTTP2, "Requests").
+"""A request that is not gRPC's gets a plain HTTP answer (PROTOCOL-HTTP2, "Requests").
 
-It is an HTTP status that no client can take for success: 415 for another content-type, 405 for another method than
-POST. The content-type is looked at first, as in grpc-go and grpc-java: a client that has gRPC's can be told in gRPC's
-words. A request without "te: trailers" is served, also as there: the field is there for proxies.
+Its HTTP status cannot be taken for success: 415 for another content-type, 405 for a method other than POST. The
+content-type is checked first, as in grpc-go and grpc-java: a client with gRPC's content-type understands a gRPC status.
+A request without "te: trailers" is served, as they do: the field is there for proxies.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NO_GRPC = b"This is a gRPC server: the content-type of a request has to be appl
 
 @dataclass(frozen=True, slots=True)
 class HttpRefusal:
-    """A response of plain HTTP."""
+    """A plain HTTP response that refuses a request."""
 
     headers: Headers
     body: bytes = b""
 
 
 def http_refusal(headers: Headers) -> HttpRefusal | None:
-    """Why a request is no gRPC request; None if it is one."""
+    """Return the refusal of a request that is not gRPC's; None if it is."""
     method, content_type = find(headers, b":method"), find(headers, b"content-type")
     if content_type != _CONTENT_TYPE and content_subtype(content_type) is None:
         fields = [(b":status", b"415"), (b"content-type", b"text/plain; charset=utf-8")]
@@ -43,7 +43,7 @@ def http_refusal(headers: Headers) -> HttpRefusal | None:
 
 
 def content_subtype(content_type: bytes | None) -> str | None:
-    """The message format that a gRPC content-type names, such as "proto"; empty if none, None if it is not gRPC's."""
+    """Return the message format in a gRPC content-type ("proto", empty if none); None if it is not gRPC's."""
     value = (content_type or b"").strip().lower()
     if not value.startswith(_CONTENT_TYPE):
         return None
@@ -69,7 +69,7 @@ class PlainAnswer:
         self._uploaded = 0
 
     def give(self, refusal: HttpRefusal) -> None:
-        """Send it, as windows have room."""
+        """Send the refusal, as far as windows have room."""
         self._body = refusal.body
         self._link.send_headers(self.id, refusal.headers, end=not refusal.body)
         if refusal.body:
@@ -81,7 +81,7 @@ class PlainAnswer:
 
     @property
     def outgoing(self) -> PlainAnswer:
-        """Itself: there is no message in it."""
+        """The stream itself, which sends the body."""
         return self
 
     @property
@@ -101,7 +101,7 @@ class PlainAnswer:
     # -- what the connection reads
 
     def accept(self, event: DataReceived) -> None:
-        """Count what is uploaded in vain."""
+        """Count uploaded bytes, and reset the stream when they are too many."""
         self._uploaded += event.flow_length
         if event.end:
             self.peer_ended()
@@ -110,7 +110,7 @@ class PlainAnswer:
             self._stop()
 
     def peer_ended(self) -> None:
-        """The client has said all."""
+        """Note that the client has ended its half."""
         self.receiving = False
         self._forget_if_done()
 

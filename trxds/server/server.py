@@ -1,7 +1,7 @@
-"""A gRPC server: all four kinds of call, and a knob for what a server can do wrong.
+"""A gRPC server for all four kinds of call, with controls for the faults that tests need.
 
-It is built on the client's own engine, so it proves nothing about the wire by itself; that is what
-`tests/peers` does, where grpcio stands at the other end.
+It is built on the client's own transport, so it proves nothing about the wire format by itself; `tests/peers` does,
+with grpcio at the other end.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ DEFAULT_LIMITS = ServerLimits()
 
 
 class ServerListener(Protocol):
-    """Where a server can listen, in place of a socket."""
+    """A place to listen at other than a socket of the operating system."""
 
     def listen(self, address: str) -> trio.abc.Listener[trio.abc.Stream]:
-        """`OSError` if somebody does already."""
+        """Return a listener at `address`; `OSError` if it is in use."""
 
 
 class Server:
-    """Run it by `serve`; or `await nursery.start(server.run)`.
+    """A gRPC server. Run it by `serve`, or by `await nursery.start(server.run)`.
 
-    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls,
-    which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
-    that stand; `calls` are all there ever were, in order, unless it shall not `remember_calls`. With
-    `tls`, a context for servers, clients must speak TLS; gRPC's want "h2" among its ALPN protocols.
+    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls, which otherwise end
+    UNIMPLEMENTED. Both may be changed at any time. `connections` are the open ones; `calls` are all calls so far, in
+    order, unless `remember_calls` is false. With `tls`, an SSL context for servers, clients must speak TLS; gRPC
+    clients need "h2" among its ALPN protocols.
 
-    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no
-    limit. `limits` says what else one client may cost the others.
+    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no limit.
+    `max_receive_size` is the largest message in bytes. `limits` bounds what one client may cost the others.
     """
 
     def __init__(
@@ -132,12 +132,12 @@ class Server:
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """Close all connections without a word."""
+        """Close all connections without GOAWAY."""
         for connection in tuple(self.connections):
             connection.drop()
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
-        """Say GOAWAY on all connections; they close when their calls have ended."""
+        """Send GOAWAY on all connections; they close when their calls have ended."""
         for connection in tuple(self.connections):
             connection.goaway(code, debug)
 
@@ -166,7 +166,7 @@ class Server:
         return listener
 
     async def serve_stream(self, transport: trio.abc.Stream) -> None:
-        """Serve one client on a stream that somebody else accepted, to its end."""
+        """Serve one client, to its end, on a stream that the caller accepted."""
         peer = self._client_name(transport)
         try:
             with self._newcomers.admit(peer, tls=self.tls is not None) as newcomer:
@@ -244,9 +244,10 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     remember_calls: bool = True,
 ) -> AsyncIterator[Server]:
-    """A running server for the length of a block; see `Server` for the arguments.
+    """Run a server for the length of a block; `Server` has the arguments.
 
-    An exception of the block comes out as it is, not in a group; so does `OSError` if nobody can listen there.
+    An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
+    used.
     """
     server = Server(
         handlers,

@@ -1,8 +1,7 @@
 """One call as a server's handler sees it, and handlers made from simpler functions.
 
-A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends
-replies, and returns for OK. It is cancelled when the client cancels, its deadline passes or
-the connection is lost.
+A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends replies, and returns
+for OK. It is cancelled when the client cancels, its deadline passes or the connection is lost.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _log = logging.getLogger("trxds.server")
 
 
 class Abort(Exception):
-    """Raised by `Call.abort`; ends the handler with a status."""
+    """Ends the handler with a status. Raised by `Call.abort`."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status)
@@ -50,9 +49,9 @@ class Abort(Exception):
 
 
 class Call:
-    """What the client asked, and how to answer.
+    """One call at the server: the client's request, and methods to answer it.
 
-    `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
+    `path`, `metadata` and `peer` are the client's; `timeout` is its timeout in seconds, or None; `deadline` is on
     Trio's clock. `status` is how the call ended, None while it has not.
     """
 
@@ -84,12 +83,12 @@ class Call:
 
     @property
     def deadline(self) -> float:
-        """When the client expects the end of the call, on Trio's clock; `inf` if it has not said."""
+        """The time when the client expects the end of the call, on Trio's clock; `inf` without a timeout."""
         return self._scope.deadline
 
     @property
     def unreadable(self) -> Status | None:
-        """Why the client's messages cannot be read, if they are compressed by what nobody here knows."""
+        """The status of a call whose messages are compressed by an unknown encoding; None if they can be read."""
         encoding = self.incoming.deframer.encoding
         if encoding == IDENTITY or known(encoding):
             return None
@@ -104,7 +103,7 @@ class Call:
 
     @property
     def has_all(self) -> bool:
-        """No more messages will come than have been taken."""
+        """Whether all messages of the client have come and were taken."""
         return not self.incoming.is_open and not self.incoming.deframer.messages
 
     def __repr__(self) -> str:
@@ -124,17 +123,17 @@ class Call:
         return message
 
     async def send_initial_metadata(self, metadata: Iterable[tuple[str, Value]] = ()) -> None:
-        """Send the headers now; without this they go with the first message. Always a checkpoint."""
+        """Send the headers now; otherwise they go with the first message. Always a checkpoint."""
         self._send_headers(check(metadata))
         await trio.lowlevel.checkpoint()
 
     def compress_with(self, encoding: str) -> None:
-        """Compress the messages from now on, if the client reads that; before the headers are sent."""
+        """Compress all later messages, if the client accepts the encoding. Call it before the headers are sent."""
         accepts = (find(self._headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
         self._encoding = encoding_named(encoding) if encoding in accepts else ""
 
     def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
-        """What goes with the status."""
+        """Set the metadata that is sent with the status."""
         self._trailing = check(metadata)
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
@@ -144,7 +143,7 @@ class Call:
         return self.outgoing.send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
-        """Send a message; returns when windows and buffer have taken all of it, and false if the call ended first.
+        """Send a message; return when windows and buffer have taken all of it. False if the call ended first.
 
         Always a checkpoint.
         """
@@ -156,7 +155,7 @@ class Call:
         return self.outgoing.has_ended_well
 
     async def receive(self) -> bytes | None:
-        """The next message; None when no more will come. Always a checkpoint."""
+        """Return the next message; None when no more will come. Always a checkpoint."""
         await self.incoming.wait()
         message = self.incoming.take()
         if isinstance(message, Status):
@@ -165,7 +164,7 @@ class Call:
         return message
 
     def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
-        """End the call with that status."""
+        """End the call with this status, by raising `Abort`."""
         raise Abort(Status(code, message, details))
 
     def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
@@ -176,7 +175,7 @@ class Call:
     # -- its life
 
     async def run(self, handler: Handler) -> None:
-        """Let `handler` answer, then send the status it ended with."""
+        """Run `handler`, then send the status that it ended with."""
         with self._scope:
             status = await self._outcome(handler)
             await self.outgoing.wait_taken()
@@ -229,7 +228,7 @@ class Call:
                 self.peer_ended()
 
     def peer_ended(self) -> None:
-        """The client has said all."""
+        """Note that the client has ended its half."""
         self.incoming.stop()
         if not self.incoming.deframer.between_messages:
             self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
@@ -272,7 +271,7 @@ def unary(
     parse: Parse = bytes,
     serialize: Serialize = bytes,
 ) -> Handler:
-    """`async def function(request, call) -> reply`"""
+    """Return a handler from `async def function(request, call) -> reply`."""
 
     async def handler(call: Call) -> None:
         await call.send(serialize(await function(parse(await _only(call)), call)))
@@ -283,7 +282,7 @@ def unary(
 def server_streaming(
     function: Callable[[Any, Call], AsyncGenerator[Any, None]], parse: Parse = bytes, serialize: Serialize = bytes
 ) -> Handler:
-    """`async def function(request, call)` that yields replies"""
+    """Return a handler from `async def function(request, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
         await _send_all(call, function(parse(await _only(call)), call), serialize)
@@ -294,7 +293,7 @@ def server_streaming(
 def client_streaming(
     function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]], parse: Parse = bytes, serialize: Serialize = bytes
 ) -> Handler:
-    """`async def function(requests, call) -> reply`"""
+    """Return a handler from `async def function(requests, call) -> reply`."""
 
     async def handler(call: Call) -> None:
         async with aclosing(_parsed(call, parse)) as requests:
@@ -309,7 +308,7 @@ def bidi_streaming(
     parse: Parse = bytes,
     serialize: Serialize = bytes,
 ) -> Handler:
-    """`async def function(requests, call)` that yields replies"""
+    """Return a handler from `async def function(requests, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
         async with aclosing(_parsed(call, parse)) as requests:

@@ -1,4 +1,4 @@
-"""A server's connection: which calls it takes, how many at a time, and when it takes no more of them."""
+"""A server's connection decides which calls it takes, how many run at a time, and when it takes no more."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _MOST_UNSENT = 4  # times the bound for senders: trailers and refusals do not wa
 
 
 class HandlerSlots:
-    """As many handlers run as streams may be open; calls beyond that wait.
+    """At most as many handlers run as streams may be open; further calls wait.
 
-    A stream that is reset is open no longer, but its handler may still be busy: until that has returned, the next call
+    A stream that is reset is no longer open, but its handler may still be busy: until that has returned, the next call
     waits (as in grpc-go).
     """
 
@@ -54,7 +54,7 @@ class HandlerSlots:
         self._waiting: OrderedDict[Call, None] = OrderedDict()
 
     def begin(self, call: Call) -> None:
-        """Start its handler, or have it wait."""
+        """Start the call's handler, or let it wait for a slot."""
         if self._limit is not None and self._running >= self._limit:
             self._waiting[call] = None
         else:
@@ -62,24 +62,24 @@ class HandlerSlots:
             self._start(call)
 
     def ended(self) -> None:
-        """A handler has returned, so the next call may begin."""
+        """Free the slot of a handler that has returned, and start the next call."""
         self._running -= 1
         if self._waiting:
             self.begin(self._waiting.popitem(last=False)[0])
 
     def forget(self, call: Call) -> None:
-        """It is over; if it waits, it needs no handler."""
+        """Remove a call that has ended; if it waited, its handler is never started."""
         self._waiting.pop(call, None)
 
     def clear(self) -> None:
-        """Start none of those that wait."""
+        """Start none of the calls that wait."""
         self._waiting.clear()
 
 
 class ServerConnection:
-    """One client. `start` begins a call's handler, and says `handler_ended` when that has returned.
+    """The connection of one client. `start` starts a call's handler, and calls `handler_ended` when that has returned.
 
-    `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and its first request.
+    `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and at its first request.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ServerConnection:
 
     @property
     def closed_status(self) -> Status | None:
-        """Why nothing is sent or read any more."""
+        """The reason why nothing is sent or read any more; None while the connection works."""
         return self.http2.over
 
     def run(self) -> Awaitable[None]:
@@ -122,40 +122,40 @@ class ServerConnection:
         return self.http2.run()
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""
+        """Take no new calls; close when those up to `last_stream_id` (by default all so far) have ended."""
         self.draining = True
         self._engine.goaway(code, debug, last_stream_id)
         self.http2.writer.write_soon()
         self._close_when_drained()
 
     def drop(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection without GOAWAY."""
         self.http2.end(unavailable("the server dropped the connection"))
 
     def handler_ended(self) -> None:
-        """A handler has returned, so the next call may begin."""
+        """Free the slot of a handler that has returned, so the next call may begin."""
         self._handlers.ended()
 
     # -- what streams ask for
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        """Send headers or trailers, behind what the stream has sent."""
+        """Send headers or trailers, behind the data that the stream has sent."""
         self._engine.send_headers(stream_id, headers, end=end)
         self.http2.writer.write_soon()
 
     def forget(self, stream_id: int) -> None:
-        """The stream is over."""
+        """Remove a stream that has ended."""
         stream = self.streams.pop(stream_id, None)
         if isinstance(stream, Call):
             self._handlers.forget(stream)
         self._close_when_drained()
 
     def call_served(self) -> None:
-        """A call has ended with a status."""
+        """Count a call that has ended with a status."""
         self._resets.earn()
 
     def count_reset(self) -> None:
-        """The client has reset a call before it was answered, or made us reset or refuse one."""
+        """Count a call that the client reset before it was answered, or made us reset or refuse."""
         if self.closed_status is None and not self._resets.spend(self.http2.counts.now()):
             _log.info("%s: the connection ends, as too many of its calls were reset", self.peer)
             self._engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many calls were reset")
@@ -228,7 +228,7 @@ class ServerConnection:
             call.peer_ended()
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """Who does not read the answers is not read either: trailers and refusals wait for no window."""
+        """Return a wait if the client does not read its answers: trailers and refusals wait for no window."""
         return None if self._has_room() else self._wait_for_room
 
     async def _wait_for_room(self) -> None:

@@ -1,10 +1,10 @@
-"""What one client may cost the others: the limits of a server, and the budget for streams that are reset.
+"""One client must not cost the others too much: the limits of a server, and the budget for streams that are reset.
 
 Rapid reset (CVE-2023-44487): a stream that is opened and reset at once is no longer counted as open, but its request
-has been read and its handler begun. MadeYouReset (CVE-2025-8671): the same, but the client breaks a rule, so that
-the server resets. Both cost the budget. nghttp2 allows 1000 resets at once and 33 a second; Envoy ends a connection
-when more than half of its streams are reset early. Here a call that was served pays for one that was reset, so a
-client that hedges, or whose deadlines are short, may go on for ever.
+has been read and its handler begun. MadeYouReset (CVE-2025-8671): the same, but the client breaks a rule, so that the
+server resets. Both cost the budget. nghttp2 allows 1000 resets at once and 33 a second; Envoy ends a connection when
+more than half of its streams are reset early. Here a call that was served pays for one that was reset, so a client that
+hedges, or whose deadlines are short, may go on for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """How much clients may ask of a server. Times are in seconds; `math.inf` is no limit, where a limit may be none."""
+    """The limits on one client of a server. Times are in seconds; `math.inf` means no limit, where that is allowed."""
 
     handshake_timeout: float = 10.0
     """For TLS."""
@@ -53,11 +53,11 @@ class ResetBudget:
         self._at = now
 
     def spend(self, now: float) -> bool:
-        """A call was reset; false if that was one too many."""
+        """Pay for a call that was reset; False if the budget is used up."""
         self._left = min(self._burst, self._left + (now - self._at) * self._rate) - 1
         self._at = now
         return self._left >= 0
 
     def earn(self) -> None:
-        """A call was served."""
+        """Add to the budget for a call that was served."""
         self._left = min(self._burst, self._left + 1)

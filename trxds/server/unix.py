@@ -1,4 +1,4 @@
-"""Listening at a path of the file system, which Trio leaves to us."""
+"""A listener at a path of the file system, which Trio does not have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BACKLOG = 128
 
 
 class UnixListener(trio.abc.Listener[trio.SocketStream]):
-    """Takes its path away when it is closed."""
+    """A listener that removes its path when it is closed."""
 
     def __init__(self, path: trio.Path, listener: trio.SocketListener) -> None:
         self._path = path
@@ -27,9 +27,9 @@ class UnixListener(trio.abc.Listener[trio.SocketStream]):
 
 
 async def unix_listener(name: str, *, private: bool = False) -> UnixListener:
-    """Listen at that path. A socket that nobody listens at any more is taken away; `OSError` for anything else.
+    """Listen at that path. A socket without a listener is removed first; `OSError` for anything else.
 
-    A `private` one is for programs of the same user.
+    A `private` one can be used only by programs of the same user.
     """
     path = trio.Path(name)
     await _clear(path)

@@ -1,7 +1,7 @@
-"""What arrives in pieces and is wanted whole: a frame, or a message of many frames.
+"""A buffer for a frame, or a message of many frames, that arrives in chunks and is needed as one piece.
 
-The pieces are kept as they came and joined once, so that each byte is copied once however many pieces there are.
-Only crumbs are swept together as they come: two bytes kept as an object of their own cost forty.
+The chunks are kept as they came and joined once, so each byte is copied once however many chunks there are. Only small
+chunks are merged as they come: two bytes kept as an object of their own cost forty.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ _CRUMB = 1024
 
 
 class ChunkBuffer:
+    """Chunks of bytes in the order in which they arrived."""
+
     __slots__ = ("_parts",)
 
     def __init__(self) -> None:
@@ -29,7 +31,7 @@ class ChunkBuffer:
             parts.append(bytearray(part))
 
     def join(self) -> bytes:
-        """All of them, and nothing is kept any more."""
+        """Return all chunks as one, and keep none of them."""
         whole = b"".join(self._parts)
         self._parts.clear()
         return whole

@@ -1,4 +1,4 @@
-"""A client's stream: one attempt of one call, from its headers to its status."""
+"""A client's HTTP/2 stream carries one attempt of one call, from its headers to its status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .waiter import Waiter
 
 
 class StreamOwner(Protocol):
-    """The connection of a client's stream."""
+    """The connection of a client's stream, as far as the stream knows it."""
 
     @property
     def http2(self) -> Http2Connection: ...
@@ -38,17 +38,17 @@ class StreamOwner(Protocol):
 
     @property
     def last_taken(self) -> int:
-        """The last stream whose headers were handed to the transport."""
+        """The identifier of the last stream whose headers were handed to the transport."""
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
-        """A stream is over; `broken` if otherwise than by the server's last word."""
+        """Remove a stream that has ended; `broken` unless the server's last frame ended it."""
 
 
 class ClientStream:
-    """Made by `Connection.open_stream`; over when `status` is set.
+    """One attempt of a call, made by `Connection.open_stream`. It has ended when `status` is set.
 
-    Messages that came before the status can still be received. Whoever drops a stream before
-    it is over calls `cancel()`.
+    Messages that came before the status can still be received. A caller that drops a stream before it has ended calls
+    `cancel()`.
     """
 
     __slots__ = (
@@ -99,30 +99,30 @@ class ClientStream:
 
     @property
     def peer(self) -> str:
-        """The address at the other end."""
+        """The address of the server."""
         return self._connection.http2.peer
 
     # -- opening
 
     @property
     def opened(self) -> bool:
-        """Whether it has left the queue for a place among the server's concurrent streams."""
+        """Whether the stream has left the queue for one of the server's concurrent streams."""
         return self.id != 0
 
     @property
     def left(self) -> bool:
-        """Whether its headers were handed to the transport; otherwise the server cannot have seen them."""
+        """Whether its headers were handed to the transport; otherwise the server cannot have seen the call."""
         return 0 < self.id <= self._connection.last_taken
 
     async def wait_open(self) -> bool:
-        """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
+        """Wait until the stream is open; False if it ended in the queue, with `refused` set or cancelled."""
         if self._waiter is None:
             self._waiter = Waiter()
         await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
         return self.opened
 
     def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
-        """The connection sent the headers, and if `complete` the whole request with them."""
+        """Note that the connection sent the headers, and if `complete` the whole request with them."""
         self.id, self.opened_at = stream_id, now
         request = self.request
         if self._incoming is not None:
@@ -146,7 +146,7 @@ class ClientStream:
     # -- the request
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
-        """Hand over a message of any size; the connection sends it as there is room.
+        """Hand over a message of any size; the connection sends it when windows and buffer allow.
 
         False if the stream has ended for sending. `trio.WouldBlock` while an earlier message waits.
         """
@@ -156,13 +156,13 @@ class ClientStream:
         return taken
 
     def say(self, messages: Sequence[bytes]) -> None:
-        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+        """Send messages of bounded size behind those that wait, without waiting; later messages wait for them."""
         if self.outgoing is not None and self.outgoing.send_many(messages) and self.request.observer is not None:
             for message in messages:
                 _tell_sent(self.request.observer, message)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
-        """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
+        """Send a message; return when windows and buffer have taken all of it. Always a checkpoint.
 
         False if the stream ended first. A message whose send is cancelled still goes out whole,
         unless the stream is cancelled too: half a message would be no use to anyone.
@@ -179,14 +179,14 @@ class ClientStream:
         return outgoing.has_ended_well
 
     def end(self) -> None:
-        """End our half, after what was sent. Idempotent."""
+        """End the client's half of the stream behind the messages sent so far. Idempotent."""
         if self.outgoing is not None:
             self.outgoing.end()
 
     # -- the answer
 
     async def wait_headers(self) -> None:
-        """Wait until the server's headers came or the stream is over."""
+        """Wait until the server's headers have come or the stream has ended."""
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
@@ -197,12 +197,12 @@ class ClientStream:
             await trio.lowlevel.checkpoint()
 
     async def receive(self) -> bytes | None:
-        """The next message; None when no more will come. Always a checkpoint."""
+        """Return the next message; None when no more will come. Always a checkpoint."""
         await (self._incoming or self._arriving()).wait()
         return self.receive_nowait()
 
     def receive_nowait(self) -> bytes | None:
-        """The next message if it has come whole. Never a checkpoint."""
+        """Return the next message if it is complete, otherwise None. Never a checkpoint."""
         incoming, observer = self._incoming, self.request.observer
         if incoming is None:
             return None
@@ -216,11 +216,11 @@ class ClientStream:
         return message
 
     async def receive_unary(self) -> bytes | None:
-        """The one message of a call whose server sends one, when its status came too.
+        """Return the only message of the call once the status has come too; None if the call failed.
 
-        Its caller is woken when all of it is there, or reads it by itself (`inline_read.py`). None if the call failed;
-        a second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`.
-        Always a checkpoint.
+        The caller is woken once, when all of the answer is there, or reads it in its own task (`inline_read.py`). A
+        second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`. Always a
+        checkpoint.
         """
         self._single = True
         incoming, inline = self._incoming, self._connection.inline_reads
@@ -250,7 +250,7 @@ class ClientStream:
     # -- what the connection reads
 
     def accept_answer(self, event: UnaryResponse) -> None:
-        """Take in headers, data and trailers in one."""
+        """Take in headers, data and trailers that came as one event."""
         self._accept_initial(event.headers)
         if self.status is not None:
             return
@@ -289,7 +289,7 @@ class ClientStream:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
 
     def _arriving(self) -> IncomingMessages:
-        """Make the half that receives."""
+        """Make the receiving half of the stream."""
         incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
         self._incoming = incoming
         incoming.is_open = self.status is None
@@ -321,7 +321,7 @@ class ClientStream:
     # -- the end
 
     def cancel(self, code: int = ErrorCode.CANCEL) -> None:
-        """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
+        """End the call now; after its end, drop the messages that it still holds. Plain and idempotent."""
         if self.status is None:
             self.fail(Status(StatusCode.CANCELLED, "cancelled by the client"), reset=code)
         self._reply = None
@@ -329,19 +329,19 @@ class ClientStream:
             self._incoming.drop()
 
     def refuse(self, problem: Status) -> None:
-        """The server sent what cannot be part of the call, or what its caller cannot read."""
+        """End the call because the server sent something that cannot be part of it, or cannot be read."""
         if self.status is None:
             self.fail(problem, reset=ErrorCode.CANCEL)
         else:
             self.status = problem  # it had ended the call well before anybody took the message that is none
 
     def was_reset(self, code: int) -> None:
-        """The server ended the stream at once."""
+        """End the call because the server reset the stream."""
         status = rst_stream_status(code, deadline_passed=self.request.deadline <= trio.current_time())
         self.fail(status, refused=is_refused(code))
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
-        """It ends otherwise than by the server's last word; with `reset` the server is told so."""
+        """End the call with a status that is not from the server; `reset` is the code of a RST_STREAM to it, if any."""
         # A stream without a number is idle for the server, and must not be reset (RFC 9113 §6.4).
         if self.id and reset is not None:
             self._connection.http2.reset(self.id, reset)

@@ -1,7 +1,7 @@
-"""How messages are compressed: gzip and deflate, each message by itself (gRPC's compression.md).
+"""gRPC compresses each message by itself, with gzip or deflate (gRPC's compression.md).
 
-What a peer sends may be a bomb: a thousand bytes that stand for a million. So a message is inflated only
-when somebody takes it, one at a time, and never further than the limit on its size.
+A peer may send a bomb: a thousand bytes that stand for a million. So a message is decompressed only when the
+application takes it, one at a time, and never further than the limit on its size.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
 
 
 class Compressed(bytes):
-    """A message as it is on the wire with the compressed flag; `whole` is the size that it had, if we made it."""
+    """A message as the wire has it with the compressed flag; `whole` is its original size if it was made here."""
 
     whole = 0
 
 
 def encoding_named(name: str) -> str:
-    """The encoding to send with, empty for `identity`; `ValueError` for one that we cannot make."""
+    """Return the encoding to send with, empty for `identity`; `ValueError` if it is not supported."""
     if name in _FORMATS:
         return name
     if name != IDENTITY:
@@ -42,17 +42,17 @@ def encoding_named(name: str) -> str:
 
 
 def known(encoding: str) -> bool:
-    """Whether messages in that encoding can be read."""
+    """Return whether messages in this encoding can be read."""
     return encoding in _FORMATS
 
 
 def encoding_shown(encoding: str) -> str:
-    """For errors: a peer may have put anything there, and what is no name of an encoding may be somebody's secret."""
+    """Return an encoding for an error text. It is quoted only in the form of a name: anything else may be a secret."""
     return repr(encoding) if _NAME.fullmatch(encoding) else "of no name"
 
 
 def compress(message: bytes, encoding: str) -> bytes:
-    """The message compressed, or as it is if that is not longer."""
+    """Return the message compressed, or unchanged if compression does not make it shorter."""
     made = zlib.compressobj(wbits=_FORMATS[encoding])
     short = made.compress(message) + made.flush()
     if len(short) >= len(message):
@@ -63,7 +63,10 @@ def compress(message: bytes, encoding: str) -> bytes:
 
 
 def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Status:
-    """The message as it was, or what is wrong with it; takes twice `max_size` at most, for zlib joins pieces."""
+    """Return the message decompressed, or the status that says what is wrong with it.
+
+    It takes up to twice `max_size` of memory, because zlib joins pieces.
+    """
     inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
     try:
         whole = inflating.decompress(message, min(max_size, _MOST) + 1)

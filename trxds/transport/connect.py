@@ -1,4 +1,4 @@
-"""How bytes get to an address, and names to addresses: the network as the wire sees it, and the real one."""
+"""Where transports and addresses come from: the interface that the pool needs, and the system's network."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_addre
 
 
 class Network(Protocol):
-    """Where connections come from. Tests put one in memory in its place."""
+    """A source of transports. Tests replace it by a network in memory."""
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        """A transport to `address`; `OSError` if there is none to be had."""
+        """Return a transport to `address`; `OSError` if it cannot be reached."""
         ...
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """The addresses of `host`, at least one; `OSError` if there are none."""
+        """Return the addresses of `host`, at least one; `OSError` if there are none."""
         ...
 
 
 class TcpNetwork:
-    """The real one: `127.0.0.1:443`, `[::1]:443`, `unix:/path`, `unix-abstract:name`."""
+    """The operating system's network: `127.0.0.1:443`, `[::1]:443`, `unix:/path`, `unix-abstract:name`."""
 
     async def connect(self, address: str) -> trio.abc.Stream:
         if address.startswith("unix:"):
@@ -46,7 +46,7 @@ class TcpNetwork:
 
 
 def _family(host: str) -> socket.AddressFamily | None:
-    """None for a name."""
+    """Return the family of an IP address; None for a host name."""
     host = host.partition("%")[0]
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):
@@ -56,12 +56,12 @@ def _family(host: str) -> socket.AddressFamily | None:
 
 
 def _scope(zone: str) -> int:
-    """An interface by number or name; `OSError` if there is none."""
+    """Return the index of an interface given by number or name; `OSError` if there is none."""
     return int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
 
 
 async def _open(address: str) -> trio.SocketStream:
-    """To an IP address: that needs neither look-up nor race, and a thousand of them may be connected at once."""
+    """Connect to an IP address, without the look-up and the race of a name: a thousand may be connected at once."""
     host, port = split_address(address)
     family = _family(host)
     host, _, zone = host.partition("%")
@@ -78,7 +78,7 @@ async def _open(address: str) -> trio.SocketStream:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port; `OSError` names an address that has none."""
+    """Return host and port of an address; `OSError` names an address without a port."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise OSError(f"address {address!r} has no port; write it as host:port or [v6]:port")
@@ -86,7 +86,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def connect_error(error: BaseException) -> BaseException:
-    """What really happened: Trio reports several failures as one, from the cause."""
+    """Return the error behind the one that Trio raised: it reports several failures as one group, or as a cause."""
     if isinstance(error, BaseExceptionGroup):
         return connect_error(error.exceptions[-1])
     return connect_error(error.__cause__) if error.__cause__ is not None else error

@@ -1,4 +1,4 @@
-"""A client's connection: when it takes new streams, and when it takes no more of them."""
+"""A client's connection decides when it takes new streams, and when it takes no more."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from .stream_table import StreamTable
 
 
 class Connection:
-    """One connection to `peer`, over a transport that stands. It owns the transport.
+    """One HTTP/2 connection to `peer` over a connected transport, which it owns.
 
-    It takes new streams until the server says GOAWAY, `retire()` or `close()` is called, or the
-    transport is lost; `on_draining` is called at that moment, before any stream is refused. `on_ready`
-    is called once, when the server's SETTINGS have come: before that it may be anything that accepts
-    connections. It is not called if the same read brought the end (a GOAWAY, say).
+    It takes new streams until the server sends GOAWAY, `drain()` or `close()` is called, or the transport is lost;
+    `on_draining` is called at that moment, before any stream is refused. `on_ready` is called once, when the server's
+    SETTINGS have come: before them the peer may be anything that accepts connections. It is not called if the same read
+    ended the connection (by a GOAWAY, say).
     """
 
     def __init__(
@@ -81,36 +81,36 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """The address at the other end."""
+        """The address of the server."""
         return self.http2.peer
 
     @property
     def closed_status(self) -> Status | None:
-        """Why nothing is sent or read any more."""
+        """The reason why nothing is sent or read any more; None while the connection works."""
         return self.http2.over
 
     @property
     def ready(self) -> bool:
-        """The server's SETTINGS have come, and it takes new streams."""
+        """Whether the server's SETTINGS have come and the connection takes new streams."""
         return self._is_settled and self.error is None
 
     @property
     def stream_count(self) -> int:
-        """Streams that are not over, those in the queue included."""
+        """The number of streams that have not ended, with those in the queue."""
         return len(self.streams)
 
     @property
     def last_taken(self) -> int:
-        """The last stream whose headers were handed to the transport."""
+        """The identifier of the last stream whose headers were handed to the transport."""
         return self.streams.last_taken
 
     @property
     def calls(self) -> Calls:
-        """Those that left the queue."""
+        """Counts of the streams that left the queue."""
         return self.streams.calls
 
     async def wait_ready(self) -> bool:
-        """Wait for the server's SETTINGS; False if the connection was over first."""
+        """Wait for the server's SETTINGS; False if the connection ended first."""
         if self._settled is None:
             self._settled = trio.Event()
             self._tell_settled()
@@ -118,7 +118,7 @@ class Connection:
         return self._is_settled and self.closed_status is None
 
     def run(self) -> Awaitable[None]:
-        """Read and write until the connection is over, for whichever reason; `over` tells."""
+        """Read and write until the connection has ended for any reason, which `closed_status` tells."""
         http2, start = self.http2, None
         if self._keepalive is not None:
             start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
@@ -129,9 +129,9 @@ class Connection:
     def open_stream(self, request: Request) -> ClientStream | None:
         """Begin a call; None if the connection takes no new streams. Never a checkpoint.
 
-        When the server has as many as it allows, or the buffer is full, the stream waits in a
-        queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
-        the headers are more than the server takes, the stream is over at once and nobody has seen it.
+        When the server has as many streams as it allows, or the buffer is full, the stream waits in a queue. It can be
+        used, but nothing of it is sent, and its timeout is computed, only when it opens. If the headers are larger than
+        the server takes, the stream ends at once and is never sent.
         """
         http2, streams = self.http2, self.streams
         now = http2.counts.now()
@@ -158,7 +158,7 @@ class Connection:
         return stream
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
-        """A stream is over: its place goes to the next in the queue."""
+        """Remove a stream that has ended and open the next one in the queue."""
         streams, http2 = self.streams, self.http2
         if stream is self.inline_reads.leader:
             self.inline_reads.interrupt()
@@ -225,7 +225,7 @@ class Connection:
             self.on_ready()
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """Let answers gather, or lone callers read."""
+        """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
         streams, moderation, read_at = self.streams, self._moderation, self.http2.reader.last_read
         if len(streams.open) >= MIN_STREAMS_TO_COALESCE:
             moderation.settle(streams.open.keys(), read_at)
@@ -270,7 +270,7 @@ class Connection:
         self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
 
     def _leave(self, status: Status) -> None:
-        """Nothing more can be opened here, not even what is in the queue."""
+        """Open no more streams, and refuse those in the queue."""
         self._drain(status)
         waiting = self.streams.take_waiting()
         self.http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
@@ -278,11 +278,11 @@ class Connection:
     # -- the end
 
     def close(self, status: Status) -> None:
-        """Fail every stream with `status`, say goodbye, and let `run()` return."""
+        """Fail every stream with `status`, send GOAWAY, and let `run()` return."""
         self.http2.close(status)
 
     def drain(self) -> None:
-        """Take no new streams, and close when the last has ended."""
+        """Take no new streams, and close when the last one has ended."""
         self._drain(unavailable(f"{self.peer}: the connection is no longer wanted"))
         self._close_when_drained()
 

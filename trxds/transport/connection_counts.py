@@ -1,4 +1,4 @@
-"""What went over one connection, in numbers, for channelz (A14)."""
+"""channelz shows counts of the messages and PINGs of one connection (A14)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class ConnectionCounts:
-    """Counts, and times on Trio's clock; `now` asks that."""
+    """Counts of one connection, and times on Trio's clock, which `now` reads."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
@@ -18,6 +18,6 @@ class ConnectionCounts:
         """When the bytes had come of the last message that was taken."""
 
     def sent(self, messages: int) -> None:
-        """So many messages were handed over, now."""
+        """Count messages that were handed over now."""
         self.messages_sent += messages
         self.last_sent = self.now()

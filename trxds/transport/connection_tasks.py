@@ -1,4 +1,4 @@
-"""The tasks of one connection: its reader is the task that runs it, others begin when they are needed."""
+"""A connection is one task, its reader; the other tasks of the connection start when they are needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDS = 32
 
 
 class ConnectionTasks:
-    """They begin between `open` and `close`; `scope` ends them all."""
+    """The tasks of one connection. They start between `open` and `close`; `scope` ends them all."""
 
     def __init__(self, peer: str) -> None:
         self.scope = trio.CancelScope()
@@ -26,26 +26,26 @@ class ConnectionTasks:
 
     @property
     def may_start(self) -> bool:
-        """Whether a task can begin: not before the connection runs, and not when it ends."""
+        """Whether a task can start: not before the connection runs, and not while it ends."""
         return self._nursery is not None
 
     def open(self, nursery: trio.Nursery) -> None:
-        """From now on tasks may begin."""
+        """Let tasks start from now on."""
         self._context, self._nursery = contextvars.copy_context(), nursery
 
     def close(self) -> None:
-        """No task begins any more."""
+        """Let no more tasks start."""
         self._nursery = None
 
     def start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
-        """Start a task. It must not inherit the context of the RPC that needed it, which has a tracing span perhaps."""
+        """Start a task outside the context of the RPC that needed it, which may have a tracing span."""
         assert self._nursery is not None
         self._context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))
 
     def end_each(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
-        """End streams in their order; of more than a few the others in the scheduler's next passes.
+        """End streams in order, a few now and the others in later passes of the scheduler.
 
-        Each wakes a task that has work to do, and a thousand in one pass would keep everybody else waiting.
+        Each end wakes a task that has work to do, and a thousand in one pass would delay every other task.
         """
         at_once = ENDS if self._nursery is not None else len(streams)
         for stream in streams[:at_once]:

@@ -1,7 +1,7 @@
-"""HTTP/2 for the client's end of a gRPC connection, and for no other: the data plane's engine.
+"""The data plane's HTTP/2 engine: only the client's end of a gRPC connection, and faster for that.
 
-A method's headers are encoded once, and a request that is known whole leaves in one piece. What is read is cut into
-frames by a `FrameReader`, and a `FrameHandler` makes events of them.
+A method's headers are encoded once, and a request that is completely known leaves in one piece. A `FrameReader` cuts
+received bytes into frames, and a `FrameHandler` turns them into events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .stream_state import FIRST_WINDOW, NOTHING, PeerSettings, StreamState, Stre
 
 
 class FastHttp2Engine:
-    """A client's `Engine`."""
+    """The `Http2Engine` of a client's connection."""
 
     def __init__(self, options: WireOptions) -> None:
         self.outgoing = OutgoingFrames()
@@ -129,7 +129,7 @@ class FastHttp2Engine:
         return room
 
     def _append_data(self, stream_id: int, data: Octets, end: bool) -> None:
-        """Append all of it, in frames no larger than the peer's largest; one frame if it is empty."""
+        """Append `data` in frames no larger than the peer's limit; empty data in one frame."""
         start, size, largest = 0, len(data), self._peer.max_frame
         while size - start > largest:
             head = frames.head(largest, frames.DATA, 0, stream_id)
@@ -162,5 +162,5 @@ class FastHttp2Engine:
         self.outgoing.add_control(frames.head(8, frames.PING, 0, 0) + payload)
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """A server opens no streams, so the last of them is 0 if nobody says otherwise."""
+        """Send GOAWAY. A server opens no streams, so the default for `last_stream_id` is 0."""
         self.outgoing.add_control(frames.goaway(last_stream_id or 0, code, debug))

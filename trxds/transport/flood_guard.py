@@ -1,10 +1,9 @@
-"""When a peer says too much that says nothing: frames that belong to no call, or change nothing of one.
+"""A peer that floods the connection with frames that carry nothing of a call is disconnected (RFC 9113 §10.5).
 
-SETTINGS, PING, GOAWAY, PRIORITY, WINDOW_UPDATE, empty DATA, header blocks that are no answer, resets of streams that
-are closed, and frames of unknown kinds cost their sender next to nothing. An honest peer has reasons for them, and all
-of those but a few are in what we send: it gives back the windows that our data uses, and measures how far we are by
-PINGs while data comes. So each frame of headers or data that we send earns the peer some, and it has some more
-each second, of which an idle connection needs none.
+SETTINGS, PING, GOAWAY, PRIORITY, WINDOW_UPDATE, empty DATA, header blocks that are no answer, resets of closed streams,
+and frames of unknown types cost their sender next to nothing. An honest peer sends most of them because of frames from
+us: it gives back the windows that our data uses, and measures the round trip by PINGs while data comes. So each HEADERS
+or DATA frame of ours earns the peer some, and each second earns it a few more, for an idle connection.
 
 Envoy allows ten WINDOW_UPDATE for a DATA frame, nghttp2 a thousand resets at once, C-core and Go ten thousand frames
 that wait for an answer, Jetty 128 such frames a second.
@@ -22,7 +21,7 @@ _MOST_SECONDS = 10  # what is earned is kept up to the rate times this
 
 
 class FloodGuard:
-    """Lets a peer have `rate` frames of overhead a second, and those that our frames earn it: a token bucket."""
+    """A token bucket: the peer may send `rate` frames of overhead a second, and those that our frames earn it."""
 
     __slots__ = ("_at", "_frames_sent", "_left", "_most", "rate")
 
@@ -34,7 +33,7 @@ class FloodGuard:
         self._frames_sent = 0
 
     def admits(self, overhead: int, frames_sent: int, now: float) -> bool:
-        """Whether so many more frames are still no flood; `frames_sent` are all of ours so far."""
+        """Return whether `overhead` more frames are still no flood; `frames_sent` counts all frames of ours so far."""
         left = self._left
         if left < self.rate:
             left = min(self.rate, left + (now - self._at) * self.rate)

@@ -1,10 +1,9 @@
-"""What the frames mean that a client reads.
+"""The client's meaning of each HTTP/2 frame: every frame is checked and becomes one event, or none.
 
-Each frame is one struct, one look into a dictionary and one event. What a client may leave out is left
-out: it is pushed nothing, ignores priorities (RFC 9113 §5.3), and ignores what still comes for
-a stream that is closed (§5.1 lets it), except that its bytes count for the connection's window and
-its header blocks for the compression table. What could do harm is checked: sizes, windows, the
-order of frames on a stream, streams that nobody opened.
+Each frame costs one struct, one dictionary look-up and one event. Rules that a client may leave out are left out: it
+forbids push, ignores priorities (RFC 9113 §5.3), and ignores frames of a closed stream (§5.1 allows that), except that
+their bytes count for the connection's window and their header blocks for the compression table. Everything that could
+do harm is checked: sizes, windows, the order of frames on a stream, and streams that were never opened.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _MOST_CONTINUATIONS = 64
 
 
 class FrameHandler:
-    """Frames in, events out: takes what a `FrameReader` reads, and appends answers to `outgoing`."""
+    """Frames in, events out: it takes the frames of a `FrameReader` and appends answers to `outgoing`."""
 
     def __init__(
         self, streams: StreamStates, peer: PeerSettings, outgoing: OutgoingFrames, options: WireOptions
@@ -77,7 +76,7 @@ class FrameHandler:
             self.events.append(event)
 
     def take_answer(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
-        """Read three frames as one event; false if something in them is new or out of place, and each is to be read."""
+        """Read three frames as one event; False if any of them is new or out of place, so each has to be read."""
         streams = self._streams
         stream, headers, trailers = streams.open.get(stream_id), self._usual.get(first), self._usual.get(last)
         size = len(data)
@@ -127,7 +126,7 @@ class FrameHandler:
         return DataReceived(stream_id, data, size, end)
 
     def _unclaim(self, size: int) -> None:
-        """Nobody will give this back to the connection's window: do so when it is worth a frame."""
+        """Give back connection window for bytes that no stream takes, once that is worth a frame."""
         self._unclaimed += size
         if self._unclaimed >= self._options.connection_window // 4:
             self._streams.receive_window += self._unclaimed
@@ -192,7 +191,7 @@ class FrameHandler:
         return HeadersReceived(stream_id, block.headers, end)
 
     def _fail(self, stream_id: int, code: ErrorCode, message: str) -> Event:
-        """The peer's mistake costs one stream and not the connection (RFC 9113 §5.4.2)."""
+        """End one stream for the peer's mistake, and not the connection (RFC 9113 §5.4.2)."""
         if self._streams.open.pop(stream_id, None) is not None:
             self._outgoing.add_control(frames.long_frame(frames.RST_STREAM, stream_id, code))
         return StreamFailed(stream_id, code, message)

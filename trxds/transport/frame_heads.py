@@ -1,4 +1,4 @@
-"""The heads of the frames that h2 is about to read: what has to be known of a frame before."""
+"""h2 trusts a frame's header until the whole frame has come, so the headers are checked before h2 reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FULL = 16_384  # nobody's largest frame is less
 class FrameHeads:
     """Walks from frame header to frame header, so that an absurd length is noticed at once.
 
-    On the way it counts what says nothing of a call, and says where to stop for a while.
+    On the way it counts frames that carry nothing of a call, and says where h2 has to stop for a while.
     """
 
     __slots__ = ("_block", "_first", "_head", "_is_client", "_largest", "_largest_block", "_to_header", "overhead")
@@ -33,7 +33,7 @@ class FrameHeads:
         self._first = True
 
     def check(self, data: bytes) -> int:
-        """Returns how much of the data to read now."""
+        """Return the number of bytes of `data` that h2 may read now."""
         before = len(self._head)
         if before:
             data, self._head = self._head + data, b""

@@ -1,7 +1,7 @@
-"""HTTP/2 frames as bytes (RFC 9113 §4.1, §6): cut out of what was read, and put together to be written.
+"""HTTP/2 frames as bytes: received bytes are cut into frames, and frames are put together (RFC 9113 §4.1, §6).
 
-A frame's length is checked as soon as its header has come. A peer that does not speak HTTP/2
-("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would otherwise be waited for without a word.
+A frame's length is checked as soon as its header has come. Otherwise a peer that does not speak HTTP/2 ("HTTP/1.1 400
+Bad Request" reads as a frame of 4.7 MB) would be waited for without an error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SHIFT = 4  # ... and of anything else 16, for they may be sixteen header fields
 
 
 class Http2ProtocolError(Exception):
-    """The peer broke a rule for whose breach the connection ends."""
+    """The peer broke a rule, which ends the connection with this error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -73,26 +73,28 @@ class Http2ProtocolError(Exception):
 
 
 def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
-    """The nine bytes before a payload of that size."""
+    """Return the nine bytes before a payload of that size."""
     return _HEAD.pack(size << 8 | kind, flags, stream_id)
 
 
 def settings(values: Mapping[int, int]) -> bytes:
+    """Return a SETTINGS frame with these values."""
     payload = b"".join([_SETTING.pack(key, value) for key, value in values.items()])
     return head(len(payload), SETTINGS, 0, 0) + payload
 
 
 def long_frame(kind: int, stream_id: int, value: int) -> bytes:
-    """RST_STREAM or WINDOW_UPDATE: four bytes."""
+    """Return a RST_STREAM or WINDOW_UPDATE frame, whose payload is one 32-bit value."""
     return head(4, kind, 0, stream_id) + _LONG.pack(value)
 
 
 def goaway(last_stream_id: int, code: int, debug: bytes) -> bytes:
+    """Return a GOAWAY frame."""
     return head(8 + len(debug), GOAWAY, 0, 0) + _GOAWAY.pack(last_stream_id, code) + debug
 
 
 def headers(stream_id: int, block: bytes, largest: int) -> bytes:
-    """A header block in one frame, or in as many as the peer's largest makes of it."""
+    """Return a header block as one HEADERS frame, with CONTINUATION frames if it is longer than `largest`."""
     if len(block) <= largest:
         return head(len(block), HEADERS, END_HEADERS, stream_id) + block
     first, *middle, last = (block[start : start + largest] for start in range(0, len(block), largest))
@@ -103,7 +105,7 @@ def headers(stream_id: int, block: bytes, largest: int) -> bytes:
 
 
 def request(stream_id: int, block: bytes, data: Octets, largest: int) -> bytes:
-    """A header block, and all the data of its stream in one frame."""
+    """Return a header block and all the data of its stream, the data in one frame."""
     ends = _HEAD.pack(len(data) << 8 | DATA, END_STREAM, stream_id)
     if len(block) > largest:
         return b"".join((headers(stream_id, block, largest), ends, data))
@@ -114,21 +116,21 @@ def request(stream_id: int, block: bytes, data: Octets, largest: int) -> bytes:
 
 
 def long_value(payload: bytes, kind: str) -> int:
-    """What RST_STREAM or WINDOW_UPDATE carries."""
+    """Return the value of a RST_STREAM or WINDOW_UPDATE frame."""
     if len(payload) != 4:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
     return int.from_bytes(payload)
 
 
 def settings_values(payload: bytes) -> dict[int, int]:
-    """The last value of each; a frame has room for ten thousand."""
+    """Return the last value of each setting; a frame has space for ten thousand."""
     if len(payload) % 6:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes, no multiple of 6")
     return dict(_SETTING.iter_unpack(payload))
 
 
 def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
-    """The last stream, the error code and the debug data."""
+    """Return the last stream, the error code and the debug data."""
     if len(payload) < 8:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes, less than 8")
     last, code = _GOAWAY.unpack_from(payload)
@@ -136,21 +138,21 @@ def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
 
 
 def without_padding(payload: bytes) -> bytes:
-    """The payload of a frame that is PADDED."""
+    """Return the payload of a PADDED frame without its padding."""
     if not payload or payload[0] >= len(payload):
         raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "padding as long as its frame")
     return payload[1 : len(payload) - payload[0]]
 
 
 def without_priority(payload: bytes) -> bytes:
-    """The payload of HEADERS with a priority, which RFC 9113 §5.3 lets us ignore."""
+    """Return the payload of HEADERS without the priority, which RFC 9113 §5.3 lets us ignore."""
     if len(payload) < 5:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for their priority")
     return payload[5:]
 
 
 class FrameReader:
-    """Cuts what was read into frames, the first of which must be SETTINGS (RFC 9113 §3.4)."""
+    """Cuts received bytes into frames, of which the first must be SETTINGS (RFC 9113 §3.4)."""
 
     __slots__ = ("_first", "_head", "_largest", "_missing", "_pieces", "_rest")
 
@@ -163,10 +165,10 @@ class FrameReader:
         self._first = True
 
     def read(self, data: bytes, take: TakeFrame, take_answer: TakeAnswer) -> bytes:
-        """Have frames taken that are complete now, in their order; `Violation` if after them there can be none.
+        """Pass on all frames that are complete, in order; `Http2ProtocolError` if no frame can follow.
 
-        Returns what is left: this stops after a bounded number of frames, so that nobody has to wait long. Headers,
-        one frame of data and trailers, which most unary calls are answered with, are one answer.
+        Return the bytes that are left: it stops after a bounded number of frames, so that no other task waits long.
+        Headers, one DATA frame and trailers, by which most unary calls are answered, go to `take_answer` together.
         """
         position, size, largest, cost = 0, len(data), self._largest, 0
         counts = size > _SMALL
@@ -213,7 +215,7 @@ class FrameReader:
         return b""
 
     def _answer(self, data: bytes, start: int, body: int, stream_id: int, take: TakeAnswer) -> int:
-        """Where the answer ends whose headers lie from `start` to `body`; 0 if there is none or nobody takes it."""
+        """Return the end of an answer with headers from `start` to `body`; 0 to read it frame by frame."""
         size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # lengths are compared with their kinds
         if body > size:
             return 0

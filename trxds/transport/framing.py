@@ -1,4 +1,4 @@
-"""The five bytes before every gRPC message: a compressed flag and the length, big-endian.
+"""gRPC puts five bytes before every message: a compressed flag and the length, big-endian (PROTOCOL-HTTP2).
 
 A large message arrives in hundreds of DATA frames, and is put together once.
 """
@@ -22,18 +22,18 @@ _FIRST = LARGE - PREFIX_SIZE  # what goes out in one piece with the prefix
 
 
 def frame(message: bytes) -> bytes:
-    """The message as it goes into DATA frames."""
+    """Return the message as DATA frames carry it."""
     return _PREFIX.pack(message.__class__ is Compressed, len(message)) + message
 
 
 def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
-    """The same in two parts, of which only the first is a copy: what is not sent yet stays the caller's bytes."""
+    """Return the same in two parts, of which only the first is a copy: unsent bytes stay the caller's."""
     prefix = _PREFIX.pack(message.__class__ is Compressed, len(message))
     return memoryview(prefix + message[:_FIRST]), memoryview(message)[_FIRST:]
 
 
 def single_message(data: bytes, most: int) -> bytes | None:
-    """The message that `data` is, of at most `most` bytes; None if it is not exactly one, or one that is compressed."""
+    """Return the message in `data`; None unless it is exactly one, uncompressed and at most `most` bytes."""
     size = len(data) - PREFIX_SIZE
     if 0 <= size <= most and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
         return data[PREFIX_SIZE:]
@@ -41,9 +41,9 @@ def single_message(data: bytes, most: int) -> bytes | None:
 
 
 class Deframer:
-    """Bytes in, whole messages out; what it refuses is a `Status` for the stream to end with.
+    """Cuts received bytes into complete messages; a `Status` is the one to end the stream with.
 
-    A message with the compressed flag comes out `Compressed`, and only if `encoding` is one that we can read.
+    A message with the compressed flag comes out as `Compressed`, if `encoding` is one that can be read here.
     """
 
     __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
@@ -62,11 +62,11 @@ class Deframer:
 
     @property
     def between_messages(self) -> bool:
-        """Whether the peer may end its half here without cutting a message short."""
+        """Whether the peer may end its half here without cutting off a message."""
         return not self._missing and not self._head
 
     def feed(self, data: bytes) -> Status | None:
-        """Take in what arrived; a Status means that the stream is beyond repair."""
+        """Take in received bytes; a `Status` means that the stream cannot go on."""
         self.buffered += len(data)
         if self._missing:
             data = self._complete(data)
@@ -75,7 +75,7 @@ class Deframer:
         return self._cut(data)
 
     def take(self) -> bytes | None:
-        """The next whole message."""
+        """Return the next complete message, or None."""
         if not self.messages:
             return None
         message = self.messages.popleft()
@@ -83,7 +83,7 @@ class Deframer:
         return message
 
     def _complete(self, data: bytes) -> bytes:
-        """Add to the message that is under way; returns what lies behind it."""
+        """Add to the message that is under way; return the bytes behind it."""
         part = data[: self._missing]
         self._pieces.add(part)
         self._missing -= len(part)
@@ -94,7 +94,7 @@ class Deframer:
         return data[len(part) :]
 
     def _cut(self, data: bytes) -> Status | None:
-        """Cut whole messages off `data`, which begins with a prefix; keep the rest."""
+        """Cut complete messages off `data`, which begins with a prefix; keep the rest."""
         position = 0
         while len(data) - position >= PREFIX_SIZE:
             flag, length = _PREFIX.unpack_from(data, position)

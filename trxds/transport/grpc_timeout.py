@@ -1,4 +1,4 @@
-"""The header grpc-timeout (PROTOCOL-HTTP2): at most eight digits and a unit."""
+"""The header grpc-timeout has at most eight digits and a unit (PROTOCOL-HTTP2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _MOST = 99_999_999
 
 
 def encode_timeout(seconds: float) -> bytes:
-    """The finest unit that holds it, rounded up: a server must not give up before its client.
+    """Return the header's value in the finest unit that holds it.
 
-    A time that has passed is sent as 1n, the least there is; endless is the caller's to leave out.
+    It is rounded up: a server must not give up before its client. A time that has passed is sent as 1n, the smallest
+    value. For an endless time the caller leaves out the header.
     """
     if seconds <= 0:
         return b"1n"
@@ -26,7 +27,7 @@ def encode_timeout(seconds: float) -> bytes:
 
 
 def decode_timeout(value: bytes) -> float | None:
-    """Seconds, or None when the text is no grpc-timeout."""
+    """Return the seconds, or None if the text is no grpc-timeout."""
     match = _TIMEOUT.match(value)
     if match is None:
         return None

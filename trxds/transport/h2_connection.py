@@ -1,6 +1,6 @@
-"""h2's connection with other ways, of which `http2.py` says why; nothing here is seen outside that.
+"""h2's connection with the changes whose reasons are in `h2_engine.py`, its only user.
 
-It looks into h2 more than h2 promises: `tests/transport/test_engines_agree.py` would show if that changed.
+It depends on internals of h2: `tests/transport/test_engines_agree.py` would show if those changed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
 
 
 def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
+    """Return h2's connection for one end, with these options and without h2's own header checks."""
     made = ChangedConnection(
         h2.config.H2Configuration(
             client_side=client,
@@ -58,7 +59,7 @@ def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
 
 
 class _KnownSettings(h2.settings.Settings):
-    """A peer's settings, without those that nobody knows: h2 would keep 65,536 of them for good."""
+    """A peer's settings without unknown ones: h2 would keep 65,536 of them for good."""
 
     def __setitem__(self, key: h2.settings.SettingCodes | int, value: int) -> None:
         if key in _KNOWN_SETTINGS:
@@ -66,7 +67,7 @@ class _KnownSettings(h2.settings.Settings):
 
 
 class _PeerLimits:
-    """What the peer's SETTINGS say of every stream."""
+    """The limits in the peer's SETTINGS that hold for every stream."""
 
     __slots__ = ("initial_window", "max_frame", "max_offset")
 
@@ -78,9 +79,9 @@ class _PeerLimits:
 
 
 class _Stream(h2.stream.H2Stream):
-    """h2's stream, which keeps of the peer's limits only how far its window is from the initial one.
+    """h2's stream, which keeps only the difference of its window from the initial one.
 
-    So does the lean engine's (`open_stream.py`). Every stream of h2's becomes one as soon as it is made.
+    The fast engine does the same (`stream_state.py`). Every stream of h2's becomes one as soon as it is made.
     """
 
     limits: _PeerLimits
@@ -98,11 +99,12 @@ class _Stream(h2.stream.H2Stream):
 
     @property
     def max_outbound_frame_size(self) -> int:
+        """Ignore h2's value for a stream: the limit is the connection's."""
         return self.limits.max_frame
 
     @max_outbound_frame_size.setter
     def max_outbound_frame_size(self, size: int) -> None:
-        """It is the connection's."""
+        """Ignore h2's value for a stream: the limit is the connection's."""
 
 
 class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
@@ -115,7 +117,7 @@ class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
 
 
 class ChangedConnection(h2.connection.H2Connection):
-    """h2's connection, which survives a GOAWAY and walks over its streams only now and then."""
+    """h2's connection, which survives a GOAWAY and only sometimes walks over its streams."""
 
     def __init__(self, config: h2.config.H2Configuration) -> None:
         super().__init__(config)
@@ -124,11 +126,11 @@ class ChangedConnection(h2.connection.H2Connection):
         self._limits = _PeerLimits(_INITIAL_WINDOW, self.max_outbound_frame_size)
 
     def clear_outbound_data_buffer(self) -> None:
-        """h2 calls this when a GOAWAY arrives; the acknowledgements in it are still owed."""
+        """Keep the output. h2 calls this at a GOAWAY, but the acknowledgements in it still have to leave."""
 
     @property
     def open_outbound_streams(self) -> int:
-        """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
+        """Always 0, as we count streams ourselves. h2 asks at each opening, and drops closed streams then."""
         return self._sweep()
 
     @property

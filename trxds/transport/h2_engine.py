@@ -1,16 +1,16 @@
-"""HTTP/2 by h2, at either end of a connection; nothing of h2 is seen outside.
+"""HTTP/2 by the h2 library, at either end of a connection; nothing of h2 is visible outside.
 
-Some of its ways do not suit a gRPC connection and are changed (`h2_connection.py`, `frame_heads.py`):
+Some behaviour of h2 does not suit a gRPC connection and is changed (`h2_connection.py`, `frame_heads.py`):
 
 - A GOAWAY closes h2's connection for good. RFC 9113 §6.8 means the opposite: streams up to the
   last identifier go on to their end, on a connection that opens no new ones.
 - It believes a frame's length until all of it has come, so that a peer which does not speak HTTP/2
-  ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
-- It walks over all streams whenever one is opened.
-- It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
+  ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without an error.
+- It walks over all streams whenever one is opened, and for each SETTINGS frame that changes windows or the
+  largest frame.
+- It keeps any settings and streams that a server makes up, and the header blocks of 64 frames.
 - A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
-  cost one stream (RFC 9113 §5.1.2, §8.1.1): `serving/connection.py` refuses it.
-- It walks over all streams for each SETTINGS frame that changes windows or the largest frame.
+  cost one stream (RFC 9113 §5.1.2, §8.1.1): `server/server_connection.py` refuses it.
 - It reads all that it is given, however long that takes.
 """
 
@@ -57,7 +57,7 @@ _LAST_STREAM_ID = 2**31 - 1
 
 
 class H2LibraryEngine:
-    """The `Engine` of servers, and of clients that want every rule of h2's checked."""
+    """The `Http2Engine` of servers, and of clients that want h2 to check every rule."""
 
     def __init__(self, *, client: bool, options: WireOptions) -> None:
         self._h2 = make_h2(client, options)
@@ -142,16 +142,16 @@ class H2LibraryEngine:
         return stream_id
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        """Headers or trailers of a stream that is open."""
+        """Send headers or trailers on a stream, if it is open."""
         if self._is_open(stream_id):
             self._h2.send_headers(stream_id, headers, end)
             self._collect(control=False)
 
     def _is_open(self, stream_id: int) -> bool:
-        """Whether h2 lets us speak of this stream.
+        """Return whether h2 lets us send on this stream.
 
-        It reads ahead of us: when an event is handled, the stream may have ended by a later one of
-        the same read. Its news is then about to come, and nothing need be said any more.
+        h2 reads ahead of us: when an event is handled, a later event of the same read may have ended the stream. That
+        event is about to come, so nothing has to be sent any more.
         """
         stream = self._h2.streams.get(stream_id)
         return stream is not None and not stream.closed
@@ -253,6 +253,6 @@ def _complaint(error: h2.exceptions.ProtocolError) -> str:
 
 
 def _translate(event: h2.events.Event) -> Event | None:
-    """None for what gRPC has no use for: informational responses, priorities, acknowledged settings."""
+    """Return our event for h2's; None for 1xx responses, priorities and acknowledged settings, which gRPC ignores."""
     translation = _TRANSLATIONS.get(type(event))
     return translation(event) if translation is not None else None

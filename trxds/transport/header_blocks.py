@@ -1,11 +1,10 @@
-"""Header blocks (HPACK, RFC 7541), with what does not change from call to call done once.
+"""Header blocks (HPACK, RFC 7541), where the work that is the same for every call is done once.
 
-Outgoing: our own dynamic table is empty for good. A method's fixed fields are encoded once; the
-others go out as they are. The first block says so by a table size of zero, which no later
-SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
+Outgoing: our own dynamic table stays empty. A method's common fields are encoded once; the others are sent literally.
+The first block announces a table size of zero, which no later SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
 
-Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same
-fields, so a server's usual answer is decoded once.
+Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same fields, so a
+server's usual answer is decoded once.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # what `r
 
 
 class BlockEncoder:
-    """Encodes requests. One of these belongs to one connection."""
+    """Encodes the requests of one connection."""
 
     __slots__ = ("_fixed", "_known", "_prefix")
 
@@ -83,7 +82,7 @@ def _fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _field(name: bytes, value: bytes) -> bytes:
-    """By its index in the static table, or literally and not to be indexed (RFC 7541 §6.1, §6.2.2)."""
+    """Encode a field by its index in the static table, or as a literal without indexing (RFC 7541 §6.1, §6.2.2)."""
     index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
     if value in values:
         return _integer(0x80, 7, values[value])
@@ -95,7 +94,7 @@ def _string(text: bytes) -> bytes:
 
 
 def _integer(flags: int, bits: int, value: int) -> bytes:
-    """In the low bits of the first byte, and more bytes if it does not fit (RFC 7541 §5.1)."""
+    """Encode an integer in the low bits of the first byte, and more bytes if it does not fit (RFC 7541 §5.1)."""
     most = (1 << bits) - 1
     if value < most:
         return bytes((flags | value,))
@@ -108,7 +107,7 @@ def _integer(flags: int, bits: int, value: int) -> bytes:
 
 
 class HeaderBlock(NamedTuple):
-    """A decoded header block. It may be shared by many answers: nobody changes it."""
+    """A decoded header block. Many answers may share it, so no code changes it."""
 
     headers: Headers
     size: int
@@ -122,7 +121,7 @@ class HeaderBlock(NamedTuple):
 
 
 class BlockDecoder:
-    """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
+    """Decodes the header blocks of one peer. It must see every block, in order, used or not."""
 
     __slots__ = ("_begun", "_bound", "_decoder", "_known", "_limit", "_table", "usual")
 
@@ -143,7 +142,7 @@ class BlockDecoder:
         self._begun = True
 
     def decode(self, data: bytes) -> HeaderBlock:
-        """`Violation` if there is no sense in it; the table is then lost, and with it the connection."""
+        """Return the block; `Http2ProtocolError` if it is invalid, which also loses the table and so the connection."""
         block = self._known.get(data)
         if block is None:
             if not self._begun:
@@ -185,7 +184,7 @@ class PrivateTable(HeaderTable):
 
 
 class BoundedDecoder(Decoder):
-    """hpack's decoder, which takes a bounded time for a block."""
+    """hpack's decoder, with bounded work for a block."""
 
     header_table: _CountedTable
 
@@ -199,7 +198,7 @@ class BoundedDecoder(Decoder):
 
 
 class _CountedTable(PrivateTable):
-    """It also says how often it has changed."""
+    """hpack's dynamic table, which counts its changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -225,15 +224,15 @@ class _CountedTable(PrivateTable):
 
 
 def error_text(error: Exception) -> str:
-    """In the words of hpack or h2, without the names and values that they quote, which may be secrets.
+    """Return the message of an hpack or h2 error without the names and values that it quotes, which may be secrets.
 
-    And without where hpack's view of the bytes lay: failures that are alike have equal messages.
+    Memory addresses are removed too, so that equal failures have equal messages.
     """
     return _QUOTED.sub("(not shown)", _ADDRESS.sub("the bytes", str(error)))
 
 
 def list_size(headers: Headers) -> int:
-    """By HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
+    """Return the size by HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
     size = 32 * len(headers)
     for name, value in headers:
         size += len(name) + len(value)

@@ -1,9 +1,9 @@
-"""One end of an HTTP/2 connection, below its streams: what a client's connection and a server's both hold.
+"""One end of an HTTP/2 connection below its streams, the same for a client's connection and a server's.
 
-It is a reader and a writer around the engine, the windows, and the queue of those that send; an idle one is one task,
-its reader. Nothing here takes long at once, however many streams are open: few are served, or ended, in one step.
+It holds the engine, its reader and writer, the windows, and the queue of streams that send; an idle connection is one
+task, its reader. No step takes long, however many streams are open: few are served, or ended, in one step.
 
-Bounds: see `WireOptions`.
+All bounds are in `WireOptions`.
 """
 
 from __future__ import annotations
@@ -43,24 +43,27 @@ from .writer import Writer
 
 
 class Http2Stream(Protocol):
-    """What is told to any stream, at a client and at a server."""
+    """The events that a stream is told, at a client and at a server."""
 
     @property
     def outgoing(self) -> Sender | None:
-        """What it sends, if it has more to send."""
+        """The sending half, if the stream has more to send."""
 
     def refuse(self, problem: Status) -> None:
-        """The peer sent what cannot be part of a call."""
+        """End the stream because the peer sent something that cannot be part of a call."""
 
     def was_reset(self, code: int) -> None:
-        """The peer ended the stream at once."""
+        """End the stream because the peer reset it."""
 
     def fail(self, status: Status) -> None:
-        """Something else has ended it: the connection, or a rule that the peer broke."""
+        """End the stream because the connection ended, or the peer broke a rule on the stream."""
 
 
 class Http2Connection:
-    """It owns the transport. `run()` is its life; the rest are plain functions that streams and their owner call."""
+    """One end of a connection; it owns the transport.
+
+    It lives while `run()` runs; all other methods are synchronous.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Http2Connection:
         self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.left_behind)
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
-        """Read and write until the connection is over, for whichever reason; `begin` starts what runs beside that."""
+        """Read and write until the connection ends for any reason; `begin` starts further tasks."""
         try:
             with self.tasks.scope:
                 async with trio.open_nursery() as nursery:
@@ -114,7 +117,7 @@ class Http2Connection:
     # -- what was read, where client and server do the same
 
     def handle(self, event: Event) -> None:
-        """Handle any event but those that begin, carry or end a call."""
+        """Handle any event except those that begin, carry or end a call."""
         match event:
             case StreamReset():
                 stream = self.streams.get(event.stream_id)
@@ -151,7 +154,7 @@ class Http2Connection:
     # -- what streams ask for
 
     def push(self, sender: Sender) -> None:
-        """A stream has something to send: a message, or the end of its half."""
+        """Send for a stream that has a message or the end of its half to send."""
         if not sender.id:
             return  # its headers come first
         if not sender.waits_for_room:
@@ -161,18 +164,18 @@ class Http2Connection:
         self.writer.wrote()
 
     def open_stream_window(self, stream_id: int, size: int) -> None:
-        """Let the peer send so much more on a stream."""
+        """Let the peer send `size` more bytes on a stream."""
         self.flow.open_stream_window(stream_id, size)
         self.writer.write_soon()
 
     def reset(self, stream_id: int, code: int) -> None:
-        """End a stream at once; on a connection that is over, every stream has ended."""
+        """End a stream at once. On a connection that has ended, every stream has ended already."""
         if self.over is None:
             self.engine.reset(stream_id, code)
             self.writer.write_soon()
 
     def ping(self) -> None:
-        """Ask the peer for a sign of life, which `reader.last_read` will show. Plain."""
+        """Send a PING; `reader.last_read` shows whether anything came back. Plain."""
         if self.over is None:
             self.counts.pings_sent += 1
             self.engine.ping(b"alive?  ")
@@ -181,13 +184,13 @@ class Http2Connection:
     # -- the end
 
     def close(self, status: Status, *, disconnect: str | None = None) -> None:
-        """Fail every stream with `status`, say goodbye, and let `run()` return."""
+        """Fail every stream with `status`, send GOAWAY, and let `run()` return."""
         if self.over is None:
             self.engine.goaway()
         self.end(status, disconnect=disconnect, flush=True)
 
     def end(self, status: Status, *, disconnect: str | None = None, flush: bool = False) -> None:
-        """Fail every stream with `status`; what was said may still leave, for a while, if it is to `flush`."""
+        """Fail every stream with `status`; with `flush`, the output may still leave for a limited time."""
         if self.over is not None:
             return
         # The fields first: streams that end now call us again.
@@ -206,12 +209,12 @@ class Http2Connection:
             self.tasks.scope.cancel()
 
     def lost(self, error: BaseException | None) -> None:
-        """The transport is gone."""
+        """End the connection because the transport is gone."""
         lost = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
         self.end(unavailable(f"{self.peer}: {lost}{self.doubt}"), disconnect=disconnect_reason(error))
 
     def flooded(self) -> None:
-        """The peer says too much that says nothing; it is told so."""
+        """End the connection with ENHANCE_YOUR_CALM because of too many frames that carry nothing of a call."""
         self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many frames that carry nothing of a call")
         allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED} for each of ours"
         text = f"{self.peer}: ENHANCE_YOUR_CALM: it sent too many frames that carry nothing of a call, {allowed}"

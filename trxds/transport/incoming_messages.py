@@ -1,9 +1,8 @@
-"""The messages that arrive on a stream, until they are taken.
+"""The messages that arrive on a stream, until the application takes them.
 
-When a stream's window is opened again is the one subtle thing. Bytes of messages that nobody has
-taken are held back, so a slow application bounds its own memory. But while it waits for a message
-that is not complete, what has come of it is given back at once: otherwise a message larger
-than the window could never arrive.
+The subtle point is when the stream's window is opened again. Bytes of messages that the application has not taken are
+held back, so a slow application bounds its own memory. But while it waits for a message that is not complete, the bytes
+received so far are given back at once: otherwise a message larger than the window could never arrive.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .waiter import Waiter
 
 
 class IncomingMessages:
-    """One half of a stream. One task may receive at a time."""
+    """The receiving half of a stream. One task may receive at a time."""
 
     __slots__ = ("_buffered", "_http2", "_unacked_bytes", "_waiter", "deframer", "id", "is_open", "is_reading")
 
@@ -37,7 +36,7 @@ class IncomingMessages:
         self._waiter: Waiter | None = None
 
     def take(self) -> bytes | Status | None:
-        """The next message if it has come whole; a Status if that cannot be decompressed, and so is the last.
+        """Return the next message if it is complete; a `Status` if it cannot be decompressed, which ends the messages.
 
         Never a checkpoint.
         """
@@ -59,7 +58,7 @@ class IncomingMessages:
         return whole
 
     def drop(self) -> None:
-        """Let go of the messages that wait."""
+        """Drop the messages that wait."""
         while self.deframer.take() is not None:
             pass
 
@@ -70,13 +69,13 @@ class IncomingMessages:
 
     @property
     def has_more_than_one(self) -> bool:
-        """Whether any byte of a second message has come, the first being whole."""
+        """Whether any byte of a second message has come, behind a complete first one."""
         # Any byte of it will do: its end might never come, for want of window.
         messages = self.deframer.messages
         return bool(messages) and self.deframer.buffered > PREFIX_SIZE + len(messages[0])
 
     async def wait(self) -> None:
-        """Wait for a message or the end of them. Always a checkpoint."""
+        """Wait for a message or the end of the messages. Always a checkpoint."""
         self.read_on()
         if self._waiter is None:
             self._waiter = Waiter()
@@ -86,7 +85,7 @@ class IncomingMessages:
             self.is_reading = False
 
     def read_on(self) -> None:
-        """The application waits for a message: what has come of it no longer holds up the rest."""
+        """Note that the application waits for a message, and open the window for the rest of it."""
         self.is_reading = True
         if self._buffered:
             self._open_window()
@@ -97,7 +96,7 @@ class IncomingMessages:
     # -- the connection's side
 
     def accept(self, event: DataReceived) -> Status | None:
-        """Take in a DATA frame; a Status says why it cannot be part of a message."""
+        """Take in a DATA frame; a `Status` says why it cannot be part of a message."""
         problem = self.deframer.feed(event.data)
         if problem is not None:
             return problem
@@ -112,7 +111,7 @@ class IncomingMessages:
         return None
 
     def stop(self) -> None:
-        """The peer's half has ended; messages that came stay."""
+        """End the peer's half; complete messages stay."""
         self.is_open = False
         if self._waiter is not None:
             self._waiter.wake_if()

@@ -1,15 +1,16 @@
-"""Reading in the caller's task: among threads this is known as Leader/Followers.
+"""Reading in the caller's task: the Leader/Followers pattern, for tasks instead of threads.
 
-A call that is alone on its connection costs two steps of the scheduler: the reader's, which finds the answer, and
-then its caller's. Where such calls follow each other closely the reader stands aside (`is_delegated`), and a caller
-that waits for its answer reads it by itself, as the leader.
+A call that is alone on its connection costs two steps of the scheduler: the reader's, which finds the answer, and then
+its caller's. Where such calls follow each other closely the reader delegates the reading (`is_delegated`), and a caller
+that waits for its answer becomes the leader and reads it in its own task.
 
-A leader reads for everybody. The reader reclaims the reading when a leader's call is over and others still wait, when
-one call takes long, or when anything comes up that is not for leaders: then no leader begins any more, and the reader
-reads on as soon as the present one has left.
+A leader reads for every stream. The reader reclaims the reading when a leader's call has ended and others still wait,
+when one call takes long, or when anything happens that is not for leaders: then no new leader begins, and the reader
+goes on as soon as the present one has left.
 
-Between two leaders nobody reads. So a call first takes in what has come, unless somebody read a moment ago: the server
-may take no more calls. Who calls within that moment takes the risk of every call that is under way when a server ends.
+Between two leaders no task reads. So a call first takes in the bytes that have come, unless a read was a moment ago:
+they may say that the server takes no more calls. A call within that moment takes the risk that every open call takes
+when a server ends.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ _LOOK = 0.1  # seconds between the reader's looks for leaders: a clock that is s
 
 
 class Leader(Protocol):
-    """A stream whose caller reads."""
+    """A stream whose caller reads from the connection."""
 
     @property
     def status(self) -> Status | None:
-        """How it ended; None while it has not."""
+        """The status by which it ended; None while it has not."""
 
 
 class InlineReads:
-    """Who reads at one connection; `streams` are those that are open there."""
+    """Decides which task reads at one connection; `streams` are the open ones."""
 
     def __init__(self, reader: Reader, flow: FlowControl, streams: Sized) -> None:
         self.is_delegated = False
@@ -64,7 +65,7 @@ class InlineReads:
     # -- the reader
 
     def may_delegate(self, last_opened: int) -> bool:
-        """A read has left nobody waiting: whether the next callers do well to read for themselves."""
+        """Return whether the next callers should read for themselves, after a read that left no call waiting."""
         now = self._reader.last_read
         is_alone = last_opened == self._last_opened + 2 and now - self._answered_at < _LONE_CALL_GAP
         self._in_a_row = self._in_a_row + 1 if is_alone else 0
@@ -72,7 +73,7 @@ class InlineReads:
         return self._in_a_row >= _IN_A_ROW and self._reader.transport.at_once
 
     async def stand_aside(self) -> None:
-        """Leave the reading to leaders, until none has come between two looks, or somebody reclaims it."""
+        """Leave the reading to leaders until none has come between two checks, or the reading is reclaimed."""
         self._in_a_row = 0
         self.is_delegated = self._reader.transport.wait_apart()  # by TLS nobody reads, and without a descriptor neither
         try:
@@ -94,19 +95,22 @@ class InlineReads:
         return not self.is_delegated and self.leader is None
 
     def reclaim(self) -> None:
-        """Something has come up that is not for leaders: the reader reads on, once the present one has left."""
+        """Let the reader go on, once the present leader has left."""
         self.is_delegated = False
         self._waiter.wake_if()
 
     # -- leaders
 
     def catch_up(self) -> None:
-        """Somebody is about to call: take in what has come while nobody read."""
+        """Before a new call, take in the bytes that have come while no task read."""
         if self.leader is None:
             self._read()
 
     async def read_as_leader(self, stream: Leader) -> bool:
-        """Read until that stream is over; false if the reader has to. Only while `is_delegated`, and one at a time."""
+        """Read until that stream has ended; False if the reader has to.
+
+        One at a time, and only while `is_delegated`.
+        """
         self._leaders += 1
         self.leader = stream
         try:
@@ -126,12 +130,12 @@ class InlineReads:
         return stream.status is not None
 
     def interrupt(self) -> None:
-        """Somebody else has ended the leader's stream, so its caller waits no longer."""
+        """Wake the leader, because its stream was ended by another task."""
         if self._is_waiting:
             self._reader.transport.interrupt()
 
     def _read(self) -> None:
-        """Take in what has come, if anything has, or as much of it as one step may take."""
+        """Take in the bytes that have come, as many as one step may take."""
         try:
             self._reader.take_now()
         except Exception as fault:  # ours: the reader raises it, and the channel ends as by any other

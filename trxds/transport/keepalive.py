@@ -1,10 +1,10 @@
-"""Signs of life on a connection that is quiet (A8).
+"""PINGs detect a dead peer on a quiet connection (A8).
 
-A peer that vanished without a word (a host that lost power, a NAT that forgot) cannot be told from one that
-has nothing to say, unless it is asked. Whoever asks too often is taken for abusive, though: a server
-then says GOAWAY with "too_many_pings", and from then on we ask half as often.
+A peer that vanished silently (a host that lost power, a NAT that forgot) cannot be told from a quiet one without a
+PING. But a server takes frequent PINGs for abuse: it sends GOAWAY with "too_many_pings", and from then on we send half
+as many.
 
-Nothing is done per frame: the reader notes when it last read, and that is looked at when a time is over.
+No work is done per frame: the reader notes when it last read, and keepalive looks at that when a time is over.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log = logging.getLogger("trxds.transport")
 
 
 class Keepalive:
-    """How the connections of one channel ask. They share it, for a complaint of one server holds for all.
+    """The keepalive of one channel's connections. They share it, because one server's complaint holds for all.
 
-    After `time` seconds without a byte the peer is asked by PING; if nothing at all comes within `timeout`
-    seconds, the connection is closed. Without calls nobody is asked, unless `without_calls`.
+    After `time` seconds without a byte the peer is sent a PING; if nothing at all comes within `timeout` seconds, the
+    connection is closed. Without calls no PING is sent, unless `without_calls`.
     """
 
     def __init__(self, time: float, timeout: float = ANSWER_WITHIN, *, without_calls: bool = False) -> None:
@@ -45,7 +45,7 @@ class Keepalive:
         self._without_calls = without_calls
 
     async def watch(self, http2: Http2Connection, calls: Sized) -> None:
-        """Ask whenever the connection is quiet; return when it was closed because nothing came."""
+        """Send a PING whenever the connection is quiet; return when it was closed because nothing came."""
         heard = trio.current_time()
         while True:
             await trio.sleep_until(heard + self.time)
@@ -66,7 +66,7 @@ class Keepalive:
         return http2.reader.last_read >= asked
 
     def on_too_many_pings(self, event: GoAwayReceived, peer: str) -> bool:
-        """Ask half as often from now on, if that is what the peer complains of; whether it is."""
+        """Halve the rate of PINGs if this GOAWAY complains of them; return whether it does."""
         if event.code != ErrorCode.ENHANCE_YOUR_CALM or event.debug != b"too_many_pings":
             return False
         self.time *= 2
@@ -76,5 +76,5 @@ class Keepalive:
 
 
 def keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
-    """As a channel's options say: no `time`, no keepalive."""
+    """Return the keepalive for a channel's options; None without a `time`."""
     return Keepalive(time, timeout, without_calls=without_calls) if time is not None else None

@@ -1,4 +1,4 @@
-"""The numbers of the wire, in one place. Sizes are bytes, times are seconds."""
+"""The sizes (bytes) and times (seconds) of the transport, in one place."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _QUICKLY_READ = 80 * 1024  # of header fields, in less than 10 ms
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """What one end of a connection offers its peer, and how much it keeps in memory.
+    """The limits that one end of a connection sets for its peer, and for its own memory.
 
-    Memory for what has arrived is bounded by streams × `stream_window` (as far as that has grown), and by
-    one message of the receive limit for each stream whose application is waiting for it.
+    Memory for received data is bounded by streams × `stream_window` (as far as that has grown), and by one message of
+    the receive limit for each stream whose application is waiting for it.
     """
 
     stream_window: int = 256 * 1024
@@ -61,8 +61,10 @@ class WireOptions:
 
     @property
     def header_list_bound(self) -> int:
-        """Larger headers end the connection. Those between the limits are read, for the compression table's sake.
+        """The size of a header list that ends the connection.
 
-        That takes up to 4 µs for each 32 bytes, during which nobody else is served. C-core has such a limit as well.
+        Lists between the two limits are decoded for the compression table.
+
+        That takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as well.
         """
         return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _QUICKLY_READ))

@@ -1,4 +1,4 @@
-"""Frames that wait to be written, behind each other."""
+"""Frames wait in one buffer until they are written together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OutgoingFrames:
         self.control_unsent += len(frame)
 
     def take(self) -> bytes:
-        """Return everything that waits; nothing waits after that."""
+        """Return all frames that wait, and keep none of them."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         self.unsent = self.control_unsent = 0

@@ -1,7 +1,7 @@
 """The messages that one end of a stream sends.
 
-Nobody here touches the socket. What is sent waits until windows and the connection's buffer have room; the connection's
-`SendQueue` comes for it.
+A message waits here until the windows and the connection's buffer have room for it; then the connection's `SendQueue`
+has it appended. No task of a stream touches the socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING = b""
 
 
 class OutgoingMessages:
-    """One half of a stream. One task may send at a time."""
+    """The sending half of a stream. One task may send at a time."""
 
     __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open")
 
@@ -54,7 +54,7 @@ class OutgoingMessages:
         return True
 
     def send_many(self, messages: Sequence[bytes]) -> bool:
-        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+        """Send messages of bounded size behind those that wait, without waiting; later messages wait for them."""
         if self._ending or not self.is_open:
             return False
         if messages:
@@ -65,24 +65,24 @@ class OutgoingMessages:
         return True
 
     async def wait_taken(self) -> None:
-        """Wait until windows and buffer have taken all that was handed over. Always a checkpoint."""
+        """Wait until windows and buffer have taken all messages that were handed over. Always a checkpoint."""
         if self._waiter is None:
             self._waiter = Waiter()
         await self._waiter.wait(self._is_taken)
 
     @property
     def has_ended_well(self) -> bool:
-        """Whether all that was handed over went out, and the stream was not ended otherwise."""
+        """Whether all messages that were handed over went out, and nothing else ended the stream."""
         return self.is_open or self._ending
 
     def end(self) -> None:
-        """End our half, after what was sent. Idempotent."""
+        """End our half of the stream behind the messages sent so far. Idempotent."""
         if self.is_open and not self._ending:
             self._ending = True
             self._http2.push(self)
 
     def opened(self, stream_id: int) -> None:
-        """The stream's headers were sent."""
+        """Send the messages that waited for the stream's headers to leave."""
         self.id = stream_id
         if self._rest:
             self._http2.counts.sent(1)
@@ -90,7 +90,7 @@ class OutgoingMessages:
             self._http2.push(self)
 
     def stop(self) -> None:
-        """End our half now; what waits is dropped."""
+        """End our half now; messages that wait are dropped."""
         self.is_open = self._ending = False
         # The rest of a message whose beginning has left is of no use: the stream is reset, or has been.
         if self._rest:
@@ -106,7 +106,7 @@ class OutgoingMessages:
         return bool(self._rest)
 
     def push(self, limit: int) -> None:
-        """Append at most `limit` bytes of the rest to the connection's buffer."""
+        """Append at most `limit` bytes of the unsent message to the connection's buffer."""
         written = self._http2.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
         # What is not large may be bytes: cut off seldom enough to be copied then.
         self._rest = self._rest[written:] if written < len(self._rest) else _NOTHING

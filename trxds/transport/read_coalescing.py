@@ -1,11 +1,12 @@
-"""When a reader does well to wait a moment before it reads on, as network cards do before they interrupt.
+"""A reader with many open calls pauses before it reads on, as network cards do before they interrupt.
 
-Where many calls are under way and their answers come one by one, each wakes the reader, and then its caller, for
-itself: that is most of what such a call costs. A moment later several are there, and one waking is for them all.
+Where many calls are open and their answers come one by one, each answer wakes the reader, and then its caller: that is
+most of the cost of such a call. A moment later several answers are there, and one wake-up serves them all.
 
-Nobody should feel it. So a pause is a part of what calls take anyway, and is made only if enough answers are to be
-expected in it. There is none where somebody on this connection would feel it: for the next answers after a call
-that took much less than the others, and for a second after data for a stream that goes on, or a window that opened.
+No call should be slower for it. So a pause is a small part of the time that calls take anyway, and is made only if
+enough answers can be expected in it. There is none where a call on this connection would feel it: for the next answers
+after a call that took much less time than the others, and for a second after data for a stream that goes on, or after a
+window that opened.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ MIN_STREAMS_TO_COALESCE = 16
 
 
 class ReadCoalescing:
-    """`most` is the longest pause, in seconds; with 0 there is none. `now` is when the bytes were read."""
+    """Decides on the pauses of one reader.
+
+    `most` is the longest one in seconds, 0 for none; `now` is the time of the read.
+    """
 
     def __init__(self, most: float) -> None:
         self.most = most
@@ -43,7 +47,7 @@ class ReadCoalescing:
         self._streaming_at = -math.inf  # ... which was then
 
     def answered(self, took: float, now: float) -> None:
-        """This read brought the end of a call that the server had for `took` seconds."""
+        """Count a call that this read ended, after the server had it for `took` seconds."""
         if now != self._read:
             self._read, self._new = now, 0
         self._new += 1
@@ -54,23 +58,23 @@ class ReadCoalescing:
         self._quick = min(took, self._quick + (took - self._quick) / 8)
 
     def stream_activity(self, now: float) -> None:
-        """This read brought what a stream ought not to have waited for."""
+        """Make no pauses for a second, because this read brought something that a stream should not wait for."""
         self._resumes = now + _RESPITE
 
     def data(self, stream_id: int, now: float) -> None:
-        """This read brought data: a part of an answer, or a message of a stream that goes on."""
+        """Note that this read brought data: a part of an answer, or a message of a stream that goes on."""
         if self._streaming_at != now:  # nobody asked after that read, for then they were fewer
             self._streaming, self._streaming_at = None, now
         self._streaming = self._streaming or set()
         self._streaming.add(stream_id)
 
     def settle(self, streams: Collection[int], now: float) -> None:
-        """All of a read was handled: who had data and is still among these `streams` ought not to wait."""
+        """After a read, make no pauses if any of these open `streams` had data in it."""
         if self._streaming_at == now and self._streaming and not self._streaming.isdisjoint(streams):
             self.stream_activity(now)
 
     def pause(self, under_way: int, now: float) -> float:
-        """How long to wait before the next read, in seconds; often 0. Asked once for each read of `MANY` calls."""
+        """Return the seconds to wait before the next read, often 0. Called once for each read with many open calls."""
         new = self._new if now == self._read else 0
         passed, self._last = now - self._last, now
         self._answers = self._answers * _FADING + new

@@ -1,7 +1,7 @@
-"""What a peer says, from the transport to whoever handles it.
+"""The reader takes a peer's bytes from the transport, through the engine, to the role that handles the events.
 
-Nothing here takes long at once, whatever the peer says: the engine reads a few hundred frames at a time, and the reader
-takes a checkpoint before it has the rest read. It reads nothing while what the peer has provoked is not written.
+No step takes long, whatever the peer sends: the engine reads a few hundred frames at a time, and the reader takes a
+checkpoint before the rest is read. It does not read while answers that the peer provoked wait to be written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LITTLE_OVERHEAD = 30  # frames, which are counted later
 
 
 class Reader:
-    """`run` reads until the connection is over; `take` is for a task that reads in its place (`inline_read.py`)."""
+    """Reads a connection: `run` until it ends, `take` for a task that reads instead (`inline_read.py`)."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Reader:
         self._closed = False
 
     async def run(self) -> None:
+        """Read and handle until the connection has ended."""
         while not self._closed:
             if self._engine.unread:  # also what a leader left
                 await trio.lowlevel.checkpoint()
@@ -67,7 +68,7 @@ class Reader:
                 await self._writer.taken.wait(lambda: not self.is_provoked or self._closed)
 
     def take(self, data: bytes) -> None:
-        """Handle what a read has brought, as much of it as one step may. Nothing for the next step, or at the end."""
+        """Handle the bytes of a read, as many as one step may. Empty `data` is the next step, or the end."""
         engine = self._engine
         # One look at the clock for a whole read: keepalive and moderation need no better one.
         if data:
@@ -81,7 +82,7 @@ class Reader:
             self._writer.wrote()
 
     def take_now(self) -> None:
-        """Take what has come, if anything has; no checkpoint."""
+        """Take the bytes that have come, if there are any; no checkpoint."""
         try:
             data = self.transport.receive_nowait()
         except trio.BrokenResourceError as error:
@@ -90,18 +91,18 @@ class Reader:
             self.take(data)
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Read no more."""
         self._closed = True
         self._engine.unread = b""
 
     @property
     def is_behind(self) -> bool:
-        """Whether the reader's own task has to go on: something is left unread, or may not be read yet."""
+        """Whether the reader's own task has to go on: bytes are unread, or must not be read yet."""
         return bool(self._engine.unread) or self.is_provoked
 
     @property
     def is_provoked(self) -> bool:
-        """Whether more than is allowed of what the peer has provoked is not yet written."""
+        """Whether more answers that the peer provoked wait to be written than is allowed."""
         return self._engine.outgoing.control_unsent > self._control_bound
 
     def _check_overhead(self) -> None:

@@ -1,4 +1,4 @@
-"""What a call says first: the request's headers."""
+"""A call begins with the headers of its request."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ _NOTHING: Headers = []
 class Request:
     """One attempt of a call, before it has a stream.
 
-    `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by
-    whoever reads the connection when the server's headers commit the call, which a trailers-only answer
-    does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
-    the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
-    known: it leaves with the headers. `observer`, if any, is told of the messages. With `one_reply` the server has
-    to send exactly one message before OK.
+    `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by the connection's
+    reading task when the server's headers commit the call, which a trailers-only answer does not; it is plain and does
+    not raise. A received message above `max_receive_size` bytes ends the stream with RESOURCE_EXHAUSTED. `message` is
+    the only message of the request, if that is known: it leaves with the headers. `observer`, if any, is told of the
+    messages. With `one_reply` the server has to send exactly one message before OK.
     """
 
     path: str
@@ -47,14 +46,14 @@ class Request:
     one_reply: bool = False
 
     def timeout(self, now: float) -> Headers:
-        """The time that is left, as a header; nothing if there is no deadline."""
+        """Return the remaining time as a header; no header if there is no deadline."""
         if self.deadline == math.inf:
             return []
         return [(b"grpc-timeout", encode_timeout(self.deadline - now))]
 
 
 class RequestHeaders:
-    """The headers of calls on one connection: what those of a method have in common, and whether they are too large."""
+    """The headers of calls on one connection: those common to a method, and the peer's limit on their size."""
 
     def __init__(self, peer: str, scheme: bytes) -> None:
         self.limit = math.inf
@@ -65,7 +64,7 @@ class RequestHeaders:
         self._fits = _NOTHING  # metadata that was last found to be no more than the peer takes
 
     def fields(self, path: str, authority: str) -> Fields:
-        """Those that every call of a method has in common, made once for each."""
+        """Return the fields that every call of a method has in common, made once for each method."""
         fields = self._known.get((path, authority))
         if fields is None:
             if len(self._known) >= _KEPT_METHODS:
@@ -86,11 +85,11 @@ class RequestHeaders:
         )
 
     def set_limit(self, limit: float) -> None:
-        """The peer's SETTINGS have come."""
+        """Set the limit that the peer's SETTINGS name."""
         self.limit, self._fits = limit, _NOTHING
 
     def problem(self, request: Request, now: float) -> Status | None:
-        """Why the request cannot be sent, if its headers are more than the peer takes."""
+        """Return why the request cannot be sent, if its headers are larger than the peer takes."""
         if request.metadata is self._fits or not request.metadata:
             return None
         size, limit = list_size(request.metadata), self.limit

@@ -1,4 +1,4 @@
-"""What a server's answer says about the call: pure functions from headers and codes to a Status.
+"""The status of a call follows from the server's headers, trailers and codes by pure functions.
 
 The tables are those of gRPC's `PROTOCOL-HTTP2.md` and `http-grpc-status-mapping.md`.
 """
@@ -30,7 +30,7 @@ _Initial: TypeAlias = tuple[Status | None, Metadata, str]
 
 
 class ResponseHeaderParser:
-    """Reads what one server sends around its messages; what is the same as the last time is not read again."""
+    """Reads the headers and trailers of one server; those that equal the last ones are not read again."""
 
     __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
 
@@ -43,21 +43,21 @@ class ResponseHeaderParser:
         self._trailers: Headers | None = None
 
     def initial(self, headers: Headers) -> _Initial:
-        """What is wrong with them, if anything; the metadata; how messages are compressed, if they are."""
+        """Return the error in response headers, if any, their metadata, and the encoding of messages, if any."""
         if headers is not self._initial and headers != self._initial:
             problem, encoding = headers_error(headers, self._peer), find(headers, b"grpc-encoding") or b""
             self._initial, self._initial_read = headers, (problem, decode(headers), encoding.decode("latin-1"))
         return self._initial_read
 
     def trailers(self, headers: Headers) -> tuple[Status, Metadata]:
-        """The status and the metadata that came with it."""
+        """Return the status and the metadata that came with it."""
         if headers is not self._trailers and headers != self._trailers:
             self._trailers, self._trailers_read = headers, (trailers_status(headers, self._peer), decode(headers))
         return self._trailers_read
 
 
 def headers_error(headers: Headers, peer: str) -> Status | None:
-    """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
+    """Return the error in response headers that are not gRPC's; None if they are."""
     problem = _bad_name(headers, peer)
     if problem is not None:
         return problem
@@ -71,7 +71,7 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
 
 
 def trailers_status(headers: Headers, peer: str) -> Status:
-    """The status that trailers, or a trailers-only answer, carry."""
+    """Return the status in trailers, or in a trailers-only answer."""
     problem = _bad_name(headers, peer)
     if problem is not None:
         return problem
@@ -87,7 +87,7 @@ def trailers_status(headers: Headers, peer: str) -> Status:
 
 
 def _bad_name(headers: Headers, peer: str) -> Status | None:
-    """Whoever writes such names is no HTTP/2 server, and metadata has none of them."""
+    """Return the error in a header's name. HTTP/2 forbids such names, and they cannot become metadata."""
     for name, _ in headers:
         if not _NAME.match(name):
             # It may be anything, with a value in it perhaps, unless it looks like a name.
@@ -97,7 +97,7 @@ def _bad_name(headers: Headers, peer: str) -> Status | None:
 
 
 def _media_type(content_type: bytes) -> str:
-    """Without parameters; only of the form of one is it shown, as other values may be anything."""
+    """Describe a content-type without its parameters. It is quoted only in that form: other values may be secrets."""
     kind = content_type.partition(b";")[0].strip()
     if not kind:
         return "no content-type"

@@ -1,4 +1,4 @@
-"""What RST_STREAM from a server means for its call (PROTOCOL-HTTP2, "Errors"; RFC 9113, 8.7)."""
+"""The error code of a RST_STREAM decides the status of its call (PROTOCOL-HTTP2, "Errors"; RFC 9113 §8.7)."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def rst_stream_status(code: int, *, deadline_passed: bool) -> Status:
 
 
 def is_refused(code: int) -> bool:
-    """Whether the server says that it processed nothing of the request, so that the call may be sent again."""
+    """Return whether the server says that it processed nothing of the request, so that the call may be sent again."""
     return code == ErrorCode.REFUSED_STREAM

@@ -1,9 +1,9 @@
-"""Which streams send next, where not all have room.
+"""The send queue decides which stream sends next, where windows or buffer do not have room for all.
 
-A stream whose message did not fit stands in line, and is served in turn, a little each, whenever the connection's
-window and buffer have room. One whose own window is closed stands apart, so that nobody asks it in vain: until its
-window is opened, or the peer's SETTINGS may have opened all windows. A peer may say so in each frame, however many
-streams wait. So that is only noted, and the streams are looked at later, a few in each step.
+A stream whose message did not fit is queued, and the queue is served in turn, a little for each stream, whenever the
+connection's window and buffer have room. A stream whose own window is closed is blocked, outside the queue, until its
+window is opened, or the peer's SETTINGS may have opened all windows. A peer may send such SETTINGS in each frame,
+however many streams are blocked. So they are only noted, and the streams are checked later, a few in each step.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Sender(Protocol):
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether it has something to send for which there was no room."""
+        """Whether the stream has something to send for which there was no room."""
 
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes to the connection's output."""
 
 
 class SendQueue:
-    """`left_behind` is called when a step's worth was done and there is more, which is done by the next `serve`."""
+    """The streams that wait to send. `left_behind` is called when a step left work for the next `serve`."""
 
     __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
 
@@ -49,7 +49,7 @@ class SendQueue:
         self._left_behind = left_behind
 
     def send(self, stream: Sender) -> None:
-        """The stream has something to send: at once, if nobody else stands in line and there is room."""
+        """Let a stream send: at once if no other stream is queued and there is room."""
         if self.line or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
             self.serve()
@@ -57,19 +57,19 @@ class SendQueue:
             self._serve_one(stream)
 
     def append(self, stream: Sender) -> None:
-        """Put it at the end of the line, if it has something to send."""
+        """Put a stream at the end of the queue, if it has something to send."""
         if stream.waits_for_room:
             self.blocked.pop(stream, None)
             self.line[stream] = None  # who stands there keeps its place
 
     def look_again(self) -> None:
-        """The windows of all streams may be open now."""
+        """Check all blocked streams again, because their windows may have opened."""
         if self.blocked:
             self._to_look_at = len(self.blocked)
             self._left_behind()
 
     def serve(self) -> None:
-        """Let streams in line send, in turn, as far as buffer and windows have room."""
+        """Let queued streams send in turn, as far as buffer and windows have room."""
         if self._to_look_at:
             self._look()
         engine, turns = self._engine, TURNS
@@ -80,7 +80,7 @@ class SendQueue:
             self._serve_one(self.line.popitem(last=False)[0])
 
     def _look(self) -> None:
-        """Blocked streams whose windows are open stand in line; the others go to the end."""
+        """Queue blocked streams whose windows have opened, and put the others back at the end."""
         looks = min(self._to_look_at, TURNS)
         self._to_look_at -= looks
         for _ in range(min(looks, len(self.blocked))):
@@ -105,7 +105,7 @@ class SendQueue:
             self.blocked[stream] = None  # until it opens
 
     def forget(self, stream: Sender) -> None:
-        """It has nothing to send any more."""
+        """Remove a stream that has nothing to send any more."""
         self.line.pop(stream, None)
         self.blocked.pop(stream, None)
 

@@ -1,4 +1,4 @@
-"""What a client's engine keeps of its streams while they are open, and of a header block while it is not whole."""
+"""The fast engine keeps this state of its open streams, and of a header block that is not complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_LIMIT = 2**32
 
 
 class RecvState(enum.Enum):
-    """What the peer may send next on a stream (RFC 9113 §8.1)."""
+    """The frames that the peer may send next on a stream (RFC 9113 §8.1)."""
 
     HEADERS = enum.auto()
     BODY = enum.auto()  # data or trailers
@@ -28,7 +28,7 @@ HEADERS, BODY, NOTHING = RecvState.HEADERS, RecvState.BODY, RecvState.NOTHING
 
 
 class StreamState:
-    """A stream that is not closed: both halves' states and windows."""
+    """A stream that is not closed: the states and windows of both halves."""
 
     __slots__ = ("receive_window", "receiving", "send_offset", "sending")
 
@@ -58,18 +58,18 @@ class StreamStates:
         self._max_send_offset = 0  # no stream's is more; of streams that have gone, too
 
     def check_opened(self, stream_id: int) -> None:
-        """A frame came for a stream that is not open: `Violation` unless it has been (all of ours are odd)."""
+        """Raise `Http2ProtocolError` for a frame on a stream that was never opened; all of ours are odd."""
         # RFC 9113 §5.1 lets us ignore what still comes for a closed stream; on an idle one it is an error.
         if stream_id >= self.next_id or not stream_id & 1:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
 
     def send_window_of(self, stream_id: int) -> int:
-        """How much this stream may send now, its connection's window apart; may be negative."""
+        """Return the bytes that this stream may send now, apart from the connection's window; may be negative."""
         stream = self.open.get(stream_id)
         return self.initial_send_window + stream.send_offset if stream is not None else 0
 
     def set_initial_send_window(self, size: int) -> None:
-        """The peer's SETTINGS change the windows of all streams; `Violation` if that opens one too far."""
+        """Change the windows of all streams, as SETTINGS say; `Http2ProtocolError` if one becomes too large."""
         if size + self._max_send_offset > MAX_WINDOW:
             # Streams with so wide a window are rare. Of this maximum they are why, or one that has gone since.
             self._max_send_offset = max([0, *(stream.send_offset for stream in self.open.values())])
@@ -80,13 +80,13 @@ class StreamStates:
             )
 
     def set_initial_receive_window(self, size: int) -> None:
-        """Our SETTINGS change what the peer may send on all streams."""
+        """Change the bytes that the peer may send on each stream, as our SETTINGS say."""
         change, self.initial_receive_window = size - self.initial_receive_window, size
         for stream in self.open.values():
             stream.receive_window += change
 
     def open_send_window(self, stream: StreamState, size: int) -> bool:
-        """The peer has opened a stream's window; false if that was too far (RFC 9113 §6.9.1)."""
+        """Widen a stream's window, as the peer's WINDOW_UPDATE says; False if that is too far (RFC 9113 §6.9.1)."""
         stream.send_offset += size
         if self.initial_send_window + stream.send_offset > MAX_WINDOW:
             return False
@@ -96,7 +96,7 @@ class StreamStates:
 
 
 class PeerSettings:
-    """The limits that the peer's SETTINGS name; how large its windows are is in `StreamStates`."""
+    """The limits in the peer's SETTINGS, except the initial window, which `StreamStates` has."""
 
     def __init__(self) -> None:
         self.max_streams = _NO_LIMIT
@@ -104,7 +104,10 @@ class PeerSettings:
         self.max_frame = FIRST_MAX_FRAME
 
     def set(self, key: int, value: int) -> None:
-        """One setting; `Violation` if it may not have that value. Unknown ones are ignored (RFC 9113 §6.5.2)."""
+        """Apply one setting; `Http2ProtocolError` if its value is invalid.
+
+        Unknown ones are ignored (RFC 9113 §6.5.2).
+        """
         match key:
             case frames.ENABLE_PUSH if value:
                 raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "a server cannot be pushed to")
@@ -119,7 +122,7 @@ class PeerSettings:
 
 
 class HeaderFragment:
-    """A header block whose CONTINUATION frames have not all come."""
+    """A header block with CONTINUATION frames still to come."""
 
     __slots__ = ("end", "parts", "size", "stream_id")
 

@@ -1,4 +1,4 @@
-"""A client's streams: those that are open, and those that wait for a place among the server's concurrent streams."""
+"""A client's connection has open streams, and streams that wait for one of the server's concurrent streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_TIMEOUT: Headers = []
 
 
 class StreamTable:
-    """`exhausted` is called when a stream would need an identifier and there is none left."""
+    """The streams of one connection. `exhausted` is called when no stream identifier is left for the next one."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class StreamTable:
         self._exhausted = exhausted
 
     def __len__(self) -> int:
-        """How many are not over, those that wait included."""
+        """Return the number of streams that have not ended, with those that wait."""
         return len(self.open) + len(self.waiting)
 
     @property
     def calls(self) -> Calls:
-        """Those that had a place."""
+        """Counts of the streams that were opened."""
         opened = (self.last_opened + 1) // 2
         return Calls(opened, opened - len(self.open) - self.failed, self.failed, self.opened_at)
 
     def has_room(self) -> bool:
-        """Whether the server and the connection's buffer take one more."""
+        """Return whether the server and the connection's buffer take one more stream."""
         engine = self._http2.engine
         # A connection whose identifiers are used up can open none any more (RFC 9113 §5.1.1).
         if engine.exhausted:
@@ -67,7 +67,7 @@ class StreamTable:
         return len(self.open) < self.max_streams and engine.outgoing.unsent < self._http2.options.unsent_bound
 
     def begin(self, stream: ClientStream, now: float) -> bool:
-        """Send its headers; true if the whole request went with them."""
+        """Send a stream's headers; return whether the whole request went with them."""
         request, engine = stream.request, self._http2.engine
         # With a message that is the whole request the stream begins and ends in one go: most calls are so.
         complete = b""
@@ -85,7 +85,7 @@ class StreamTable:
         return bool(complete)
 
     def begin_waiting(self) -> None:
-        """Begin those that wait, in order, as far as there is room."""
+        """Open streams that wait, in order, as far as server and buffer allow."""
         turns = TURNS
         while self.waiting and self.has_room():
             if not turns:
@@ -94,7 +94,7 @@ class StreamTable:
             self.begin(self.waiting.popitem(last=False)[0], self._http2.counts.now())
 
     def forget(self, stream: ClientStream) -> None:
-        """A stream is over."""
+        """Remove a stream that has ended."""
         # Nothing is kept of closed streams: the engine knows by their numbers that they have been.
         if stream.id:
             self.open.pop(stream.id, None)
@@ -104,11 +104,14 @@ class StreamTable:
             self.waiting.pop(stream, None)
 
     def above(self, last_stream_id: int) -> list[ClientStream]:
-        """Those that the server has not processed. They are the last in order: the others are not looked at."""
+        """Return the streams that the server has not processed.
+
+        They are the last in order, so only they are visited.
+        """
         later = takewhile(lambda stream_id: stream_id > last_stream_id, reversed(self.open))
         return [self.open[stream_id] for stream_id in later][::-1]
 
     def take_waiting(self) -> tuple[ClientStream, ...]:
-        """Those that wait; they do not any more."""
+        """Return the streams that wait, and keep none of them."""
         waiting, self.waiting = self.waiting, OrderedDict()
         return tuple(waiting)

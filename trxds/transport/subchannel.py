@@ -1,9 +1,9 @@
-"""One address and the way to it: IDLE, CONNECTING, READY, TRANSIENT_FAILURE (connectivity-semantics-and-api.md).
+"""A subchannel is one address and its connection: IDLE, CONNECTING, READY or TRANSIENT_FAILURE.
 
-The program counter is the state machine: connecting, being READY and backing off is one coroutine,
-`live`, and an IDLE subchannel is no task at all. A connection that says GOAWAY, or is retired, stays
-in its coroutine until its last stream has ended, while the subchannel is IDLE at once and may
-begin another.
+The states are those of connectivity-semantics-and-api.md. The program counter is the state machine: connecting, being
+READY and backing off is one coroutine, `live`, and an IDLE subchannel is no task at all. A connection that got a
+GOAWAY, or is retired, stays in its coroutine until its last stream has ended, while the subchannel is IDLE at once and
+may begin another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIN_FAILURE_TIME = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SubchannelContext:
-    """What all subchannels of a pool have in common; `start` has one's `live` run as a task."""
+    """The settings that all subchannels of a pool share; `start` runs a subchannel's `live` as a task."""
 
     options: WireOptions
     keepalive: Keepalive | None
@@ -49,10 +49,10 @@ class SubchannelContext:
 
 
 class Subchannel:
-    """Made by `Pool.lease`.
+    """The connection to one address, or the attempts to make one. Made by `SubchannelPool.lease`.
 
-    `state` is where it stands; `error` says why the last connection or attempt ended. Both are
-    set, and `changed` called, before anybody is refused a stream because of it.
+    `state` is the connectivity state; `error` says why the last connection or attempt ended. Both are set, and
+    `changed` called, before any stream is refused for it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Subchannel:
         return f"<Subchannel {self.address} {self.state.value}{streams}>"
 
     def request_connection(self) -> None:
-        """Connect if IDLE; otherwise nothing."""
+        """Connect if IDLE; otherwise do nothing."""
         if self.state is Connectivity.IDLE and not self.retired:
             self._scope = trio.CancelScope()
             self._set_state(Connectivity.CONNECTING)
@@ -94,7 +94,7 @@ class Subchannel:
         return self._connection.open_stream(request) if self._connection is not None else None
 
     async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
-        """One request, any number of replies: `heard` gets each. How the call ended; None unless READY."""
+        """Send one request and pass each reply to `heard`; return the status of the call, or None unless READY."""
         stream = self.open_stream(Request(path, self.address))
         if stream is None:
             return None
@@ -107,7 +107,7 @@ class Subchannel:
             stream.cancel()
 
     def retire(self) -> None:
-        """Nobody wants this host any more: no new streams, and the end when the last has ended."""
+        """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
         self.retired = True
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -121,7 +121,7 @@ class Subchannel:
     # -- its life, from one request for a connection to the next
 
     async def live(self) -> None:
-        """Connect, and be a connection until its end; after a failure wait for the backoff's."""
+        """Connect, and run the connection to its end; after a failure wait for the end of the backoff."""
         now = trio.current_time()
         retry_at = now + self._backoff.next()
         failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
@@ -135,7 +135,7 @@ class Subchannel:
             self._set_state(Connectivity.IDLE)
 
     async def _attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
-        """Returns when it is over: why there was no connection, or None. Once READY it has no `deadline` any more."""
+        """Run one connection; return why there was none, or None. From READY on the `deadline` does not hold."""
         scope.deadline = deadline
         missed = f"{self.address}: cannot connect: no answer in time"
         with scope:
@@ -153,7 +153,7 @@ class Subchannel:
             return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
 
     async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
-        """This task is the connection's reader."""
+        """Run the connection's reader in this task."""
         context = self._context
         connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
         connection.on_ready = partial(self._become_ready, connection, scope)

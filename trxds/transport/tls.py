@@ -1,7 +1,7 @@
-"""TLS over any network: the peer has proven who it is and speaks HTTP/2, or there is no connection.
+"""TLS over any network: a peer that does not prove its name, or does not speak HTTP/2, gets no connection.
 
-Whoever reads the error has a certificate to mend, so it names the peer, the name it was asked
-to prove, and the cause.
+A reader of the error has a certificate to repair, so it names the peer, the name that the peer had to prove, and the
+cause.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 class TlsNetwork:
     """A network whose connections are TLS.
 
-    `context` gives the context for the next connection, and may read files for it; `OSError` says why there is none.
-    `server_name` is sent as SNI, and proven by the peer if the context checks host names.
+    `context` returns the context for the next connection, and may read files for it; `OSError` says why there is none.
+    `server_name` is sent as SNI, and the peer must prove it if the context checks host names.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TlsNetwork:
 
 
 def secured(network: Network, credentials: Credentials, name: str) -> Network:
-    """The network over which these credentials speak to a peer that is asked for by this name."""
+    """Return the network over which these credentials reach a peer that has this name."""
     match credentials:
         case Insecure():
             return network
@@ -81,7 +81,7 @@ def secured(network: Network, credentials: Credentials, name: str) -> Network:
 
 
 def contexts(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
-    """What gives the context for the next connection; files are read once for all connections that wait for them."""
+    """Return a source of contexts for connections; it reads files once for all connections that wait for them."""
     if isinstance(source, ssl.SSLContext):
         return partial(_given, source)
     return partial(_fresh, FreshContext(source, check_hostname=check_hostname), trio.Lock())
@@ -99,12 +99,12 @@ async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
 
 
 def host_of(address: str) -> str:
-    """The name that a peer proves if nobody says another; a Unix socket is on this host."""
+    """Return the name that a peer has to prove by default; a Unix socket is on this host."""
     return "localhost" if address.startswith("unix:") else split_address(address)[0]
 
 
 def tls_cause(error: BaseException) -> str:
-    """Why a stream broke, without OpenSSL's numbers and source lines."""
+    """Return why a stream broke, without OpenSSL's numbers and source lines."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {cause.verify_message.rstrip('.')}"

@@ -1,15 +1,15 @@
-"""How large a stream's window has to be to keep the way to the peer full: its bandwidth-delay product.
+"""The window that keeps the path to the peer full is its bandwidth-delay product, which is measured here.
 
-A window that is smaller makes a large message wait for one round trip after the other; a larger one for all from
-the beginning would let every slow reader hold as much. So windows begin small and are measured, as gRPC's
-other clients do it: what arrives between a PING and its answer was on its way in that time. Is it near the
-window, and came it faster than ever, then the window was in the way.
+With a smaller window a large message waits for one round trip after the other; a larger one for all streams from the
+beginning would let every slow reader hold as much. So windows begin small and are measured as in gRPC's other clients:
+the bytes that arrive between a PING and its answer were on their way in that time. If they are near the window, and
+came faster than ever, then the window was the limit.
 
-There is nothing to measure before a good part of a window has come on one stream, so small RPCs send no PING.
+Nothing is measured before a good part of a window has come on one stream, so small RPCs send no PING.
 
-A peer that fills its window stops until it hears of us, so what it sends comes in bursts, a round trip apart. The
-answer to a PING comes just before the next burst. So all that came in the burst counts in which the PING left: counted
-from its middle, a full window would look half empty, time after time.
+A peer that fills its window stops until it hears of us, so its bytes come in bursts, a round trip apart. The answer to
+a PING comes just before the next burst. So the whole burst counts in which the PING left: counted from its middle, a
+full window would look half empty, time after time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FADING = 0.9  # of the best, with each sample: one that was too good by chance 
 
 
 class WindowEstimate:
-    """`window` is what a stream may be sent ahead, in bytes; it grows up to `most`."""
+    """The estimated window. `window` is the bytes that a stream may be sent ahead; it grows up to `most`."""
 
     __slots__ = ("_bandwidth", "_began", "_burst", "_pause", "_received", "_round_trip", "_skip", "most", "window")
 
@@ -38,7 +38,10 @@ class WindowEstimate:
         self._skip = 0
 
     def begins(self, received: int, now: float) -> bool:
-        """A good part of a window has come: whether to send a PING. `received` counts all bytes ever before that."""
+        """Return whether to send a PING, after a good part of a window has come.
+
+        `received` counts all bytes before that.
+        """
         if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST:
             self._burst = (received, now)
         if self._began is not None or self.window >= self.most:
@@ -50,7 +53,7 @@ class WindowEstimate:
         return True
 
     def grows(self, received: int, now: float) -> bool:
-        """The PING was answered: whether `window` is a larger one now."""
+        """Return whether `window` has grown, now that the PING was answered."""
         if self._began is None:
             return False
         sample, seconds = received - self._received, max(now - self._began, 1e-6)

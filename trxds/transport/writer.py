@@ -1,10 +1,9 @@
-"""What a connection has to say, on its way to the transport.
+"""The writer takes a connection's output to the transport.
 
-Everybody appends to the engine's output by plain functions, and the writer takes everything that is
-pending in one go, in the scheduler's next pass: what fifty callers have said in this one is one write. A
-caller that is alone has nobody to wait for: `wrote` offers its bytes to the socket at once. The writer is a task, and
-begins when something has to wait for the first time. No other task waits for the socket to take bytes, so one that
-is cancelled leaves no half frame behind.
+Every caller appends to the engine's output by plain functions, and the writer takes all that is pending at once, in the
+scheduler's next pass: the output of fifty callers in this pass is one write. A lone caller has no other to wait for:
+`wrote` offers its bytes to the socket at once. The writer is a task, which starts when output has to wait for the first
+time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame behind.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _BURST = 4  # so many full buffers may leave in one step
 
 
 class Writer:
-    """The one that sends. `taken` is for a task that waits until there is less to send."""
+    """Sends the output of one connection. In `taken` a task waits until there is less to send."""
 
     def __init__(
         self,
@@ -49,11 +48,11 @@ class Writer:
 
     @property
     def is_pending(self) -> bool:
-        """Whether anything waits to be written."""
+        """Whether any output waits to be written."""
         return self._outgoing.unsent > 0 or len(self._unwritten) > 0 or self._behind
 
     def wrote(self) -> None:
-        """The caller's step has appended all that it has to say."""
+        """Send the output of the caller's step, which is complete: at once if no other stream is open."""
         # With two streams or more others are likely to speak in this step, too: all that is one write then.
         if self._transport.at_once and len(self._streams) < 2 and not self._closing:
             self.flush()
@@ -61,7 +60,7 @@ class Writer:
             self.write_soon()
 
     def write_soon(self) -> None:
-        """Have what is pending go out in the scheduler's next pass."""
+        """Have the pending output sent in the scheduler's next pass."""
         if self._has_task:
             self._waiter.wake_if()
         elif self._tasks.may_start and self.is_pending:
@@ -69,12 +68,12 @@ class Writer:
             self._tasks.start(self._run, name="writer")
 
     def left_behind(self) -> None:
-        """A step's worth was done and there is more: the task goes on in the scheduler's next pass."""
+        """Have the task go on in the scheduler's next pass, because this step left work."""
         self._behind = True
         self.write_soon()
 
     def flush(self) -> None:
-        """Offer what is pending to the transport; what that does not take at once is the task's."""
+        """Offer the pending output to the transport, and leave to the task what it does not take at once."""
         if self._unwritten or not self._outgoing.unsent:
             return
         # What follows may append more, and must not overtake this: so it counts as unwritten until it is sent.
@@ -88,7 +87,7 @@ class Writer:
             self.write_soon()
 
     def close(self) -> None:
-        """Nothing new is said any more; the task ends the connection when it has written the rest."""
+        """Accept no more output; the task ends the connection when it has written the rest."""
         self._closing = True
         self._behind = False
 
@@ -113,7 +112,7 @@ class Writer:
         self._role.use_room()
 
     def _flush_much(self) -> None:
-        """Offer what is pending, and what then has room; not for ever, as others want to run."""
+        """Offer the pending output, and the output that then has room, a few times: other tasks have to run too."""
         for _ in range(_BURST):
             self.flush()
             if self._unwritten or self._behind or not self._outgoing.unsent:
