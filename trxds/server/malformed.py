@@ -12,7 +12,7 @@ import re
 
 from trxds.core.metadata import Headers
 
-_NAME = re.compile(rb":?[!-9;-@\[-~]+\Z")  # no control characters, spaces, capitals or colons inside (§8.2.1)
+_NAME = re.compile(rb":?[!-9;-@\[-~]+\Z")  # §8.2.1: no controls, spaces, capitals or inner colons
 _REGULAR_NAME = re.compile(rb"[!-9;-@\[-~]+\Z")
 _NOT_IN_VALUE = re.compile(rb"[\0\r\n]")
 _REQUEST_PSEUDO_FIELDS = frozenset((b":method", b":scheme", b":authority", b":path"))
@@ -31,6 +31,7 @@ def _looks_usual(headers: Headers) -> bool:
     names = [name for name, _ in headers]
     return (
         frozenset(names[:4]) == _REQUEST_PSEUDO_FIELDS
+        # A colon there would be a pseudo-header field behind others, or one too many (§8.3).
         and all(map(_REGULAR_NAME.match, names[4:]))
         and _CONNECTION_SPECIFIC.isdisjoint(names)
         and names.count(b"te") == headers.count(_TE)
@@ -48,6 +49,7 @@ def malformed_request_field(headers: Headers) -> str | None:
     pseudo = {name: value for name, value in headers if name in _REQUEST_PSEUDO_FIELDS}
     if b":method" not in pseudo:
         return "it has no :method"
+    # CONNECT has neither scheme nor path; gRPC refuses it later, but it is not malformed.
     needed = (b":authority",) if pseudo[b":method"] == b"CONNECT" else (b":scheme", b":path")  # §8.5
     for name in needed:
         if not pseudo.get(name):
@@ -61,7 +63,7 @@ def malformed_trailers(headers: Headers) -> str | None:
 
 
 def _malformed_fields(headers: Headers, pseudo_fields: frozenset[bytes]) -> str | None:
-    seen: set[bytes] = set()  # those that may come once
+    seen: set[bytes] = set()  # fields that may come only once
     regular = False
     for name, value in headers:
         if name[:1] == b":":
@@ -75,7 +77,7 @@ def _malformed_fields(headers: Headers, pseudo_fields: frozenset[bytes]) -> str 
         problem = _malformed_field(name, value)
         if problem is not None:
             return problem
-        if name == b"host":  # A41: of several none is the right one
+        if name == b"host":  # A41: with several values none can be trusted
             if name in seen:
                 return "host comes twice"
             seen.add(name)

@@ -32,7 +32,7 @@ class PendingConnection:
         self._newcomers = newcomers
         self.peer = peer
         self.scope = scope
-        self.connection: ServerConnection | None = None  # once TLS stands
+        self.connection: ServerConnection | None = None  # None until the TLS handshake has ended
 
     def speaks_tls(self) -> None:
         """Start the time limit for the preface, because the TLS handshake has ended."""
@@ -51,6 +51,7 @@ class PendingConnection:
         """Close this connection to make room for others; a gRPC client connects again when it has a call."""
         _log.info("%s: the connection ends, %s", self.peer, why)
         if self.connection is not None and self.scope.deadline == math.inf:
+            # A client that has sent its preface understands GOAWAY, and retries elsewhere without an error.
             self.connection.goaway(debug=why.encode())
         else:
             self.scope.cancel()
@@ -62,7 +63,7 @@ class PendingConnections:
     def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
         self._silent: OrderedDict[PendingConnection, None] = OrderedDict()
-        self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # their preface has come
+        self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # those whose preface has come
 
     @contextmanager
     def admit(self, peer: str, *, tls: bool) -> Iterator[PendingConnection]:
@@ -76,6 +77,7 @@ class PendingConnections:
                 yield newcomer
             finally:
                 self.leave(newcomer)
+        # `send_away` and the server's end cancel the scope, too; only its deadline is logged here.
         if scope.cancelled_caught and trio.current_time() >= scope.deadline:
             _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
 

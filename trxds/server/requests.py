@@ -16,7 +16,7 @@ from trxds.transport.events import DataReceived, ErrorCode
 from .owner import StreamOwner
 
 _CONTENT_TYPE = b"application/grpc"
-_SEPARATORS = (b"+", b";")  # before a subtype, and before parameters
+_SEPARATORS = (b"+", b";")  # of a subtype, and of parameters
 _MOST_UPLOADED = 64 * 1024
 _NO_GRPC = b"This is a gRPC server: the content-type of a request has to be application/grpc.\n"
 
@@ -106,6 +106,7 @@ class PlainAnswer:
         if event.end:
             self.peer_ended()
         elif self._uploaded > _MOST_UPLOADED:
+            # RFC 9113 §8.1: after a complete response NO_ERROR asks the client to stop its upload.
             self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
             self._stop()
 

@@ -31,10 +31,10 @@ from .service import handlers_of
 from .unix import unix_listener
 
 MAX_CONCURRENT_STREAMS = 100
-"""What RFC 9113 §6.5.2 recommends not to go below, and most servers say."""
+"""The limit that RFC 9113 §6.5.2 recommends not to go below, and most servers set."""
 
 MAX_FRAME = 16 * 1024
-"""HTTP/2's own, which grpc-go and grpc-java keep for servers: a client's turn is not longer."""
+"""HTTP/2's default, as in grpc-go's and grpc-java's servers: larger frames delay other streams of the client."""
 
 DEFAULT_LIMITS = ServerLimits()
 
@@ -79,6 +79,7 @@ class Server:
         self.tls = tls
         self.remember_calls = remember_calls
         options = options or WireOptions(max_frame=MAX_FRAME)
+        # Options that set the limit themselves keep it.
         if options.max_concurrent_streams is None:
             options = replace(options, max_concurrent_streams=max_concurrent_streams)
         self.options = options
@@ -87,7 +88,7 @@ class Server:
         self._network = network
         self._nursery: trio.Nursery | None = None
         self._listening: trio.CancelScope | None = None
-        self._deaf = trio.Event()  # set while nobody listens
+        self._deaf = trio.Event()  # set while the server does not listen
         self._deaf.set()
         self._client_numbers = itertools.count(1)
         self._newcomers = PendingConnections(limits)
@@ -122,6 +123,7 @@ class Server:
         if self._nursery is None:
             raise RuntimeError("the server is not running; use `async with serve(...)`")
         self.stop()
+        # The old listener has to release the address first.
         await self._deaf.wait()
         await self._nursery.start(self._listen, await self._listener())
 
@@ -213,7 +215,7 @@ class Server:
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
-            with contextlib.suppress(OSError, ValueError):  # it has gone again, or is a unix socket without a name
+            with contextlib.suppress(OSError, ValueError):  # the client is gone, or a Unix socket has no name
                 return _address(transport.socket.getpeername())
         return f"client-{next(self._client_numbers)}"
 
@@ -261,6 +263,7 @@ async def serve(
         tls=tls,
         remember_calls=remember_calls,
     )
+    # It is raised outside the nursery, which would put it into a group.
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

@@ -70,9 +70,10 @@ class Call:
         self.status: Status | None = None
         encoding = find(headers, b"grpc-encoding") or IDENTITY.encode()
         self.incoming.deframer.encoding = encoding.decode("latin-1")
-        self._encoding = ""  # of our messages
+        self._encoding = ""  # that our messages are compressed with
         self._trailing: Metadata = EMPTY
         self._headers_sent = False
+        # A timeout instead of a time is sent because clocks differ; it runs from the moment the headers were read.
         deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
         self._scope = trio.CancelScope(deadline=deadline)
 
@@ -117,7 +118,7 @@ class Call:
     async def __anext__(self) -> bytes:
         message = await self.receive()
         if message is None:
-            # A call that was reset has no end of requests: its handler is cancelled here.
+            # A reset call must not look like one that ended: its handler is cancelled here.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise StopAsyncIteration
         return message
@@ -130,6 +131,7 @@ class Call:
     def compress_with(self, encoding: str) -> None:
         """Compress all later messages, if the client accepts the encoding. Call it before the headers are sent."""
         accepts = (find(self._headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
+        # compression.md: a server must not use an encoding that the client does not accept.
         self._encoding = encoding_named(encoding) if encoding in accepts else ""
 
     def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
@@ -180,7 +182,7 @@ class Call:
             status = await self._outcome(handler)
             await self.outgoing.wait_taken()
             self._send_status(status)
-        if self.status is None:  # nothing but the deadline cancels a call that has not ended
+        if self.status is None:  # only the deadline cancels a call that has not ended
             self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
 
     async def _outcome(self, handler: Handler) -> Status:
@@ -190,6 +192,7 @@ class Call:
             return abort.status
         except Exception as error:
             _log.exception("handler of %s failed", self.path)
+            # As in grpcio, an exception of a handler is UNKNOWN.
             return Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
         return OK
 
@@ -203,14 +206,15 @@ class Call:
         if not self.outgoing.is_open:
             return
         if self.outgoing.waits_for_room:
-            # The end of a message is still missing, so no trailers can follow.
+            # The rest of a message has not left, and trailers behind half a message would be malformed.
             return self.reset(ErrorCode.CANCEL)
         fields = [(b"grpc-status", b"%d" % status.code), (b"grpc-message", encode_message(status.message))]
         if status.details is not None:
             fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
+        # PROTOCOL-HTTP2, "Trailers-Only": without a message before, one HEADERS frame has headers and status.
         opening = [] if self._headers_sent else _RESPONSE
         self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
-        # RFC 9113 §8.1: the answer is complete, and the rest of the request is not wanted.
+        # RFC 9113 §8.1: the answer is complete, so the client need not send the rest of the request.
         if self.incoming.is_open:
             self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
         self._link.call_served()
@@ -321,16 +325,16 @@ async def _only(call: Call) -> bytes:
     message = await call.receive()
     if message is None:
         call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
-    # Whether there is another is known when the client's half has ended; mostly it has (statuscodes.md: cardinality).
+    # statuscodes.md: a second message is an error. The end of the client's half, which mostly has come, excludes it.
     if not call.has_all:
         if await call.receive() is not None:
             call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
-        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset meanwhile has no second message either
+        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset must not reach the handler's function
     return message
 
 
 async def _send_all(call: Call, replies: AsyncGenerator[Any, None], serialize: Serialize) -> None:
-    async with aclosing(replies):  # one that is cancelled ends here, not in the garbage collector
+    async with aclosing(replies):  # closes a cancelled generator here, not in the garbage collector
         async for reply in replies:
             await call.send(serialize(reply))
 

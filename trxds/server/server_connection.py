@@ -35,7 +35,7 @@ ServerStream: TypeAlias = Call | PlainAnswer
 
 _log = logging.getLogger("trxds.server")
 
-_MOST_UNSENT = 4  # times the bound for senders: trailers and refusals do not wait for room
+_MOST_UNSENT = 4  # times `unsent_bound`: trailers and refusals do not wait for room
 
 
 class HandlerSlots:
@@ -183,14 +183,14 @@ class ServerConnection:
                         on_preface()
                     self.http2.handle(event)
                 case GoAwayReceived():
-                    pass  # the client pushes nothing and is pushed nothing, so this changes nothing
+                    pass  # a server opens no streams, so a client's GOAWAY changes nothing
                 case _:
                     self.http2.handle(event)
 
     def _headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if self.closed_status is not None:
-            return  # it came in one read with what ended the connection
+            return  # an earlier event of this read ended the connection
         check = malformed_request if stream is None else malformed_trailers
         problem = check(event.headers)
         if problem is not None:
@@ -199,11 +199,11 @@ class ServerConnection:
             text = f"malformed request: {problem}"
             self.http2.handle(StreamFailed(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
             self.count_reset()
-        elif stream is not None:  # trailers, of which gRPC's requests have none that mean anything
+        elif stream is not None:  # trailers, which gRPC's requests do not use
             if event.end:
                 stream.peer_ended()
         elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
-            # RFC 9113 §5.1.2: one stream too many costs that stream.
+            # RFC 9113 §5.1.2: a stream above the limit is refused, and may be retried; the others go on.
             self.http2.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
             self.count_reset()
         else:
@@ -219,6 +219,7 @@ class ServerConnection:
             return answer.give(refusal)
         call = Call(self, event.stream_id, event.headers)
         self.streams[event.stream_id] = call
+        # compression.md: an unknown encoding is UNIMPLEMENTED, and the answer names the known ones.
         problem = call.unreadable
         if problem is not None:
             call.incoming.is_open = not event.end

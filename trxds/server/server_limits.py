@@ -18,21 +18,21 @@ class ServerLimits:
     """The limits on one client of a server. Times are in seconds; `math.inf` means no limit, where that is allowed."""
 
     handshake_timeout: float = 10.0
-    """For TLS."""
+    """The seconds for the TLS handshake."""
 
     preface_timeout: float = 10.0
-    """Until the client's preface and SETTINGS have come, after TLS."""
+    """The seconds until the client's preface and SETTINGS have come, after the TLS handshake."""
 
     max_pending_connections: float = 256
-    """How many may not have sent their preface, and how many no request since then. The oldest of them goes. A
-    connection that has had a request is not counted any more: an idle client of gRPC is healthy."""
+    """The connections that may not have sent their preface, and those that may have sent no request since. A
+    further one closes the oldest. Connections that have sent a request do not count: an idle client is healthy."""
 
     max_resets: float = 1000
-    """How many calls of one connection may be reset before they are answered, or refused by a reset, at once. Then the
-    connection ends with ENHANCE_YOUR_CALM."""
+    """The calls of one connection that may be reset before they are answered, or refused, at once. One more ends the
+    connection with ENHANCE_YOUR_CALM."""
 
     resets_per_second: float = 33
-    """How many of them are forgiven in a second. Each call that is served pays for one more."""
+    """The resets that are forgiven in a second. Each call that is served pays for one more."""
 
     def __post_init__(self) -> None:
         for name in ("handshake_timeout", "preface_timeout", "max_pending_connections", "max_resets"):

@@ -37,6 +37,7 @@ def _handler(method: MethodDescriptor, function: Any) -> Handler:
     handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, _serialize)
 
     def protobuf_only(call: Call) -> Awaitable[None]:
+        # Without a subtype the messages are protobuf, as in every gRPC implementation.
         if call.content_subtype not in _SUBTYPES:
             subtype = call.content_subtype
             call.abort(

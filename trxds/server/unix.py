@@ -21,7 +21,7 @@ class UnixListener(trio.abc.Listener[trio.SocketStream]):
         return await self._listener.accept()
 
     async def aclose(self) -> None:
-        with trio.CancelScope(shield=True):  # or a cancelled server would leave it there
+        with trio.CancelScope(shield=True):  # a cancelled server would leave its path behind
             await self._path.unlink(missing_ok=True)
         await self._listener.aclose()
 
@@ -32,10 +32,12 @@ async def unix_listener(name: str, *, private: bool = False) -> UnixListener:
     A `private` one can be used only by programs of the same user.
     """
     path = trio.Path(name)
+    # A server that was killed leaves its path behind, and `bind` would fail.
     await _clear(path)
     listening = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         await listening.bind(name)
+        # Before `listen`, as until then nobody can connect.
         if private:
             await path.chmod(0o600)
         listening.listen(_BACKLOG)
@@ -50,7 +52,7 @@ async def _clear(path: trio.Path) -> None:
         if not stat.S_ISSOCK((await path.stat()).st_mode):
             return
         async with await trio.open_unix_socket(str(path)):
-            return  # somebody listens, as `bind` will say
+            return  # another server listens, and `bind` fails with that error
     except FileNotFoundError:
         return
     except ConnectionRefusedError:

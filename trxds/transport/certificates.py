@@ -32,7 +32,8 @@ def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> s
     """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 allows nothing older (RFC 9113 9.2)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older versions (RFC 9113 §9.2)
+    # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
     context.set_alpn_protocols(["h2"])
     if files.roots:
         _load(f"the roots of {files.roots}", lambda: context.load_verify_locations(files.roots))
@@ -40,7 +41,7 @@ def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> s
         context.load_default_certs()
     if files.certificate:
         what = f"the certificate of {files.certificate} with the key of {files.private_key}"
-        # An empty password: nobody is there to be asked for one.
+        # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
         _load(what, lambda: context.load_cert_chain(files.certificate, files.private_key, password=""))
     return context
 
@@ -52,7 +53,7 @@ def _load(what: str, load: Callable[[], object]) -> None:
         raise OSError(f"cannot use {what}: {(error.reason or str(error)).lower().replace('_', ' ')}") from None
     except OSError as error:
         raise OSError(f"cannot read {what}: {error.strerror or error}") from None
-    except ValueError as error:  # a path with a NUL in it
+    except ValueError as error:  # the path has a NUL
         raise OSError(f"cannot read {what!r}: {error}") from None
 
 
@@ -89,6 +90,7 @@ class FreshContext:
             return found
         if self._context is None:
             raise found
+        # One warning for each new error, not for each connection that finds the same files.
         if str(found) != self._complaint:
             _log.warning("%s; the files read before stay in use", found)
         self._complaint = str(found)

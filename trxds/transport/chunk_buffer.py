@@ -23,6 +23,7 @@ class ChunkBuffer:
 
     def add(self, part: Piece) -> None:
         parts = self._parts
+        # The first chunk stays as it is: most buffers never get a second one.
         if len(part) >= _CRUMB or not parts:
             parts.append(part)
         elif isinstance(parts[-1], bytearray):

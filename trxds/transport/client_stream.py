@@ -73,24 +73,24 @@ class ClientStream:
         self.request = request
         self.id = 0  # until it is opened
         self.opened_at = 0.0
-        """When its headers were sent, on Trio's clock; 0 before."""
+        """The time when its headers were sent, on Trio's clock; 0 before."""
         self.status: Status | None = None
         self.trailers_only = False
-        """The answer was a status and nothing else, in one header block."""
+        """Whether the answer was only a status, in one header block (PROTOCOL-HTTP2, "Trailers-Only")."""
         self.refused = False
-        """The server certainly did not process the call: it may be sent again elsewhere."""
+        """Whether the server certainly did not process the call, so that it may be sent again (A6)."""
         self.initial_metadata: Metadata | None = None
         """The metadata of the server's headers; None until they came, and for trailers-only answers."""
         self.trailing_metadata = EMPTY
         """The metadata that came with the status; empty before."""
         self._connection = connection
-        # Most calls are one message each way, which leave and come whole, and need neither half.
+        # Most calls send and receive one message, each in one piece, and need neither half.
         self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
-        """What it has to say beside what left with its headers."""
-        self._incoming: IncomingMessages | None = None  # made for the first bytes, or for the first to receive
-        self._single = request.one_reply  # one message and the status; anything else is the server's mistake
-        self._reply: bytes | None = None  # to that caller, if it came together with the status
-        self._waiter: Waiter | None = None  # until it is opened, and then until it is over
+        """The sending half; None if the whole request leaves with the headers."""
+        self._incoming: IncomingMessages | None = None  # made when the first bytes come, or a task receives
+        self._single = request.one_reply  # whether anything but one message and OK is an error
+        self._reply: bytes | None = None  # the single message, if it came together with the status
+        self._waiter: Waiter | None = None  # of the task that waits for the opening, and then for the end
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ class ClientStream:
             self.outgoing.opened(stream_id)
         elif request.message is not None:
             if request.observer is not None:
-                # Before it is open the call may still go elsewhere, and there say the same.
+                # Not earlier: in the queue the call may still move to another connection, which would count it again.
                 _tell_sent(request.observer, request.message)
             if complete:
                 counts = self._connection.http2.counts
@@ -190,7 +190,7 @@ class ClientStream:
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
-            # A leader would go on to the end of its call.
+            # A leader returns only at the end of its own call, which may be long after these headers.
             self._connection.inline_reads.reclaim()
             await self._headers_lot.park()
         else:
@@ -206,6 +206,7 @@ class ClientStream:
         incoming, observer = self._incoming, self.request.observer
         if incoming is None:
             return None
+        # Before the message is taken: A66 also counts the compressed size.
         size = incoming.next_size if observer is not None else 0
         message = incoming.take()
         if isinstance(message, Status):
@@ -227,7 +228,7 @@ class ClientStream:
         if incoming is not None:
             if self.status is None and incoming.has_more_than_one:
                 self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
-            incoming.read_on()  # for good: of this stream nobody wants anything else
+            incoming.read_on()  # for the rest of the stream, as no second message may come
         can_lead = inline.is_delegated and inline.leader is None and self.status is None
         if not (can_lead and await inline.read_as_leader(self)):
             if self._waiter is None:
@@ -261,7 +262,7 @@ class ClientStream:
             http2.counts.messages_received += 1
             http2.counts.last_received = http2.reader.last_read
             return self._finish(*self._connection.answers.trailers(event.trailers))
-        (self._incoming or self._arriving()).is_open = False  # its end has come, so no window is opened for it
+        (self._incoming or self._arriving()).is_open = False  # its end has come, so opening its window has no use
         self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
         if self.status is None:
             self._accept_trailers(event.trailers)
@@ -284,6 +285,7 @@ class ClientStream:
         if problem is not None:
             self.refuse(problem)
         elif event.end:
+            # PROTOCOL-HTTP2: a response ends with trailers, not with DATA.
             self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
         elif self._single and incoming.has_more_than_one:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
@@ -293,6 +295,7 @@ class ClientStream:
         incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
         self._incoming = incoming
         incoming.is_open = self.status is None
+        # A unary call's caller may wait already, so a message larger than the window must not be held back.
         is_waiting = self._waiter is not None and self._waiter.until is not None
         incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
         return incoming
@@ -303,7 +306,7 @@ class ClientStream:
             return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
             (self._incoming or self._arriving()).deframer.encoding = encoding
-        # A6: headers commit the call. Trailers-Only does not, which may be a refusal that is retried.
+        # A6: headers commit the call. A Trailers-Only answer does not: a retry policy may still repeat the call.
         if self.request.on_headers is not None:
             self.request.on_headers()
         if self._headers_lot is not None:
@@ -333,7 +336,7 @@ class ClientStream:
         if self.status is None:
             self.fail(problem, reset=ErrorCode.CANCEL)
         else:
-            self.status = problem  # it had ended the call well before anybody took the message that is none
+            self.status = problem  # the status had come before the application took the invalid message
 
     def was_reset(self, code: int) -> None:
         """End the call because the server reset the stream."""
@@ -342,7 +345,7 @@ class ClientStream:
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
         """End the call with a status that is not from the server; `reset` is the code of a RST_STREAM to it, if any."""
-        # A stream without a number is idle for the server, and must not be reset (RFC 9113 §6.4).
+        # A stream without an identifier is idle for the server, and must not be reset (RFC 9113 §6.4).
         if self.id and reset is not None:
             self._connection.http2.reset(self.id, reset)
         self._finish(status, refused=refused, broken=self.id != 0)
@@ -354,10 +357,10 @@ class ClientStream:
             return
         if self.outgoing is not None:
             if self.id and self.outgoing.is_open:
-                # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
+                # The answer is complete, so the server does not need the rest of the request (RFC 9113 §8.1).
                 self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
             self.outgoing.stop()
-        self.request.on_headers = None  # which leads back to us: without it, no cycle is left to the collector
+        self.request.on_headers = None  # it refers to this stream: without that cycle no garbage collection is needed
         self.status = status
         self.refused = refused
         self.trailing_metadata = trailing
@@ -374,6 +377,6 @@ def _tell_sent(observer: AttemptObserver, message: bytes) -> None:
     observer.sent(message.whole if isinstance(message, Compressed) else len(message), len(message))
 
 
-# gRPC's statuscodes.md: a response cardinality violation is UNIMPLEMENTED, and said by the client.
+# gRPC's statuscodes.md: for a wrong number of responses the client itself makes UNIMPLEMENTED.
 NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")
 SECOND_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server sent a second message where the method has one")

@@ -16,14 +16,14 @@ from trxds.core.status import Status, StatusCode
 
 IDENTITY = "identity"
 
-# By zlib's own numbers: deflate is zlib's format, gzip has another header around the same.
+# The values are zlib's `wbits`: gRPC's deflate is zlib's format (RFC 1950), and 16 more selects gzip's header.
 _FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})
 
 _NAME = re.compile(r"[a-z0-9-]{1,12}", re.ASCII | re.IGNORECASE)
-_MOST = sys.maxsize - 1  # bytes; zlib counts no further
+_MOST = sys.maxsize - 1  # bytes; zlib accepts no larger limit
 
 ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
-"""What we can read, as `grpc-accept-encoding` says it."""
+"""The encodings that can be read here, as the value of `grpc-accept-encoding`."""
 
 
 class Compressed(bytes):
@@ -55,6 +55,7 @@ def compress(message: bytes, encoding: str) -> bytes:
     """Return the message compressed, or unchanged if compression does not make it shorter."""
     made = zlib.compressobj(wbits=_FORMATS[encoding])
     short = made.compress(message) + made.flush()
+    # compression.md: a message may be sent uncompressed although an encoding was agreed on.
     if len(short) >= len(message):
         return message
     compressed = Compressed(short)
@@ -69,6 +70,7 @@ def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Sta
     """
     inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
     try:
+        # One byte more than the limit shows that the message is too large, without the rest of a bomb.
         whole = inflating.decompress(message, min(max_size, _MOST) + 1)
     except zlib.error as error:
         return Status(StatusCode.INTERNAL, f"received message is no {encoding}: {error}")

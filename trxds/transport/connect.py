@@ -64,6 +64,7 @@ async def _open(address: str) -> trio.SocketStream:
     """Connect to an IP address, without the look-up and the race of a name: a thousand may be connected at once."""
     host, port = split_address(address)
     family = _family(host)
+    # A link-local IPv6 address names its interface behind "%", which belongs into the socket address (RFC 4007 §11).
     host, _, zone = host.partition("%")
     connecting = trio.socket.socket(family or socket.AF_INET)
     try:
@@ -71,9 +72,9 @@ async def _open(address: str) -> trio.SocketStream:
     except BaseException as error:
         connecting.close()
         if isinstance(error, OSError) and error.errno:
-            raise OSError(error.errno, os.strerror(error.errno)) from None  # who tells it names the address as we do
+            raise OSError(error.errno, os.strerror(error.errno)) from None  # without the address, which the caller adds
         raise
-    # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
+    # Trio sets TCP_NODELAY, as gRPC needs; the writer sends all pending frames at once anyway.
     return trio.SocketStream(connecting)
 
 

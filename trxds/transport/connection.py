@@ -56,7 +56,7 @@ class Connection:
         is_secure = isinstance(transport, trio.SSLStream)
         open_streams: dict[int, ClientStream] = {}
         self.http2 = Http2Connection(transport, _engine(options), self, open_streams, peer=peer, options=options)
-        # Who hangs up before the first word often means our credentials, and does not say so.
+        # A server that closes before its first frame often expects other credentials, and does not say so.
         doubt = "want a certificate from us" if is_secure else "speak TLS"
         self.http2.doubt = f" before HTTP/2 began; does it {doubt}?"
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http")
@@ -67,12 +67,12 @@ class Connection:
         self.on_draining: Callable[[], None] | None = None
         self.since = trio.current_time()
         self.error: Status | None = None
-        """Why it takes no new streams; None while it does."""
+        """The reason why it takes no new streams; None while it does."""
         self.goaway: int | None = None
-        """The code with which the server said GOAWAY."""
+        """The error code of the server's GOAWAY."""
         self._keepalive = keepalive
         self._moderation = ReadCoalescing(options.max_read_delay)
-        self._settled: trio.Event | None = None  # made for the first who waits
+        self._settled: trio.Event | None = None  # made when the first task waits
         self._is_settled = False  # the server's SETTINGS have come
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class Connection:
         http2, start = self.http2, None
         if self._keepalive is not None:
             start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
-        return http2.run(start)  # of a thousand idle connections each coroutine less is a good part
+        return http2.run(start)  # no coroutine of its own: a thousand idle connections would keep one each
 
     # -- streams
 
@@ -135,12 +135,12 @@ class Connection:
         """
         http2, streams = self.http2, self.streams
         now = http2.counts.now()
-        # Nobody has read since the last call ended: a GOAWAY that came meanwhile is not to cost this one.
+        # No task has read since the last call ended: a GOAWAY that came meanwhile must not fail this call.
         if self.inline_reads.is_delegated and self.error is None:
             if now > http2.reader.last_read + READ_FRESHNESS:
                 self.inline_reads.catch_up()
             if request.message is None:
-                self.inline_reads.reclaim()  # a stream's caller does not read
+                self.inline_reads.reclaim()  # only callers of unary calls can be leaders
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
@@ -154,7 +154,7 @@ class Connection:
         elif streams.begin(stream, now):
             http2.writer.wrote()
         else:
-            http2.writer.write_soon()  # the next thing that the caller says goes along
+            http2.writer.write_soon()  # the first message, which the caller sends next, leaves with the headers
         return stream
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
@@ -220,7 +220,7 @@ class Connection:
                     self._moderation.stream_activity(read_at)
                 case _:
                     http2.handle(event)
-        # Not before the rest of this read was handled: a server may say SETTINGS and GOAWAY in one breath.
+        # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
         if self._is_settled and not was_settled and self.on_ready is not None and self.error is None:
             self.on_ready()
 
@@ -237,7 +237,7 @@ class Connection:
 
     def _settings(self, event: SettingsReceived) -> None:
         engine = self.http2.engine
-        # RFC 9113 §6.5.3: they hold from now on, also for streams that wait.
+        # RFC 9113 §6.5.3: settings hold from now on, also for streams that wait in the queue.
         self.streams.max_streams = engine.peer_max_streams
         self._headers.set_limit(engine.peer_max_header_list)
         self._is_settled = True
@@ -252,9 +252,9 @@ class Connection:
             self._settled.set()
 
     def _goaway(self, event: GoAwayReceived) -> None:
-        # A8: "too_many_pings" makes the whole channel ask half as often.
+        # A8: "too_many_pings" halves the rate of PINGs for the whole channel.
         if self._keepalive is not None and self._keepalive.on_too_many_pings(event, self.peer):
-            self._keepalive = None  # one complaint of a connection is enough, however often it is made
+            self._keepalive = None  # a server that repeats its GOAWAY must not halve the rate each time
         self.goaway = event.code
         self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
@@ -266,6 +266,7 @@ class Connection:
         self._close_when_drained()
 
     def _exhausted(self) -> None:
+        # A94 has no word for used-up identifiers.
         self.http2.disconnect = UNKNOWN
         self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
 
@@ -289,6 +290,7 @@ class Connection:
     def _drain(self, status: Status) -> None:
         if self.error is None:
             self.error = status
+            # First the state, then the callback: it may open streams, which have to be refused here.
             if self.on_draining is not None:
                 self.on_draining()
 
@@ -299,8 +301,8 @@ class Connection:
     def ended(self, status: Status) -> None:
         self._tell_settled()
         self._leave(status)
-        # A6: what the server cannot have seen is begun again elsewhere, as often as it takes.
-        last_taken = self.last_taken  # what is in the buffer still leaves, but nobody reads an answer
+        # A6: a stream that the server cannot have seen is retried transparently, without a limit.
+        last_taken = self.last_taken  # before a last flush raises it: those streams would wait in vain for answers
         self.http2.tasks.end_each(
             tuple(self.streams.open.values()),
             lambda stream: stream.fail(status, refused=stream.id > last_taken),

@@ -13,9 +13,9 @@ class ConnectionCounts:
         self.now = now
         self.messages_sent = self.messages_received = self.pings_sent = 0
         self.last_sent = -math.inf
-        """When the last message was handed over."""
+        """The time when the last message was handed over."""
         self.last_received = -math.inf
-        """When the bytes had come of the last message that was taken."""
+        """The time of the last read when the last message was taken."""
 
     def sent(self, messages: int) -> None:
         """Count messages that were handed over now."""

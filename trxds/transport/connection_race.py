@@ -33,7 +33,7 @@ class _Race:
     """The attempts to connect to one host."""
 
     def __init__(self, dial: Dial) -> None:
-        self.connected: list[trio.SocketStream] = []  # two of them if both did in the same moment
+        self.connected: list[trio.SocketStream] = []  # two if both connected in the same scheduler step
         self._dial = dial
         self._failures: dict[str, OSError] = {}
 
@@ -42,6 +42,7 @@ class _Race:
             for address in addresses:
                 over = trio.Event()
                 nursery.start_soon(self._try, address, over, nursery.cancel_scope, name=f"connect {address}")
+                # RFC 8305 §5: the next attempt starts after a delay while this one goes on.
                 with trio.move_on_after(ATTEMPT_DELAY):
                     await over.wait()
 
@@ -51,6 +52,7 @@ class _Race:
             others.cancel(reason=f"{address} is connected")
         except OSError as error:
             self._failures[address] = error
+            # After a failure the next attempt starts at once, without the rest of the delay.
             over.set()
 
     def failure(self) -> OSError:

@@ -12,7 +12,7 @@ import trio
 S = TypeVar("S")
 
 ENDS = 32
-"""So many streams may end in one step for a reason that they share."""
+"""The streams that one step may end for a common reason."""
 
 
 class ConnectionTasks:
@@ -31,6 +31,7 @@ class ConnectionTasks:
 
     def open(self, nursery: trio.Nursery) -> None:
         """Let tasks start from now on."""
+        # The context of the task that runs the connection, which belongs to no RPC.
         self._context, self._nursery = contextvars.copy_context(), nursery
 
     def close(self) -> None:
@@ -56,7 +57,7 @@ class ConnectionTasks:
 
 async def _end_others(streams: Sequence[S], end: Callable[[S], None]) -> None:
     for start in range(0, len(streams), ENDS):
-        # A connection that is cancelled meanwhile still tells every caller.
+        # Shielded: also on a cancelled connection every caller has to be woken.
         await trio.lowlevel.cancel_shielded_checkpoint()
         for stream in streams[start : start + ENDS]:
             end(stream)

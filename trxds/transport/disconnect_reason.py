@@ -23,6 +23,7 @@ def disconnect_reason(error: BaseException | None) -> str:
     """Return the word for the transport's error; None means that the peer closed the connection."""
     if error is None:
         return UNKNOWN
+    # Trio's BrokenResourceError has the operating system's error as its cause.
     cause = error.__cause__ or error
     number = cause.errno if isinstance(cause, OSError) else None
     return _BY_NUMBER.get(number, "socket error") if number is not None else "socket error"

@@ -23,13 +23,13 @@ class Http2Engine(Protocol):
     """One end of an HTTP/2 connection without its transport: it reads bytes and appends output."""
 
     outgoing: OutgoingFrames
-    """What waits to be written."""
+    """The output that waits to be written."""
 
     unread: bytes
-    """What the last `receive` left for the next one, because nobody else should have to wait for so long."""
+    """Bytes that the last `receive` left for the next one, so that other tasks need not wait for so long."""
 
     overhead: int
-    """Frames received that carry nothing of a call, until whoever counts them sets it back: see `FloodGuard`."""
+    """Received frames that carry nothing of a call, until the reader has counted them (see `FloodGuard`)."""
 
     def receive(self, data: bytes) -> Sequence[Event]:
         """Return the events in these bytes, behind `unread`; after a protocol error the last one is `ConnectionFailed`.

@@ -41,9 +41,9 @@ class FastHttp2Engine:
             frames.MAX_FRAME_SIZE: options.max_frame,
             frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
         }
-        # The preface and SETTINGS are first, and nothing has to be waited for behind them (RFC 9113 §3.4).
+        # The preface and SETTINGS come first; requests may follow without waiting for the server's (RFC 9113 §3.4).
         self.outgoing.add_control(frames.PREFACE + frames.settings(values))
-        # SETTINGS say nothing of the connection's own window (RFC 9113 §6.9.2).
+        # SETTINGS cannot change the connection's own window, only WINDOW_UPDATE can (RFC 9113 §6.9.2).
         wider = self._streams.receive_window - FIRST_WINDOW
         if wider:
             self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, 0, wider))
@@ -56,6 +56,7 @@ class FastHttp2Engine:
             self.unread = self._frames.read(data, handler.take, handler.take_answer)
         except Http2ProtocolError as violation:
             self.unread = b""
+            # RFC 9113 §5.4.1: a connection error is sent as a GOAWAY with its code, and nothing is read after it.
             self.goaway(violation.code, str(violation).encode())
             handler.events.append(ConnectionFailed(violation.code, str(violation)))
         if handler.overhead:
@@ -98,7 +99,7 @@ class FastHttp2Engine:
         stream = streams.open[stream_id] = StreamState(streams.initial_receive_window)
         block = self._encoder.encode(fixed, metadata, passing)
         if whole:
-            # END_STREAM comes with the DATA frame: HEADERS and an empty DATA frame would be one frame more.
+            # END_STREAM is on the DATA frame: an empty one behind it would be one frame more for each call.
             size = len(whole)
             stream.send_offset = -size
             stream.sending = False
@@ -114,12 +115,13 @@ class FastHttp2Engine:
         if stream is None or not stream.sending:
             return 0
         size = len(data)
+        # A peer's SETTINGS may make a stream's window negative (RFC 9113 §6.9.2).
         room = max(0, min(size, limit, streams.initial_send_window + stream.send_offset, streams.send_window))
         if room:
             stream.send_offset -= room
             streams.send_window -= room
         elif size or not end:
-            return 0  # an empty DATA frame needs no window, also if that is below zero (RFC 9113 §6.9)
+            return 0  # only an empty DATA frame needs no window (RFC 9113 §6.9)
         ends = end and room == size
         self._append_data(stream_id, data if room == size else data[:room], ends)
         if ends:
@@ -144,11 +146,11 @@ class FastHttp2Engine:
         elif stream_id in self._streams.open:
             self._streams.open[stream_id].receive_window += size
         else:
-            return  # the peer, which has closed the stream, has no use for it
+            return  # the peer has closed the stream and cannot use it
         self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
 
     def update_initial_window(self, stream_window: int) -> None:
-        # Counted at once, though the peer may send by the smaller window until it has read this: it only grows.
+        # Counted before the peer has acknowledged it, which is safe because the window only grows.
         self._streams.set_initial_receive_window(stream_window)
         self.outgoing.add_control(frames.settings({frames.INITIAL_WINDOW_SIZE: stream_window}))
 

@@ -12,12 +12,13 @@ that wait for an answer, Jetty 128 such frames a second.
 from __future__ import annotations
 
 EARNED = 10
-"""Frames of overhead, for each frame of ours."""
+"""The frames of overhead that each frame of ours earns the peer."""
 
 MANY_SETTINGS = 32 * 6
-"""So many bytes of SETTINGS count as a frame more; nghttp2 allows no more than 32 settings in one."""
+"""The bytes of SETTINGS that count as one more frame: 32 settings, which nghttp2 allows in a frame."""
 
-_MOST_SECONDS = 10  # what is earned is kept up to the rate times this
+# Earned frames are kept up to this many seconds of the rate.
+_MOST_SECONDS = 10
 
 
 class FloodGuard:
@@ -35,6 +36,7 @@ class FloodGuard:
     def admits(self, overhead: int, frames_sent: int, now: float) -> bool:
         """Return whether `overhead` more frames are still no flood; `frames_sent` counts all frames of ours so far."""
         left = self._left
+        # Time refills only up to one second of the rate; what our frames earned above it stays.
         if left < self.rate:
             left = min(self.rate, left + (now - self._at) * self.rate)
         earned = (frames_sent - self._frames_sent) * EARNED

@@ -21,15 +21,15 @@ class FlowControl:
 
     def __init__(self, engine: Http2Engine, options: WireOptions) -> None:
         self.stream_threshold = options.stream_window // 2
-        """A stream's window is opened by no less. The peer has the other half to send meanwhile."""
+        """The least that a stream's window is opened by. The peer has the other half to send meanwhile."""
         self.is_measuring = False
-        """Whether the answer to a PING is waited for, which says how far the peer is."""
+        """Whether a PING that measures the round trip is unanswered."""
         self._engine = engine
         self._connection_window = options.connection_window
-        # A quarter: an engine keeps back up to a half for streams that have ended.
+        # A quarter of the window, because an engine keeps back up to a half for streams that have ended.
         self._threshold = options.connection_window // 4
         self._unacked_bytes = 0
-        self._total_acked = 0  # of the connection's window
+        self._total_acked = 0  # bytes of the connection's window given back so far
         self._estimate = WindowEstimate(options.stream_window, options.max_stream_window)
 
     def received(self, size: int) -> None:
@@ -44,7 +44,7 @@ class FlowControl:
     def open_stream_window(self, stream_id: int, size: int) -> None:
         """Let the peer send `size` more bytes on a stream, and measure the round trip if it is time to."""
         self._engine.increment_window(stream_id, size)
-        # A server at its window's end has sent the rest of it by now, so what is given back counts too.
+        # The estimate counts from before this window: a server that was at its end has sent all of it by now.
         if self._estimate.begins(self._total_acked + self._unacked_bytes - size, trio.current_time()):
             self._engine.ping(BDP_PING)
             self.is_measuring = True
@@ -56,7 +56,7 @@ class FlowControl:
         self.is_measuring = False
         estimate = self._estimate
         if estimate.grows(self._total_acked + self._unacked_bytes, trio.current_time()):
-            # The connection's window is two streams' wide at least: one that fills its own leaves room for others.
+            # The connection's window is at least two streams wide: a stream that fills its own leaves half to others.
             self._engine.update_initial_window(estimate.window)
             self.stream_threshold = estimate.window // 2
             if 2 * estimate.window > self._connection_window:

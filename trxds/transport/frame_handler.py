@@ -52,9 +52,9 @@ class FrameHandler:
         self, streams: StreamStates, peer: PeerSettings, outgoing: OutgoingFrames, options: WireOptions
     ) -> None:
         self.events: list[Event] = []
-        """What the frames have meant, until whoever reads takes them."""
+        """The events of the frames read so far, until the engine takes them."""
         self.overhead = 0
-        """Frames that carry nothing of a call, until whoever counts them sets it back."""
+        """The number of frames that carry nothing of a call, until the engine takes it."""
         self._streams = streams
         self._peer = peer
         self._outgoing = outgoing
@@ -62,7 +62,7 @@ class FrameHandler:
         self._decoder = BlockDecoder(options.header_list_bound, options.max_header_list)
         self._usual = self._decoder.usual
         self._fragment: HeaderFragment | None = None
-        self._unclaimed = 0  # bytes that came for closed streams
+        self._unclaimed = 0  # bytes of closed streams, not yet given back to the connection's window
 
     def take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Read one frame."""
@@ -82,6 +82,7 @@ class FrameHandler:
         size = len(data)
         if (
             stream is None
+            # Header blocks are known only while the peer's table is unchanged, so nothing has to be decoded for it.
             or headers is None
             or trailers is None
             or stream.receiving is not HEADERS
@@ -99,7 +100,7 @@ class FrameHandler:
     def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         size = len(payload)
         data = frames.without_padding(payload) if flags & PADDED else payload
-        # Padding counts too, and so does what comes for a stream that is closed (RFC 9113 §6.1, §6.9).
+        # Padding counts for the windows, and so does data of a closed stream (RFC 9113 §6.1, §6.9).
         self._streams.receive_window -= size
         if self._streams.receive_window < 0:
             raise Http2ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
@@ -141,7 +142,7 @@ class FrameHandler:
         end = flags & END_STREAM != 0
         if flags & END_HEADERS:
             return self._read_block(stream_id, end, payload)
-        # Also for a closed stream, whose block is read for the sake of the compression table (RFC 9113 §4.3).
+        # A closed stream's block is read as well, to keep the compression table in step (RFC 9113 §4.3).
         if stream_id not in self._streams.open:
             self._streams.check_opened(stream_id)
         self._fragment = HeaderFragment(stream_id, end, payload)
@@ -152,10 +153,10 @@ class FrameHandler:
         if block is None:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
         if not flags & END_HEADERS and len(payload) < FIRST_MAX_FRAME:
-            self.overhead += 1  # who has more to say fills the frame
+            self.overhead += 1  # an honest peer fills a frame before it begins another
         block.parts.append(payload)
         block.size += len(payload)
-        # A peer could go on for ever, with empty frames too (CVE-2024-27316 and its kin).
+        # Without a bound a peer could go on for ever, also with empty frames (CVE-2024-27316).
         if len(block.parts) > _MOST_CONTINUATIONS or block.size > self._options.header_list_bound:
             raise Http2ProtocolError(
                 ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far"
@@ -175,17 +176,18 @@ class FrameHandler:
         if stream.receiving is NOTHING:
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "headers after the end of the stream")
         if block.informational:
-            # Any number of 1xx may come before the response, and ends no half (RFC 9113 §8.1).
+            # Any number of 1xx responses may come before the final one, none with END_STREAM (RFC 9113 §8.1).
             self.overhead += 1
             if end or stream.receiving is BODY:
                 raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
         if stream.receiving is BODY and not end:
+            # RFC 9113 §8.1: a second HEADERS frame is the trailers, and ends the stream.
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
         stream.receiving = BODY
         if end:
             self._peer_ended(stream_id, stream)
-        # MAX_HEADER_LIST_SIZE is advice to the peer (RFC 9113 §10.5.1): who does not take it loses the stream only.
+        # MAX_HEADER_LIST_SIZE is advisory (RFC 9113 §10.5.1), so a larger list costs only the stream.
         if block.size > self._options.max_header_list:
             return HeadersTooLarge(stream_id, block.size)
         return HeadersReceived(stream_id, block.headers, end)
@@ -204,7 +206,7 @@ class FrameHandler:
             raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
 
     def _read_reset(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
-        # The stream is closed at once, and needs no answer: a RST_STREAM is never answered by one (RFC 9113 §5.4.2).
+        # A RST_STREAM closes the stream at once, and is never answered by another one (RFC 9113 §5.4.2).
         code = frames.long_value(payload, "RST_STREAM")
         if self._streams.open.pop(stream_id, None) is None:
             self._streams.check_opened(stream_id)
@@ -224,7 +226,7 @@ class FrameHandler:
                 self._streams.set_initial_send_window(value)
             else:
                 self._peer.set(key, value)
-        # After all values were applied (RFC 9113 §6.5.3).
+        # The acknowledgement follows after all values were applied (RFC 9113 §6.5.3).
         self._outgoing.add_control(frames.head(0, frames.SETTINGS, frames.ACK, 0))
         return SettingsReceived()
 
@@ -236,7 +238,7 @@ class FrameHandler:
         self._check_no_stream(stream_id, "PING")
         if len(payload) != 8:
             raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
-        # An answer is not answered, and one that is owed carries the same eight bytes (RFC 9113 §6.7).
+        # A PING is answered with the same eight bytes, and an acknowledgement not at all (RFC 9113 §6.7).
         if flags & frames.ACK:
             return PingAcked(payload)
         self._outgoing.add_control(frames.head(8, frames.PING, frames.ACK, 0) + payload)
@@ -251,6 +253,7 @@ class FrameHandler:
         self.overhead += 1
         size = frames.long_value(payload, "WINDOW_UPDATE") & MAX_WINDOW
         if not size:
+            # On a stream this might cost only the stream (RFC 9113 §6.9); §5.4.1 lets us end the connection.
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
         streams = self._streams
         if not stream_id:
@@ -260,6 +263,7 @@ class FrameHandler:
                 raise Http2ProtocolError(
                     ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens the connection's window too far"
                 )
+            # A stream is blocked only by a closed window, so a wider open one is no news.
             return None if was_open else WindowUpdated(0)
         stream = streams.open.get(stream_id)
         if stream is None:
@@ -281,7 +285,7 @@ class FrameHandler:
         frames.GOAWAY: _read_goaway,
         frames.WINDOW_UPDATE: _read_window_update,
         frames.CONTINUATION: _read_continuation,
-    }  # frames of any other kind are ignored (RFC 9113 §5.5)
+    }  # frames of unknown types are ignored (RFC 9113 §5.5)
 
     def _check_no_stream(self, stream_id: int, kind: str) -> None:
         if stream_id:

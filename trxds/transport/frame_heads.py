@@ -8,10 +8,11 @@ from .frames import CONTINUATION, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS,
 from .options import WireOptions
 
 _HEAD_SIZE = 9
-_STEP = 64  # frames that are read in one go, or what costs as much; h2 needs six times as long for one as we do
-_DATA_SHIFT = 11  # of data 2 KiB cost as much as a frame,
-_SHIFT = 6  # ... of anything else 64 bytes
-_FULL = 16_384  # nobody's largest frame is less
+# The frames that one step may read, or data that costs as much. h2 takes six times as long for one as the fast engine.
+_STEP = 64
+_DATA_SHIFT = 11  # 2 KiB of data cost as much as a frame,
+_SHIFT = 6  # ... and 64 bytes of anything else
+_FULL = 16_384  # the smallest limit on frames that a peer may set (RFC 9113 §6.5.2)
 
 
 class FrameHeads:
@@ -28,8 +29,8 @@ class FrameHeads:
         self._to_header = 0 if is_client else len(PREFACE)  # bytes to come before the next frame header
         self._largest = options.max_frame
         self._largest_block = options.header_list_bound
-        self._block = 0  # bytes of the header block so far, of which h2 counts the frames only
-        self._head = b""  # the beginning of a header whose end has not come
+        self._block = 0  # bytes of the header block so far: h2 counts only its frames
+        self._head = b""  # the beginning of an incomplete frame header
         self._first = True
 
     def check(self, data: bytes) -> int:
@@ -59,11 +60,11 @@ class FrameHeads:
 
     def _overhead(self, kind: int, flags: int, length: int) -> int:
         if kind == DATA:
-            return 0  # whether it is empty shows when its padding is gone
+            return 0  # h2 removes the padding first, which may leave nothing
         if kind == HEADERS:
-            return self._is_client  # one or two answer a request; a server's others begin one
+            return self._is_client  # only at a client: at a server each header block begins a request
         if kind == CONTINUATION:
-            return not flags & END_HEADERS and length < _FULL  # who has more to say fills the frame
+            return not flags & END_HEADERS and length < _FULL  # an honest peer fills a frame before it begins another
         return 1 + length // MANY_SETTINGS if kind == SETTINGS else 1
 
     def _check_block(self, kind: int, length: int) -> None:

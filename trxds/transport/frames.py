@@ -44,21 +44,25 @@ MAX_WINDOW: Final = 2**31 - 1
 MAX_STREAM_ID: Final = 2**31 - 1
 
 TakeFrame: TypeAlias = Callable[[int, int, int, bytes], None]
-"""Is given kind, flags, stream and payload."""
+"""A function of a frame's type, flags, stream identifier and payload."""
 
 TakeAnswer: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]
-"""Is given a stream and three payloads; false if the frames are to be taken one by one."""
+"""A function of a stream identifier and three payloads; False if the frames have to be read one by one."""
 
-_HEAD = struct.Struct(">LBL")  # length and kind share the first four bytes
+_HEAD = struct.Struct(">LBL")  # the 24-bit length and the type are read as one number
 _SETTING = struct.Struct(">HL")
 _LONG = struct.Struct(">L")
 _GOAWAY = struct.Struct(">LL")
 _HEAD_SIZE = _HEAD.size
 
-_SMALL = 1024  # bytes of a read that cannot take long, whatever is in it
-_STEP = 256  # frames that are read in one go, or what costs as much
-_DATA_SHIFT = 9  # of data 512 bytes cost as much as a frame, for they may be a hundred messages;
-_SHIFT = 4  # ... and of anything else 16, for they may be sixteen header fields
+# A read of fewer bytes cannot take long, whatever frames are in it.
+_SMALL = 1024
+# The frames that one step may read, or data that costs as much.
+_STEP = 256
+# 512 bytes of data cost as much as a frame, because they may be a hundred messages;
+_DATA_SHIFT = 9
+# 16 bytes of anything else do, because they may be sixteen header fields.
+_SHIFT = 4
 
 
 class Http2ProtocolError(Exception):
@@ -158,10 +162,10 @@ class FrameReader:
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
-        self._rest = b""  # less than a head
-        self._head = (0, 0, 0)  # of the frame that is under way: kind, flags, stream
-        self._pieces = ChunkBuffer()  # of its payload
-        self._missing = 0  # bytes of that still to come; 0 between frames
+        self._rest = b""  # the beginning of an incomplete frame header
+        self._head = (0, 0, 0)  # type, flags and stream of the frame that is incomplete
+        self._pieces = ChunkBuffer()  # the part of its payload that has come
+        self._missing = 0  # bytes of its payload still to come; 0 between frames
         self._first = True
 
     def read(self, data: bytes, take: TakeFrame, take_answer: TakeAnswer) -> bytes:
@@ -188,6 +192,7 @@ class FrameReader:
             if counts and cost >= _STEP:
                 return data[position:]
             word, flags, stream_id = _HEAD.unpack_from(data, position)
+            # The reserved bit means nothing and is ignored (RFC 9113 §4.1).
             stream_id &= MAX_STREAM_ID
             start = position + _HEAD_SIZE
             end = start + (word >> 8)
@@ -216,7 +221,8 @@ class FrameReader:
 
     def _answer(self, data: bytes, start: int, body: int, stream_id: int, take: TakeAnswer) -> int:
         """Return the end of an answer with headers from `start` to `body`; 0 to read it frame by frame."""
-        size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # lengths are compared with their kinds
+        # Length and type are compared as one number.
+        size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS
         if body > size:
             return 0
         word, flags, whose = _HEAD.unpack_from(data, body)

@@ -16,9 +16,9 @@ from .compression import ACCEPTED, IDENTITY, Compressed, encoding_shown, known
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
 LARGE = 16 * 1024
-"""A message longer than this is not copied to be sent."""
+"""The largest message, in bytes, that is copied behind its prefix."""
 
-_FIRST = LARGE - PREFIX_SIZE  # what goes out in one piece with the prefix
+_FIRST = LARGE - PREFIX_SIZE  # the part of a large message that is copied behind the prefix
 
 
 def frame(message: bytes) -> bytes:
@@ -48,17 +48,17 @@ class Deframer:
 
     __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
 
-    _pieces: ChunkBuffer  # of a message that does not come in one; most do
+    _pieces: ChunkBuffer  # of a message that comes in several DATA frames
 
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
-        self.encoding = ""  # as the peer's headers say, empty if they say nothing
-        self._compressed = False  # the message that is under way
-        self._head = b""  # less than a prefix
+        self.encoding = ""  # from the peer's headers, empty if they name none
+        self._compressed = False  # whether the incomplete message has the compressed flag
+        self._head = b""  # the beginning of an incomplete prefix
         self._missing = 0  # bytes still to come of the message whose prefix has come; 0 between messages
         self.messages: deque[bytes] = deque()
         self.buffered = 0
-        """Bytes fed and not yet taken, prefixes included."""
+        """Bytes that were fed and not yet taken, with the prefixes."""
 
     @property
     def between_messages(self) -> bool:
@@ -98,6 +98,7 @@ class Deframer:
         position = 0
         while len(data) - position >= PREFIX_SIZE:
             flag, length = _PREFIX.unpack_from(data, position)
+            # The prefix alone decides: a message above the limit is refused before any of it is kept.
             if (flag or length > self.max_size) and (problem := self._problem(flag, length)) is not None:
                 return problem
             start = position + PREFIX_SIZE

@@ -19,7 +19,7 @@ def encode_timeout(seconds: float) -> bytes:
     if seconds <= 0:
         return b"1n"
     for unit, size in _UNITS:
-        # Rounded before it is rounded up: to a float 1.1 s are 1100000.0000000002 us, which would be sent as one more.
+        # As floats 1.1 s are 1100000.0000000002 us, which would be rounded up by a whole unit, so it is rounded first.
         count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MOST else _MOST + 1
         if count <= _MOST:
             return b"%d%s" % (max(count, 1), unit)

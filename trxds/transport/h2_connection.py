@@ -31,8 +31,8 @@ def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
         h2.config.H2Configuration(
             client_side=client,
             header_encoding=None,
-            # Metadata was checked where it came in. A client only looks up what a server sends; servers have
-            # `serving/malformed.py`.
+            # The channel checks metadata before it is sent. Received headers are checked by `response.py` at a
+            # client, and by `server/malformed.py` at a server.
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
             validate_inbound_headers=False,
@@ -47,7 +47,7 @@ def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
     }
     if client:
         values[codes.ENABLE_PUSH] = 0
-        values[codes.MAX_CONCURRENT_STREAMS] = 0  # h2 would take streams that a server opens, push or not
+        values[codes.MAX_CONCURRENT_STREAMS] = 0  # otherwise h2 would accept streams that a server opens
     elif options.max_concurrent_streams is not None:
         values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
     made.local_settings = h2.settings.Settings(client=client, initial_values=values)
@@ -75,7 +75,7 @@ class _PeerLimits:
         self.initial_window = initial_window
         self.max_frame = max_frame
         self.max_offset = 0
-        """No stream's window is more above the initial one; of streams that have gone, too."""
+        """The most that any stream's window has been above the initial one, closed streams included."""
 
 
 class _Stream(h2.stream.H2Stream):
@@ -136,7 +136,7 @@ class ChangedConnection(h2.connection.H2Connection):
     @property
     def open_inbound_streams(self) -> int:
         self._sweep()
-        return 0 if self.config.client_side else -1  # less than any limit: a server refuses by itself
+        return 0 if self.config.client_side else -1  # below any limit, because the server itself refuses streams
 
     def _sweep(self) -> int:
         self._until_sweep -= 1
@@ -155,6 +155,7 @@ class ChangedConnection(h2.connection.H2Connection):
     def _receive_settings_frame(self, frame: Any) -> Any:
         if "ACK" not in frame.flags:
             frame.settings = {key: value for key, value in frame.settings.items() if key in _KNOWN_SETTINGS}
+            # h2 would walk over all streams for it.
             max_frame = frame.settings.pop(h2.settings.SettingCodes.MAX_FRAME_SIZE, None)
             if max_frame is not None:
                 if not _LEAST_MAX_FRAME <= max_frame < 2**24:
@@ -167,6 +168,7 @@ class ChangedConnection(h2.connection.H2Connection):
     def _flow_control_change_from_settings(self, old_value: int | None, new_value: int) -> None:
         limits = self._limits
         if new_value + limits.max_offset > MAX_WINDOW:
+            # Closed streams may have raised the maximum, so it is computed anew before the setting is refused.
             windows = [stream.outbound_flow_control_window for stream in self.streams.values() if not stream.closed]
             limits.max_offset = max(0, max(windows, default=0) - limits.initial_window)
         limits.initial_window = new_value

@@ -135,6 +135,7 @@ class H2LibraryEngine:
     def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
         stream_id = self._next_id
         self._next_id += 2
+        # RFC 7541 §7.1.3: a never-indexed field also stays out of the tables of proxies.
         self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
         if whole:
             self._h2.send_data(stream_id, whole, end_stream=True)
@@ -238,7 +239,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
     h2.events.ConnectionTerminated: lambda event: GoAwayReceived(
-        # h2 reads the reserved bit into it, which says nothing (RFC 9113 §6.8).
+        # h2 leaves the reserved bit in the number, which means nothing (RFC 9113 §6.8).
         event.last_stream_id & _LAST_STREAM_ID,
         int(event.error_code),
         event.additional_data or b"",
@@ -248,7 +249,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
 
 def _complaint(error: h2.exceptions.ProtocolError) -> str:
     if isinstance(error, h2.exceptions.NoSuchStreamError):
-        return f"{type(error).__name__} on stream {error.stream_id}"  # it says the number and nothing else
+        return f"{type(error).__name__} on stream {error.stream_id}"  # h2's message is only the number
     return error_text(error) or type(error).__name__
 
 

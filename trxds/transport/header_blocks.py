@@ -28,17 +28,18 @@ hide_values()
 
 _EMPTY_TABLE = b"\x20"
 
-# What the caches may cost: a block of 256 bytes can name no more fields than that.
+# Bounds of the caches. A block of 256 bytes cannot have more than 256 fields.
 _KEPT_BLOCKS = 64
 _KEPT_SIZE = 256
 _KEPT_METHODS = 1024
 _KEPT_FIELDS = 64
-_KEPT_FIELD = 2048  # bytes; a large token is about so long
+_KEPT_FIELD = 2048  # bytes, about the size of a large token
 
-_MOST_RESIZES = 2  # of the table, at the beginning of a block (RFC 7541 §4.2): each byte may be one more
+# RFC 7541 §4.2 allows two new table sizes at the beginning of a block; each byte of a block could be one more.
+_MOST_RESIZES = 2
 
 _ADDRESS = re.compile("<memory at [^>]*>")
-_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # what `repr` makes of bytes or of a text
+_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # `repr` of bytes or str
 
 
 class BlockEncoder:
@@ -47,9 +48,9 @@ class BlockEncoder:
     __slots__ = ("_fixed", "_known", "_prefix")
 
     def __init__(self) -> None:
-        # By identity, as to hash them each time would cost more than to find them. Who is named here stays alive.
+        # The key is the tuple's `id`: to hash it each time would cost more. The entry keeps the tuple alive.
         self._fixed: dict[int, tuple[Fields, bytes]] = {}
-        self._known: dict[tuple[bytes, bytes], bytes] = {}  # metadata that was said of late: a cookie, a token
+        self._known: dict[tuple[bytes, bytes], bytes] = {}  # recent metadata: a cookie, a token
         self._prefix = _EMPTY_TABLE
 
     def encode(self, fixed: Fields, metadata: Headers, passing: Headers) -> bytes:
@@ -111,10 +112,10 @@ class HeaderBlock(NamedTuple):
 
     headers: Headers
     size: int
-    """By `list_size`."""
+    """The size as `list_size` counts it."""
 
     informational: bool
-    """A response with a status of 1xx, which another one follows."""
+    """Whether it is a 1xx response, which the final one follows."""
 
     def __repr__(self) -> str:
         return f"<Block of {len(self.headers)} fields, {self.size} bytes>"
@@ -130,11 +131,11 @@ class BlockDecoder:
 
     def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
         self.usual: dict[bytes, Headers] = {}
-        """Blocks that mean the same as the last time, are not larger than `limit`, and no informational response."""
+        """The headers of known blocks that are within `limit` and no informational response."""
         self._bound = header_list_bound
         self._limit = limit
         self._known: dict[bytes, HeaderBlock] = {}
-        self._begun = False  # by the first block: a thousand idle hosts need no tables
+        self._begun = False  # the first block makes the decoder: a thousand idle hosts need no tables
 
     def _begin(self) -> None:
         self._decoder = BoundedDecoder(self._bound)
@@ -147,6 +148,7 @@ class BlockDecoder:
         if block is None:
             if not self._begun:
                 self._begin()
+            # A block that changes the table means something else the next time, and so may every other block.
             before = self._table.changes
             block = self._decode(data)
             if self._table.changes != before:
@@ -160,7 +162,7 @@ class BlockDecoder:
             headers: Headers = [(name, value) for name, value in self._decoder.decode(data, raw=True)]
         except OversizedHeaderListError as error:
             raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
-        except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
+        except (HPACKError, IndexError, TypeError) as error:  # hpack does not convert the latter two
             raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
         return HeaderBlock(headers, list_size(headers), _is_informational(headers))
 
@@ -204,7 +206,7 @@ class _CountedTable(PrivateTable):
         super().__init__()
         self.changes = 0
         self.resizes = 0
-        """So many of them were new sizes, in the block that is read."""
+        """The number of new sizes in the present block."""
 
     def add(self, name: bytes, value: bytes) -> None:
         self.changes += 1

@@ -26,7 +26,8 @@ def hide_values() -> None:
 def _hide(record: logging.LogRecord) -> bool:
     if record.args and _is_ours(currentframe()):
         given = record.args if isinstance(record.args, tuple) else (record.args,)
-        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in given])  # sizes and flags stay
+        # Sizes and flags are no secrets.
+        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in given])
     return True
 
 
@@ -34,7 +35,7 @@ def _is_ours(frame: FrameType | None) -> bool:
     """Return whether trxds is among the callers: logging runs filters in the stack that made the record."""
     frame = frame.f_back if frame is not None else None
     while frame is not None:
-        # Code that was run by `exec` may have None there, or nothing.
+        # In code that was run by `exec`, `__name__` may be None or missing.
         if str(frame.f_globals.get("__name__")).startswith(_OURS):
             return True
         frame = frame.f_back

@@ -79,13 +79,13 @@ class Http2Connection:
         self.options = options
         self.engine = engine
         self.streams = streams
-        """Those that are open; they are the role's."""
+        """The open streams; the role adds and removes them."""
         self.over: Status | None = None
-        """Why nothing is sent or read any more."""
+        """The reason why nothing is sent or read any more; None while the connection works."""
         self.disconnect = SHUTDOWN
-        """The same in a word for metrics (A94); ours if nothing else happens first."""
+        """The same as a word for metrics (A94)."""
         self.doubt = ""
-        """What the loss of the transport is said to mean, as long as it may mean that."""
+        """A guess at the reason, added to the error if the transport is lost before the peer's SETTINGS."""
         self._role = role
         now = trio.lowlevel.current_clock().current_time
         raw = transport_of(transport)
@@ -110,7 +110,7 @@ class Http2Connection:
                     finally:
                         self.tasks.close()
         finally:
-            # Plain functions and an abrupt close only: a task that is cancelled gets no further step of its own.
+            # Only plain functions and an abrupt close: any other wait of a cancelled task would raise at once.
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
             await self.reader.transport.close()
 
@@ -136,16 +136,16 @@ class Http2Connection:
                     self.send_queue.append(stream.outgoing)
                 self.send_queue.serve()
             case SettingsReceived():
-                self.send_queue.look_again()  # the windows of all streams may have changed (RFC 9113 §6.9.2)
+                self.send_queue.look_again()  # INITIAL_WINDOW_SIZE changes the window of every stream (RFC 9113 §6.9.2)
             case PingAcked():
-                self.flow.ping_acked(event.payload)  # for a sign of life `reader.last_read` is enough
+                self.flow.ping_acked(event.payload)  # keepalive needs no event, as it looks at `reader.last_read`
             case ConnectionFailed():
                 text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                 self.end(unavailable(text), disconnect=UNKNOWN, flush=True)
 
     def _headers_too_large(self, event: HeadersTooLarge) -> None:
         stream = self.streams.get(event.stream_id)
-        if stream is None:  # a request
+        if stream is None:  # at a server: the headers were a request's
             return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
         limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
         text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
@@ -156,7 +156,7 @@ class Http2Connection:
     def push(self, sender: Sender) -> None:
         """Send for a stream that has a message or the end of its half to send."""
         if not sender.id:
-            return  # its headers come first
+            return  # its headers have to leave first
         if not sender.waits_for_room:
             sender.push(0)  # the end alone needs no room
         else:
@@ -193,7 +193,7 @@ class Http2Connection:
         """Fail every stream with `status`; with `flush`, the output may still leave for a limited time."""
         if self.over is not None:
             return
-        # The fields first: streams that end now call us again.
+        # The state changes first, because streams that end now call this object again.
         self.over = status
         self.disconnect = disconnect or self.disconnect
         self.writer.close()
@@ -204,7 +204,7 @@ class Http2Connection:
             self.writer.flush()
         if flush and self.writer.is_pending:
             self.tasks.scope.deadline = trio.current_time() + self.options.flush_timeout
-            self.writer.write_soon()  # and its task ends the connection
+            self.writer.write_soon()  # the writer's task ends the connection
         else:
             self.tasks.scope.cancel()
 
@@ -215,6 +215,7 @@ class Http2Connection:
 
     def flooded(self) -> None:
         """End the connection with ENHANCE_YOUR_CALM because of too many frames that carry nothing of a call."""
+        # RFC 9113 §10.5: a flood is a connection error of this type.
         self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many frames that carry nothing of a call")
         allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED} for each of ours"
         text = f"{self.peer}: ENHANCE_YOUR_CALM: it sent too many frames that carry nothing of a call, {allowed}"

@@ -26,13 +26,13 @@ class IncomingMessages:
     def __init__(self, http2: Http2Connection, stream_id: int, max_size: int) -> None:
         self.id = stream_id
         self.is_open = True
-        """Whether the peer's half has not ended."""
+        """Whether the peer may send more data."""
         self.is_reading = False
         """Whether the application waits for a message."""
         self.deframer = Deframer(max_size)
         self._http2 = http2
-        self._buffered = 0  # bytes of window to give back when messages are taken
-        self._unacked_bytes = 0  # bytes of window to give back as soon as they are worth a frame
+        self._buffered = 0  # bytes held back until messages are taken
+        self._unacked_bytes = 0  # bytes to give back as soon as they are worth a frame
         self._waiter: Waiter | None = None
 
     def take(self) -> bytes | Status | None:
@@ -44,7 +44,7 @@ class IncomingMessages:
         if message is not None:
             counts = self._http2.counts
             counts.messages_received += 1
-            counts.last_received = self._http2.reader.last_read  # no clock is asked for it
+            counts.last_received = self._http2.reader.last_read  # cheaper than the clock
             if self.is_open:
                 self._open_window()
             if message.__class__ is Compressed:
@@ -54,7 +54,7 @@ class IncomingMessages:
     def _decompressed(self, message: bytes) -> bytes | Status:
         whole = decompress(cast(Compressed, message), self.deframer.encoding, self.deframer.max_size)
         if isinstance(whole, Status):
-            self.drop()  # nobody shall see what comes after it
+            self.drop()  # messages behind an unreadable one are not delivered
         return whole
 
     def drop(self) -> None:
@@ -70,7 +70,7 @@ class IncomingMessages:
     @property
     def has_more_than_one(self) -> bool:
         """Whether any byte of a second message has come, behind a complete first one."""
-        # Any byte of it will do: its end might never come, for want of window.
+        # One byte is enough: without window, the rest of the second message might never come.
         messages = self.deframer.messages
         return bool(messages) and self.deframer.buffered > PREFIX_SIZE + len(messages[0])
 
@@ -100,10 +100,10 @@ class IncomingMessages:
         problem = self.deframer.feed(event.data)
         if problem is not None:
             return problem
-        if not event.end:  # the window of a half that has ended is of no use
+        if not event.end:  # after the end the peer needs no window
             size = len(event.data)
             self._buffered += size
-            self._unacked_bytes += event.flow_length - size  # padding
+            self._unacked_bytes += event.flow_length - size  # padding is never held back
             if self._buffered + self._unacked_bytes >= self._http2.flow.stream_threshold:  # less is not worth a frame
                 self._open_window()
         if self._waiter is not None:
@@ -117,7 +117,7 @@ class IncomingMessages:
             self._waiter.wake_if()
 
     def _open_window(self) -> None:
-        # A message longer than the window could never come whole if what has come of it were held back.
+        # A message larger than the window could never be completed if the bytes received so far were held back.
         kept = 0 if self.is_reading and not self.deframer.messages else self.deframer.buffered
         if self._buffered > kept:
             self._unacked_bytes += self._buffered - kept

@@ -28,11 +28,12 @@ from .reader import Reader
 from .waiter import Waiter
 
 READ_FRESHNESS = 0.0002
-"""Seconds: who has read so lately need not look again before a call."""
+"""Seconds after a read in which a new call need not read first."""
 
-_IN_A_ROW = 8  # lone calls, before their callers read
-_LONE_CALL_GAP = 0.01  # seconds from one's answer to the next one's, at most
-_LOOK = 0.1  # seconds between the reader's looks for leaders: a clock that is set more often costs each of them
+_IN_A_ROW = 8  # lone calls in a row, before their callers read
+_LONE_CALL_GAP = 0.01  # seconds from one answer to the next, at most
+# Seconds between the reader's checks for leaders. A timer that each leader sets back would cost each call more.
+_LOOK = 0.1
 
 
 class Leader(Protocol):
@@ -48,15 +49,15 @@ class InlineReads:
 
     def __init__(self, reader: Reader, flow: FlowControl, streams: Sized) -> None:
         self.is_delegated = False
-        """The reader stands aside, and a caller may read."""
+        """Whether the reader has left the reading to callers."""
         self.leader: Leader | None = None
-        """Whose caller reads."""
+        """The stream whose caller reads; None if no caller does."""
         self._reader = reader
         self._flow = flow
         self._streams = streams
-        self._waiter = Waiter()  # the reader's, where it stands aside
-        self._is_waiting = False  # the leader, for something to read
-        self._leaders = 0  # all in all
+        self._waiter = Waiter()  # of the reader, while it has delegated the reading
+        self._is_waiting = False  # whether the leader waits in `readable`
+        self._leaders = 0  # how many there have been
         self._in_a_row = 0
         self._last_opened = 0
         self._answered_at = -math.inf
@@ -67,6 +68,7 @@ class InlineReads:
     def may_delegate(self, last_opened: int) -> bool:
         """Return whether the next callers should read for themselves, after a read that left no call waiting."""
         now = self._reader.last_read
+        # A client's stream identifiers are odd, so the next one is 2 more (RFC 9113 §5.1.1).
         is_alone = last_opened == self._last_opened + 2 and now - self._answered_at < _LONE_CALL_GAP
         self._in_a_row = self._in_a_row + 1 if is_alone else 0
         self._last_opened, self._answered_at = last_opened, now
@@ -75,13 +77,13 @@ class InlineReads:
     async def stand_aside(self) -> None:
         """Leave the reading to leaders until none has come between two checks, or the reading is reclaimed."""
         self._in_a_row = 0
-        self.is_delegated = self._reader.transport.wait_apart()  # by TLS nobody reads, and without a descriptor neither
+        self.is_delegated = self._reader.transport.wait_apart()  # False for TLS, or without a free descriptor
         try:
             leaders = -1
             while self.is_delegated and self._leaders != leaders:
                 leaders = self._leaders
-                # A look now and then, instead of a timer that each leader sets back. What a server says between calls,
-                # GOAWAY for example, is heard in this time.
+                # If no leader has come since the last check, the reader reads again. So a GOAWAY between calls is
+                # noticed within two checks.
                 with trio.move_on_after(_LOOK):
                     await self._waiter.wait(self._is_readers_turn)
         finally:
@@ -118,13 +120,14 @@ class InlineReads:
                 self._is_waiting = True
                 await self._reader.transport.readable()
                 self._is_waiting = False
-                if stream.status is None:  # otherwise the transport may be closed, too
+                if stream.status is None:  # the call's end may have closed the transport
                     self._read()
         except trio.ClosedResourceError:
-            pass  # by `interrupt`
+            pass  # `interrupt` woke this task
         finally:
             self.leader = None
             self._is_waiting = False
+            # Other calls still wait, and their callers parked in the belief that this one reads.
             if self._streams or not self.is_delegated:
                 self.reclaim()
         return stream.status is not None
@@ -138,9 +141,9 @@ class InlineReads:
         """Take in the bytes that have come, as many as one step may take."""
         try:
             self._reader.take_now()
-        except Exception as fault:  # ours: the reader raises it, and the channel ends as by any other
+        except Exception as fault:  # a bug: the reader's task raises it, not this caller
             self._fault = fault
             self.reclaim()
-        # What is left is the reader's. So is a long answer, by which the way to the peer is measured.
+        # The reader has to go on with unread bytes, and with a long answer, by which the round trip is measured.
         if self._reader.is_behind or self._flow.is_measuring:
             self.reclaim()

@@ -22,10 +22,10 @@ from .events import ErrorCode, GoAwayReceived
 from .http2_connection import Http2Connection
 
 MIN_KEEPALIVE_TIME = 10.0
-"""Seconds: nobody asks more often (A8)."""
+"""The least seconds between PINGs (A8)."""
 
 ANSWER_WITHIN = 20.0
-"""Seconds, by default."""
+"""The default seconds to wait for an answer (A8)."""
 
 _log = logging.getLogger("trxds.transport")
 
@@ -52,7 +52,7 @@ class Keepalive:
             if http2.reader.last_read > heard:
                 heard = http2.reader.last_read
             elif not self._without_calls and not calls:
-                heard = trio.current_time()  # a call that begins meanwhile is looked after from then on
+                heard = trio.current_time()  # a call that begins later is watched from then on
             elif not await self._answers(http2):
                 text = f"{http2.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
                 return http2.close(unavailable(text), disconnect=TIMED_OUT)
@@ -60,7 +60,7 @@ class Keepalive:
     async def _answers(self, http2: Http2Connection) -> bool:
         asked = trio.current_time()
         http2.ping()
-        await trio.sleep(min(self.time, self._timeout))  # the next question does not wait for a longer time-out
+        await trio.sleep(min(self.time, self._timeout))  # a time-out above `time` must not delay the next PING
         if http2.reader.last_read < asked:
             await trio.sleep_until(asked + self._timeout)
         return http2.reader.last_read >= asked

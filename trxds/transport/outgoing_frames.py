@@ -13,11 +13,11 @@ class OutgoingFrames:
     def __init__(self) -> None:
         self._pieces: list[Octets] = []
         self.unsent = 0
-        """Bytes that wait to be taken."""
+        """The bytes that wait to be taken."""
         self.control_unsent = 0
-        """How many of them are neither headers nor data: what a peer can provoke."""
+        """Those of them in frames that a peer can provoke, which are neither headers nor data."""
         self.frames_sent = 0
-        """Headers and data; an honest peer's overhead answers those."""
+        """The HEADERS and DATA frames so far: an honest peer's overhead answers them."""
 
     def add(self, frame: Octets) -> None:
         """Append headers, data or both."""

@@ -25,13 +25,13 @@ class OutgoingMessages:
 
     def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
         self.id = stream_id
-        """0 until the stream is opened: then everything waits."""
+        """The stream's identifier; 0 until it is opened, while messages wait."""
         self.is_open = True
-        """Whether our half has not ended."""
+        """Whether our half of the stream has not ended."""
         self._http2 = http2
-        self._rest: Octets = _NOTHING  # of the message being sent
-        self._later: Octets = _NOTHING  # what of a large one comes after that
-        self._ending = False  # our half ends after the rest, or has so ended
+        self._rest: Octets = _NOTHING  # unsent bytes of the present message
+        self._later: Octets = _NOTHING  # the uncopied part of a large message, behind those
+        self._ending = False  # whether our half ends behind them, or has ended so
         self._waiter: Waiter | None = None
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
@@ -48,7 +48,7 @@ class OutgoingMessages:
         else:
             self._rest, self._later = frame_large(message)
         self._ending = end
-        if self.id:  # otherwise it counts when the stream opens
+        if self.id:  # otherwise it is counted when the stream opens
             self._http2.counts.sent(1)
         self._http2.push(self)
         return True
@@ -92,7 +92,7 @@ class OutgoingMessages:
     def stop(self) -> None:
         """End our half now; messages that wait are dropped."""
         self.is_open = self._ending = False
-        # The rest of a message whose beginning has left is of no use: the stream is reset, or has been.
+        # The rest of a message that has partly left is useless, because the stream is reset.
         if self._rest:
             self._http2.send_queue.forget(self)
             self._rest = self._later = _NOTHING
@@ -108,7 +108,7 @@ class OutgoingMessages:
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes of the unsent message to the connection's buffer."""
         written = self._http2.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
-        # What is not large may be bytes: cut off seldom enough to be copied then.
+        # A small message is bytes, and this slice copies it: it is cut so seldom that a memoryview costs more.
         self._rest = self._rest[written:] if written < len(self._rest) else _NOTHING
         if not self._rest and self._later:
             self._rest, self._later = self._later, _NOTHING

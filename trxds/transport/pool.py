@@ -27,11 +27,11 @@ from .options import WireOptions
 from .subchannel import Subchannel, SubchannelContext
 
 Key: TypeAlias = tuple[str, Hashable]
-"""An address, and what the user of the host asks of the connection: None for nothing in particular."""
+"""An address, and the security that a user requires of the connection: None for no particular one."""
 
 CLOSED = Status(StatusCode.CANCELLED, "channel closed")
 
-_STARTS_A_SLICE = 64  # of hosts, at 30 µs each
+_STARTS_A_SLICE = 64  # subchannels, which take 30 µs each to start
 
 
 class SubchannelPool:
@@ -55,9 +55,9 @@ class SubchannelPool:
         self._secured = secured
         self._random = random
         self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
-        self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
+        self._connections: set[Connection] = set()  # with the draining ones of retired subchannels
         self._changes = 0
-        self._asked: ConflatingQueue[Subchannel | None] = ConflatingQueue()  # to connect; None when we are closed
+        self._asked: ConflatingQueue[Subchannel | None] = ConflatingQueue()  # subchannels to connect; None to close
         self._context = SubchannelContext(options, keepalive, observers or Observers(), self._connections, self._ask)
         self._closed = False
 
@@ -128,10 +128,11 @@ class SubchannelPool:
         """End a lease. Called once, by the lease."""
         leases = self._leases.get(key)
         if leases is None or self.subchannels.get(key) is not subchannel:
-            return  # the pool was closed
+            return  # `close` has retired it
         leases[mailbox] -= 1
         if not leases[mailbox]:
             del leases[mailbox]
+            # A policy must not get a state of a host that it has released.
             mailbox.discard(("host", subchannel.address))
         if not leases and not self._changes:
             self._retire(key)
@@ -158,6 +159,7 @@ class SubchannelPool:
             Backoff(self._random),
             partial(self._post, key),
         )
+        # A closed pool still gives out subchannels, which never connect: its users need no special case.
         if self._closed:
             subchannel.retire()
         return subchannel

@@ -14,17 +14,25 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-_PART = 1 / 4  # of what a quick call takes; most calls wait for half of that
-_WORTH = 4  # answers, in one pause
-_TICKS = 1000  # in a second: in these Python's epoll counts, and it rounds up
-_ENOUGH = 1 / 2  # of all calls answered in one read: then it is us that the server waits for
-_FADING = 7 / 8  # of what was counted, with each read
-_SILENCE = 0.1  # longer ones say nothing of how fast answers come
-_RESPITE = 1.0  # seconds without pauses, for streams that would feel them
-_RARE = 128  # answers without pauses after a quick one: one call in a hundred is nobody's exception
+# The part of a quick call's time that a pause may take; on average an answer waits for half of it.
+_PART = 1 / 4
+# Answers that have to be expected in a pause, or it is not worth it.
+_WORTH = 4
+# A pause is in whole milliseconds: Python's epoll counts in those, and rounds up.
+_TICKS = 1000
+# If a read answers more than this part of all calls, the server waits for us, and a pause would be idle time.
+_ENOUGH = 1 / 2
+# The counts of earlier reads decay by this factor with each read.
+_FADING = 7 / 8
+# Seconds: a longer gap between reads says nothing about how fast answers come.
+_SILENCE = 0.1
+# Seconds without pauses for streams that would feel them.
+_RESPITE = 1.0
+# Answers without pauses after a quick one: if one call in a hundred is quick, there are hardly any pauses.
+_RARE = 128
 
 MIN_STREAMS_TO_COALESCE = 16
-"""Fewer calls than `_WORTH / _PART` do not have so many answers in that part of their time (Little's law)."""
+"""By Little's law, fewer open calls than `_WORTH / _PART` do not have enough answers in a pause."""
 
 
 class ReadCoalescing:
@@ -35,16 +43,16 @@ class ReadCoalescing:
 
     def __init__(self, most: float) -> None:
         self.most = most
-        self._quick = 0.0  # seconds that a quick call takes: falls at once, rises slowly
-        self._read = 0.0  # when bytes were read,
-        self._new = 0  # ... and the answers in them
-        self._answers = 0.0  # in the last reads,
-        self._seconds = 0.0  # which took so long
+        self._quick = 0.0  # seconds that a quick call takes: it falls at once and rises slowly
+        self._read = 0.0  # the time of the last read,
+        self._new = 0  # ... and the answers in it
+        self._answers = 0.0  # the decayed number of answers,
+        self._seconds = 0.0  # ... and the decayed seconds in which they came
         self._last = 0.0
-        self._resumes = 0.0  # no pause before,
-        self._wary = 0  # ... nor before so many answers
-        self._streaming: set[int] | None = None  # streams with data in one read,
-        self._streaming_at = -math.inf  # ... which was then
+        self._resumes = 0.0  # no pause before this time,
+        self._wary = 0  # ... nor before this many answers
+        self._streaming: set[int] | None = None  # the streams with data in one read,
+        self._streaming_at = -math.inf  # ... and the time of that read
 
     def answered(self, took: float, now: float) -> None:
         """Count a call that this read ended, after the server had it for `took` seconds."""
@@ -63,7 +71,7 @@ class ReadCoalescing:
 
     def data(self, stream_id: int, now: float) -> None:
         """Note that this read brought data: a part of an answer, or a message of a stream that goes on."""
-        if self._streaming_at != now:  # nobody asked after that read, for then they were fewer
+        if self._streaming_at != now:  # `settle` was not called after that read, with fewer calls open
             self._streaming, self._streaming_at = None, now
         self._streaming = self._streaming or set()
         self._streaming.add(stream_id)
@@ -80,6 +88,6 @@ class ReadCoalescing:
         self._answers = self._answers * _FADING + new
         self._seconds = self._seconds * _FADING + min(passed, _SILENCE)
         if passed <= 0 or now < self._resumes or self._wary or new > (under_way + new) * _ENOUGH:
-            return 0.0  # also where time stands still, as in a test, and a pause would last for ever
+            return 0.0  # `passed` is 0 on a test's clock, where a pause would never end
         pause = int(min(self.most, self._quick * _PART) * _TICKS + 1e-6) / _TICKS
         return pause if self._answers * pause >= _WORTH * self._seconds else 0.0

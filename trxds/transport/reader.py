@@ -17,7 +17,8 @@ from .role import Role
 from .transport import Transport
 from .writer import Writer
 
-_LITTLE_OVERHEAD = 30  # frames, which are counted later
+# Fewer frames of overhead are left for a later check, which costs the common read nothing.
+_LITTLE_OVERHEAD = 30
 
 
 class Reader:
@@ -36,12 +37,12 @@ class Reader:
     ) -> None:
         self.transport = transport
         self.last_read = 0.0
-        """When a byte last came, on Trio's clock."""
+        """The time when a byte last came, on Trio's clock."""
         self._engine = engine
         self._writer = writer
         self._role = role
-        self._lost = lost  # there is nothing more to read; without an error the peer has hung up
-        self._flooded = flooded  # the peer says too much that says nothing
+        self._lost = lost  # called when the transport is gone; without an error the peer has closed it
+        self._flooded = flooded  # called when the peer floods the connection
         self._control_bound = options.control_bound
         self._flood_guard = FloodGuard(options.overhead_rate)
         self._now = now
@@ -50,12 +51,12 @@ class Reader:
     async def run(self) -> None:
         """Read and handle until the connection has ended."""
         while not self._closed:
-            if self._engine.unread:  # also what a leader left
+            if self._engine.unread:  # a leader may have left it, too
                 await trio.lowlevel.checkpoint()
                 if not self._closed:
                     self.take(b"")
             else:
-                # Every wait below is for the peer or for the writer. A cancelled one has taken nothing.
+                # A wait that is cancelled, here or below, has taken no bytes, so none can be lost.
                 try:
                     data = await self.transport.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -63,14 +64,14 @@ class Reader:
                 self.take(data)
             if not self._engine.unread and (meanwhile := self._role.before_read()) is not None:
                 await meanwhile()
-            # Acknowledgements of what a peer sends wait in our memory, if it reads none of them (CVE-2019-9512).
+            # A peer that reads no acknowledgements would fill our memory with them (CVE-2019-9512).
             if self.is_provoked:
                 await self._writer.taken.wait(lambda: not self.is_provoked or self._closed)
 
     def take(self, data: bytes) -> None:
         """Handle the bytes of a read, as many as one step may. Empty `data` is the next step, or the end."""
         engine = self._engine
-        # One look at the clock for a whole read: keepalive and moderation need no better one.
+        # The clock is read once for the whole read, which is precise enough for keepalive and pauses.
         if data:
             self.last_read = self._now()
         elif not engine.unread:
@@ -108,6 +109,6 @@ class Reader:
     def _check_overhead(self) -> None:
         engine = self._engine
         overhead, engine.overhead = engine.overhead, 0
-        # Who has ended meanwhile needs no other reason.
+        # A connection that has ended by now keeps its first reason.
         if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._closed:
             self._flooded()

@@ -19,7 +19,7 @@ USER_AGENT = b"grpc-python-trxds/0.1.0"
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024
 
 _KEPT_METHODS = 1024
-# What headers have beside the metadata is not more, unless path or authority are very long.
+# Bytes that the headers other than metadata stay below, unless path or authority are very long.
 _FIXED_AND_MORE = 4096
 _NOTHING: Headers = []
 
@@ -57,11 +57,11 @@ class RequestHeaders:
 
     def __init__(self, peer: str, scheme: bytes) -> None:
         self.limit = math.inf
-        """How large headers the peer takes, by `list_size` (its SETTINGS_MAX_HEADER_LIST_SIZE)."""
+        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE, which `list_size` is compared with."""
         self._peer = peer
         self._scheme = scheme
         self._known: dict[tuple[str, str], Fields] = {}
-        self._fits = _NOTHING  # metadata that was last found to be no more than the peer takes
+        self._fits = _NOTHING  # the last metadata that was within the limit
 
     def fields(self, path: str, authority: str) -> Fields:
         """Return the fields that every call of a method has in common, made once for each method."""
@@ -74,10 +74,12 @@ class RequestHeaders:
 
     def _make(self, path: str, authority: str) -> Fields:
         return (
+            # RFC 9113 §8.3: pseudo-header fields come first.
             (b":method", b"POST"),
             (b":scheme", self._scheme),
             (b":path", path.encode()),
             (b":authority", authority.encode()),
+            # PROTOCOL-HTTP2: it shows proxies that drop trailers.
             (b"te", b"trailers"),
             (b"content-type", b"application/grpc"),
             (b"grpc-accept-encoding", ACCEPTED),
@@ -94,7 +96,7 @@ class RequestHeaders:
             return None
         size, limit = list_size(request.metadata), self.limit
         if size <= limit - _FIXED_AND_MORE:
-            if size <= _FIXED_AND_MORE:  # what is large need not live longer for that
+            if size <= _FIXED_AND_MORE:  # large metadata should not outlive its call
                 self._fits = request.metadata
             return None
         size += list_size([*self.fields(request.path, request.authority), *request.timeout(now)])

@@ -17,10 +17,10 @@ _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
 
-# RFC 9113 §8.2.1: no capitals, blanks or controls, nothing beyond ASCII; a colon is for pseudo headers.
+# RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII; a colon is only for pseudo-header fields.
 _NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
 
-# What errors show of a peer's headers: what is of the form that it should be. Anything else may be somebody's secret.
+# Errors show a peer's header only if it has the form that it should have. Anything else may be a secret.
 _SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
 _NUMBER = re.compile(rb"[0-9]{1,10}\Z")
 _MEDIA_TYPE = re.compile(rb"[a-z]{1,20}/[a-z0-9.+-]{1,60}\Z", re.IGNORECASE)
@@ -39,7 +39,7 @@ class ResponseHeaderParser:
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
-        self._initial: Headers | None = None  # what was read last, if anything
+        self._initial: Headers | None = None  # the last ones that were read
         self._trailers: Headers | None = None
 
     def initial(self, headers: Headers) -> _Initial:
@@ -80,6 +80,7 @@ def trailers_status(headers: Headers, peer: str) -> Status:
         return _status_without_code(headers, peer)
     code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
     message = find(headers, b"grpc-message")
+    # A code that gRPC does not define counts as UNKNOWN.
     if code is StatusCode.UNKNOWN and text != b"2":
         shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
         return Status(code, f"the server sent {shown}, which no gRPC knows")
@@ -90,7 +91,7 @@ def _bad_name(headers: Headers, peer: str) -> Status | None:
     """Return the error in a header's name. HTTP/2 forbids such names, and they cannot become metadata."""
     for name, _ in headers:
         if not _NAME.match(name):
-            # It may be anything, with a value in it perhaps, unless it looks like a name.
+            # A name is shown only if it looks like one: it might contain a value.
             shown = f"by the name {name!r}" if _SHOWN_NAME.match(name) else f"with a name of {len(name)} bytes"
             return Status(StatusCode.INTERNAL, f"{peer}: it sent a header {shown}, which HTTP/2 forbids")
     return None
@@ -106,6 +107,7 @@ def _media_type(content_type: bytes) -> str:
 
 def _status_without_code(headers: Headers, peer: str) -> Status:
     http = find(headers, b":status")
+    # http-grpc-status-mapping.md: the HTTP status decides only where grpc-status is missing.
     if http is not None and http != b"200":
         return _http_status(http, peer)
     return Status(StatusCode.UNKNOWN, f"{peer}: the call was ended without grpc-status")

@@ -17,7 +17,7 @@ _STATUS_CODES: dict[int, StatusCode] = {
 def rst_stream_status(code: int, *, deadline_passed: bool) -> Status:
     """Return the status of a call whose stream the server reset with this HTTP/2 error code."""
     if code == ErrorCode.CANCEL and deadline_passed:
-        # The server's timer was a little faster than the caller's.
+        # The server's timer fired a little before the caller's, for the same deadline.
         return Status(StatusCode.DEADLINE_EXCEEDED, "the server gave up at the deadline")
     return Status(_STATUS_CODES.get(code, StatusCode.INTERNAL), f"the server reset the stream: {code_name(code)}")
 

@@ -15,16 +15,16 @@ from typing import Protocol
 from .engine import Http2Engine
 
 TURNS = 64
-"""So many streams may be served, or begun, in one step."""
+"""The streams that one step may serve or open."""
 
-_TURN = 16 * 1024  # what a stream in line may append before the next has its turn
+_TURN = 16 * 1024  # bytes that a queued stream may append in its turn
 
 
 class Sender(Protocol):
     """A stream that has something to send."""
 
     id: int
-    """0 before its headers were sent."""
+    """The stream's identifier; 0 before its headers were sent."""
 
     @property
     def waits_for_room(self) -> bool:
@@ -40,10 +40,10 @@ class SendQueue:
     __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
 
     def __init__(self, engine: Http2Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
-        self.line: OrderedDict[Sender, None] = OrderedDict()  # an empty deque would be five times as large
+        self.line: OrderedDict[Sender, None] = OrderedDict()  # an empty deque takes five times its memory
         self.blocked: OrderedDict[Sender, None] = OrderedDict()
         """Streams that have something to send and whose own window is closed."""
-        self._to_look_at = 0  # of those, from the first one
+        self._to_look_at = 0  # the number of blocked streams still to check, from the first one
         self._engine = engine
         self._unsent_bound = unsent_bound
         self._left_behind = left_behind
@@ -60,7 +60,7 @@ class SendQueue:
         """Put a stream at the end of the queue, if it has something to send."""
         if stream.waits_for_room:
             self.blocked.pop(stream, None)
-            self.line[stream] = None  # who stands there keeps its place
+            self.line[stream] = None  # a stream that is queued already keeps its place
 
     def look_again(self) -> None:
         """Check all blocked streams again, because their windows may have opened."""
@@ -93,7 +93,7 @@ class SendQueue:
             self._left_behind()
 
     def _serve_one(self, stream: Sender) -> None:
-        # A little each, where others wait: a large message does not hold up the small ones behind it.
+        # A bounded part if others wait, so that a large message does not hold up the small ones behind it.
         room = self._unsent_bound - self._engine.outgoing.unsent
         stream.push(min(_TURN, room) if self.line else room)
         if not stream.waits_for_room:
@@ -102,7 +102,7 @@ class SendQueue:
         elif self._engine.stream_window(stream.id) > 0:
             self.append(stream)
         else:
-            self.blocked[stream] = None  # until it opens
+            self.blocked[stream] = None  # until its window opens
 
     def forget(self, stream: Sender) -> None:
         """Remove a stream that has nothing to send any more."""

@@ -10,7 +10,7 @@ from .events import ErrorCode
 from .frames import MAX_WINDOW, Http2ProtocolError
 from .options import WireOptions
 
-FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
+FIRST_WINDOW = 65_535  # of every connection and stream (RFC 9113 §6.9.2)
 FIRST_MAX_FRAME = 16_384
 _NO_LIMIT = 2**32
 
@@ -20,10 +20,10 @@ class RecvState(enum.Enum):
 
     HEADERS = enum.auto()
     BODY = enum.auto()  # data or trailers
-    NOTHING = enum.auto()  # it has ended its half
+    NOTHING = enum.auto()  # END_STREAM has come
 
 
-# A member is found through its class by a slow way, before Python 3.12, and some are looked at for each frame.
+# Before Python 3.12 the look-up of an enum's member is slow, and each frame needs some.
 HEADERS, BODY, NOTHING = RecvState.HEADERS, RecvState.BODY, RecvState.NOTHING
 
 
@@ -37,7 +37,7 @@ class StreamState:
         # (RFC 9113 §6.9.2). A stream keeps only its difference from that, so such a change costs the same for any
         # number of streams.
         self.send_offset = 0
-        """What its window for sending is more than the peer's initial window; often below 0."""
+        """The difference of its send window from the peer's initial window; often below 0."""
         self.receive_window = receive_window
         self.sending = True
         self.receiving = HEADERS
@@ -50,16 +50,16 @@ class StreamStates:
         self.open: dict[int, StreamState] = {}
         self.next_id = 1
         self.send_window = FIRST_WINDOW
-        """How much all streams together may send."""
+        """The bytes that all streams together may send."""
         self.receive_window = max(options.connection_window, FIRST_WINDOW)
-        """How much the peer may send on all streams together."""
+        """The bytes that the peer may send on all streams together."""
         self.initial_send_window = FIRST_WINDOW
         self.initial_receive_window = options.stream_window
-        self._max_send_offset = 0  # no stream's is more; of streams that have gone, too
+        self._max_send_offset = 0  # an upper bound, which closed streams may have raised
 
     def check_opened(self, stream_id: int) -> None:
         """Raise `Http2ProtocolError` for a frame on a stream that was never opened; all of ours are odd."""
-        # RFC 9113 §5.1 lets us ignore what still comes for a closed stream; on an idle one it is an error.
+        # RFC 9113 §5.1: frames on a closed stream may be ignored; on an idle one they are a connection error.
         if stream_id >= self.next_id or not stream_id & 1:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
 
@@ -71,7 +71,7 @@ class StreamStates:
     def set_initial_send_window(self, size: int) -> None:
         """Change the windows of all streams, as SETTINGS say; `Http2ProtocolError` if one becomes too large."""
         if size + self._max_send_offset > MAX_WINDOW:
-            # Streams with so wide a window are rare. Of this maximum they are why, or one that has gone since.
+            # A closed stream may have raised the bound, so it is computed anew before the setting is refused.
             self._max_send_offset = max([0, *(stream.send_offset for stream in self.open.values())])
         self.initial_send_window = size
         if size + self._max_send_offset > MAX_WINDOW:

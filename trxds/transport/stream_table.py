@@ -30,19 +30,19 @@ class StreamTable:
         exhausted: Callable[[], None],
     ) -> None:
         self.open = streams
-        # In order, and any of them may leave at any time: a list would have to be searched for it.
+        # An ordered dict, because any of them may leave at any time: a list would have to be searched.
         self.waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self.max_streams = http2.engine.peer_max_streams
-        """How many the server allows (its SETTINGS_MAX_CONCURRENT_STREAMS)."""
+        """The server's SETTINGS_MAX_CONCURRENT_STREAMS."""
         self.last_opened = 0
         self.last_taken = 0
-        """The last stream whose headers were handed to the transport."""
+        """The identifier of the last stream whose headers were handed to the transport."""
         self.opened_at = -math.inf
-        """When the last stream was opened, on Trio's clock."""
+        """The time when the last stream was opened, on Trio's clock."""
         self.failed = 0
-        """Calls whose status was not OK."""
+        """The number of calls whose status was not OK."""
         self.broken = 0
-        """Streams that ended otherwise than by the server's last word."""
+        """The number of streams that the server's last frame did not end."""
         self._http2 = http2
         self._headers = headers
         self._exhausted = exhausted
@@ -60,7 +60,7 @@ class StreamTable:
     def has_room(self) -> bool:
         """Return whether the server and the connection's buffer take one more stream."""
         engine = self._http2.engine
-        # A connection whose identifiers are used up can open none any more (RFC 9113 §5.1.1).
+        # Identifiers are never reused, so a connection can run out of them (RFC 9113 §5.1.1).
         if engine.exhausted:
             self._exhausted()
             return False
@@ -69,13 +69,13 @@ class StreamTable:
     def begin(self, stream: ClientStream, now: float) -> bool:
         """Send a stream's headers; return whether the whole request went with them."""
         request, engine = stream.request, self._http2.engine
-        # With a message that is the whole request the stream begins and ends in one go: most calls are so.
+        # Most calls send one message: then headers, message and END_STREAM leave together.
         complete = b""
         if request.message is not None and len(request.message) <= LARGE:
             complete = frame(request.message)
             if len(complete) > engine.initial_data_limit():
-                complete = b""  # the send queue waits for windows, and the headers need none
-        # A call that waited says what is left of its time.
+                complete = b""  # headers need no window; the message waits in the send queue
+        # The timeout is computed only now: time in the queue counts.
         timeout = request.timeout(now) if request.deadline < math.inf else _NO_TIMEOUT
         fields = self._headers.fields(request.path, request.authority)
         stream_id = engine.open_stream(fields, request.metadata, timeout, complete)
@@ -95,7 +95,7 @@ class StreamTable:
 
     def forget(self, stream: ClientStream) -> None:
         """Remove a stream that has ended."""
-        # Nothing is kept of closed streams: the engine knows by their numbers that they have been.
+        # Nothing is kept of closed streams: the engine recognizes their identifiers, which are below the next one.
         if stream.id:
             self.open.pop(stream.id, None)
             if stream.status is not None and not stream.status.ok:

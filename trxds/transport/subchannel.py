@@ -30,10 +30,10 @@ from .options import WireOptions
 from .request import Request
 from .tls import TlsNetwork
 
-MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
+MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.md)
 
-# States conflate on their way to a policy. One that slept through a failure would go on queueing its
-# calls, so the failure lasts at least this long even if the backoff was over before the attempt was.
+# Only the latest state reaches a policy. A policy that missed a failure would go on queueing its calls, so a
+# failure lasts at least this long even if the backoff ended before the attempt.
 MIN_FAILURE_TIME = 0.1
 
 
@@ -67,7 +67,7 @@ class Subchannel:
         self.state = Connectivity.IDLE
         self.error: Status | None = None
         self.created_at = trio.current_time()
-        self.changed_at = -math.inf  # when it came to its state, on Trio's clock
+        self.changed_at = -math.inf  # the time of the last change of state, on Trio's clock
         self.traffic = ConnectionStats()
         self.secure = isinstance(network, TlsNetwork)
         self._network = network
@@ -75,7 +75,7 @@ class Subchannel:
         self._backoff = backoff
         self._changed = changed
         self._connection: Connection | None = None  # while READY
-        self._scope = trio.CancelScope()  # of the attempt and the backoff after it
+        self._scope = trio.CancelScope()  # of the attempt, and of the backoff after it
         self.retired = False
 
     def __repr__(self) -> str:
@@ -111,10 +111,11 @@ class Subchannel:
         self.retired = True
         connection, self._connection = self._connection, None
         if connection is not None:
+            # Retired by its users, the subchannel posts no more states.
             connection.on_draining = None
             connection.drain()
             self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
-        elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
+        elif self.state is not Connectivity.IDLE:  # when IDLE, the last connection may still have streams
             self._scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
 
@@ -164,13 +165,14 @@ class Subchannel:
         finally:
             context.connections.discard(connection)
             self.traffic.end(connection)
-        # Without having been READY it is a failed attempt, even if SETTINGS came (with a GOAWAY,
-        # say), so that the next one waits for the backoff.
+        # A connection that was never READY is a failed attempt, so the next one waits for the backoff: also if
+        # SETTINGS came together with a GOAWAY.
         return None if connection.on_draining is not None else connection.error
 
     def _become_ready(self, connection: Connection, scope: trio.CancelScope) -> None:
         if self.retired:
             return
+        # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
         self._backoff.reset()
         self._connection = connection

@@ -20,7 +20,7 @@ from .transport_credentials import Credentials, Insecure, Tls
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
-"""Looks at the peer's certificate, in the form of `SSLSocket.getpeercert`; returns what is wrong with it."""
+"""A function of the peer's certificate (as from `SSLSocket.getpeercert`) that returns what is wrong with it."""
 
 
 class TlsNetwork:
@@ -43,9 +43,9 @@ class TlsNetwork:
         self._approve = approve
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        context = await self._context()  # first: without it there is no use in a connection
+        context = await self._context()  # before the connection, which would be useless without it
         transport = await self._network.connect(address)
-        # Servers of this kind just close; HTTP/2 knows by itself what was cut off.
+        # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
         stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
         try:
             problem = await self._handshake(stream)
@@ -66,6 +66,7 @@ class TlsNetwork:
             await stream.do_handshake()
         except trio.BrokenResourceError as error:
             return tls_cause(error)
+        # RFC 9113 §3.2: HTTP/2 over TLS must be agreed on by ALPN.
         if stream.selected_alpn_protocol() != "h2":
             return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
         return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
@@ -92,6 +93,7 @@ async def _given(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
+    # Many connections may start at once, for example after a rotation: one of them reads for all.
     async with one_reads:
         return context.current(trio.current_time()) or context.take(
             await run_in_thread(context.read), trio.current_time()
@@ -108,7 +110,7 @@ def tls_cause(error: BaseException) -> str:
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {cause.verify_message.rstrip('.')}"
-    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # which one depends on Python's release
+    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # it depends on Python's release which one comes
         return "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
     if isinstance(cause, ssl.SSLError) and cause.reason:
         text = cause.reason.lower().replace("_", " ")

@@ -14,7 +14,7 @@ from functools import partial
 import trio
 
 READ_SIZE = 64 * 1024
-LARGE_READ_SIZE = 256 * 1024  # when the last read was full: somebody sends a lot
+LARGE_READ_SIZE = 256 * 1024  # after a full read, as more is likely to come
 
 
 class Transport:
@@ -23,10 +23,10 @@ class Transport:
     __slots__ = ("readable", "stream")
 
     readable: Callable[[], Awaitable[None]]
-    """Waits until `receive_nowait` has a chance; only where there is `at_once`."""
+    """Waits until `receive_nowait` can return bytes; only where `at_once` is true."""
 
     at_once = False
-    """Whether `send_nowait` and `receive_nowait` have a chance."""
+    """Whether `send_nowait` and `receive_nowait` can do anything."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
@@ -69,7 +69,7 @@ class SocketTransport(Transport):
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
         self._fd = self._read_fd = stream.socket.fileno()
-        self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # no coroutine of ours around it
+        self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # one coroutine less for each wait
         self._read_size = READ_SIZE
 
     async def receive(self) -> bytes:
@@ -90,13 +90,13 @@ class SocketTransport(Transport):
         return data
 
     def wait_apart(self) -> bool:
-        # `notify_closing` wakes whoever waits for a descriptor, to read or to write. By a second descriptor of the same
-        # socket the writer is left alone.
+        # `notify_closing` wakes the reader and the writer of a descriptor. With a second descriptor of the socket
+        # for reading, the writer is not woken.
         if self._read_fd == self._fd:
             try:
                 self._read_fd = os.dup(self._fd)
             except OSError:
-                return False  # the process has no descriptor left
+                return False  # the process has too many open files
             self.readable = partial(trio.lowlevel.wait_readable, self._read_fd)
         return True
 
@@ -113,7 +113,7 @@ class SocketTransport(Transport):
     def send_nowait(self, data: bytes) -> int:
         try:
             return os.write(self._fd, data)
-        except OSError:  # also if it would block
+        except OSError:  # BlockingIOError, or an error that the writer's next send shows
             return 0
 
 

@@ -34,7 +34,7 @@ class Waiter:
     def __init__(self) -> None:
         self._task: trio.lowlevel.Task | None = None
         self.until: Callable[[], bool] | None = None
-        """What the task waits for; None when nobody waits."""
+        """The condition; None when no task waits."""
 
     async def wait(self, until: Callable[[], bool]) -> None:
         """Wait until `until()` is true; always a checkpoint. A second task gets a `trio.BusyResourceError`."""

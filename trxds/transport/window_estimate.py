@@ -17,8 +17,10 @@ from __future__ import annotations
 import math
 
 _MAX_PAUSE = 63
-_BURST = 1 / 8  # of a round trip: for so long it is the same
-_FADING = 0.9  # of the best, with each sample: one that was too good by chance must not stand for ever
+# The part of a round trip in which bytes belong to one burst.
+_BURST = 1 / 8
+# The best bandwidth decays with each sample: one that was too good by chance must not stand for ever.
+_FADING = 0.9
 
 
 class WindowEstimate:
@@ -29,11 +31,11 @@ class WindowEstimate:
     def __init__(self, window: int, most: int) -> None:
         self.window = window
         self.most = most
-        self._bandwidth = 0.0  # the best so far, in bytes per second
-        self._began: float | None = None  # while a PING is on its way
-        self._received = 0  # before the burst in which it left
-        self._burst = (0, -math.inf)  # what was received before it, and when it began
-        self._round_trip = math.inf  # the shortest so far
+        self._bandwidth = 0.0  # the best so far, in bytes a second
+        self._began: float | None = None  # the time when the unanswered PING was sent
+        self._received = 0  # the bytes before the burst in which the PING left
+        self._burst = (0, -math.inf)  # the bytes before the present burst, and when it began
+        self._round_trip = math.inf  # the shortest so far, in seconds
         self._pause = 0
         self._skip = 0
 
@@ -61,8 +63,9 @@ class WindowEstimate:
         self._round_trip = min(self._round_trip, seconds)
         bandwidth, best = sample / seconds, self._bandwidth
         self._bandwidth = max(bandwidth, _FADING * best)
+        # As in grpc-go's estimator: it grows only if two thirds of the window came, faster than before.
         if bandwidth < best or sample * 3 < self.window * 2:
-            # The more often it was in vain, the less often we ask: servers count PINGs.
+            # After samples without growth PINGs get rarer, because servers count them (A8).
             self._skip = self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
             return False
         self._pause = 0

@@ -18,7 +18,8 @@ from .role import Role
 from .transport import Transport
 from .waiter import Waiter
 
-_BURST = 4  # so many full buffers may leave in one step
+# Full buffers that one step may send.
+_BURST = 4
 
 
 class Writer:
@@ -40,8 +41,8 @@ class Writer:
         self._role = role
         self._streams = streams
         self._lost = lost
-        self._unwritten: bytes | memoryview = b""  # taken from the engine; only the task may wait with it
-        self._behind = False  # something is left of what there is room for
+        self._unwritten: bytes | memoryview = b""  # taken from the engine, but not yet sent
+        self._behind = False  # a step left work that there is room for
         self._closing = False
         self._has_task = False
         self._waiter = Waiter()
@@ -53,7 +54,7 @@ class Writer:
 
     def wrote(self) -> None:
         """Send the output of the caller's step, which is complete: at once if no other stream is open."""
-        # With two streams or more others are likely to speak in this step, too: all that is one write then.
+        # With more than one stream others are likely to send in this step, too: then one write takes all of it.
         if self._transport.at_once and len(self._streams) < 2 and not self._closing:
             self.flush()
         else:
@@ -76,9 +77,9 @@ class Writer:
         """Offer the pending output to the transport, and leave to the task what it does not take at once."""
         if self._unwritten or not self._outgoing.unsent:
             return
-        # What follows may append more, and must not overtake this: so it counts as unwritten until it is sent.
+        # The calls below may append more, which must not overtake this: so it counts as unwritten until it is sent.
         data = self._unwritten = self._outgoing.take()
-        self._role.output_taken()  # which may call us again: for nothing, as long as there is something unwritten
+        self._role.output_taken()  # may call `flush` again, which does nothing now
         if self.taken.until is not None:
             self.taken.wake_if()
         sent = self._transport.send_nowait(data)
@@ -98,7 +99,7 @@ class Writer:
             self._flush_much()
             if self._unwritten:
                 try:
-                    # No RPC's task does that: cancelled in the middle of a frame it would cost the connection.
+                    # Never in an RPC's task: if it were cancelled within a frame, the connection would be lost.
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._lost(error)
