@@ -42,7 +42,7 @@ def sockets(monkeypatch):
     return made
 
 
-async def test_no_socket_is_left_wherever_the_program_is_cancelled(sockets):
+async def test_a_program_that_is_cancelled_anywhere_leaves_no_socket(sockets):
     async with serve(fallback=echo) as one, serve(fallback=echo) as other:
         plane = ManagementServer()
         plane.put(

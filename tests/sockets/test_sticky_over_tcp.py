@@ -86,7 +86,7 @@ async def meets(caller, hosts):
             await trio.sleep(0.01)
 
 
-async def test_a_session_through_a_drain_a_restart_and_a_removal():
+async def test_a_session_survives_a_drain_and_a_restart_and_moves_at_a_removal():
     async with Town.run() as town, town.channel() as channel, channel.session() as session:
         everybody = set(town.servers)
         (host,) = await met(session, 1)
@@ -108,7 +108,7 @@ async def test_a_session_through_a_drain_a_restart_and_a_removal():
         assert new_host in others, "its host is gone"
 
 
-async def test_nothing_is_connected_after_the_channel():
+async def test_a_closed_channel_has_no_connections():
     async with Town.run() as town:
         async with town.channel() as channel:
             await meets(channel, set(town.servers))
@@ -130,7 +130,7 @@ async def test_a_host_that_dies_takes_no_session_with_it():
         assert new_host in others
 
 
-async def test_a_control_plane_that_does_not_run_is_reported_with_the_cause_and_the_remedy():
+async def test_an_unreachable_control_plane_is_reported_with_cause_and_remedy():
     with trio.socket.socket() as unused:  # bound and not listening, so that nobody is there
         await unused.bind(("127.0.0.1", 0))
         bootstrap = xds.bootstrap(f"127.0.0.1:{unused.getsockname()[1]}")

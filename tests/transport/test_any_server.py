@@ -88,7 +88,7 @@ class AnyServer:
 @pytest.mark.parametrize("lean", [True, False])
 @settings(deadline=None, max_examples=150)
 @given(script=st.lists(actions, max_size=40), single=st.booleans(), sends=st.integers(0, 2))
-def test_every_call_ends_and_nothing_crashes(
+def test_every_call_ends_without_a_crash_whatever_the_server_sends(
     lean: bool, script: list[tuple[Any, ...]], single: bool, sends: int
 ) -> None:
     async def story() -> None:

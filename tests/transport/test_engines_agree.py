@@ -216,7 +216,7 @@ def told_alike(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
 @example([("frame", 1, 8, 1, b"\n" + bytes(10))])
 @given(st.lists(st.one_of(frame_actions, frame_actions, client_actions), max_size=30))
 @example([("frame", 1, 5, 1, b" "), ("answer", 1, 0, b"", 0)])  # a stream's error, then the connection's, in one read
-def test_the_same_bytes_are_the_same_events(script: list[tuple[Any, ...]]) -> None:
+def test_both_engines_read_the_same_bytes_as_the_same_events(script: list[tuple[Any, ...]]) -> None:
     both = Both()
     both.receive(frames.settings({}))
     both.open()

@@ -33,7 +33,7 @@ REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/b"), (b
         (b"content-length", SECRET),
     ],
 )
-def test_what_h2_quotes_of_a_header_is_not_repeated(field: tuple[bytes, bytes]) -> None:
+def test_errors_do_not_repeat_header_values_that_h2_quotes(field: tuple[bytes, bytes]) -> None:
     """A server that has h2 check what it is sent."""
     server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
     client = h2.connection.H2Connection(
@@ -48,7 +48,7 @@ def test_what_h2_quotes_of_a_header_is_not_repeated(field: tuple[bytes, bytes]) 
     assert "Secret" not in said and len(said) > 10
 
 
-def test_what_holds_headers_has_a_repr_without_them() -> None:
+def test_objects_with_headers_have_a_repr_without_values() -> None:
     headers: Headers = [(b"token", SECRET)]
     table = PrivateTable()
     table.add(b"token", SECRET)

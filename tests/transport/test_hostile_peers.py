@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROWS = rows()
 
 
-def test_the_document_has_a_row_for_every_script_and_no_other() -> None:
+def test_the_document_of_hostile_peers_has_a_row_for_every_script() -> None:
     assert sorted(ROWS) == sorted(SCRIPTS)
 
 

@@ -19,7 +19,7 @@ from trxds.transport.options import WireOptions
 from trxds.transport.transport import READ_SIZE
 
 
-async def test_a_caller_that_reads_learns_that_its_call_was_ended(lent, request_, nursery, autojump_clock) -> None:
+async def test_a_leader_is_woken_when_its_call_is_ended(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
@@ -30,7 +30,7 @@ async def test_a_caller_that_reads_learns_that_its_call_was_ended(lent, request_
     await asked(connection, server, request_(message=b"x"))
 
 
-async def test_a_caller_that_reads_learns_that_the_connection_was_closed(lent, request_, autojump_clock) -> None:
+async def test_a_leader_is_woken_when_the_connection_is_closed(lent, request_, autojump_clock) -> None:
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
@@ -59,7 +59,7 @@ def stuck(lent, request_, nursery):
     return make
 
 
-async def test_the_writer_goes_on_when_a_caller_that_reads_is_told_to_stop(stuck, request_, autojump_clock) -> None:
+async def test_the_writer_goes_on_when_a_leader_is_interrupted(stuck, request_, autojump_clock) -> None:
     connection, large, server = await stuck()
     large.cancel()
     await wait_all_tasks_blocked()
@@ -68,13 +68,13 @@ async def test_the_writer_goes_on_when_a_caller_that_reads_is_told_to_stop(stuck
     await asked(connection, server, request_(message=b"x"))
 
 
-async def test_a_connection_that_is_closed_says_goodbye_although_a_caller_reads(stuck, autojump_clock) -> None:
+async def test_a_connection_closed_while_a_leader_reads_sends_goaway(stuck, autojump_clock) -> None:
     connection, _, server = await stuck()
     connection.close(unavailable("closed"))
     await server.next(h2.events.ConnectionTerminated)
 
 
-async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, autojump_clock) -> None:
+async def test_a_leader_finds_a_lost_connection(lent, request_, autojump_clock) -> None:
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
@@ -84,7 +84,7 @@ async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, aut
     assert stream.status.code is StatusCode.UNAVAILABLE and "closed by the peer" in stream.status.message
 
 
-async def test_an_answer_in_many_pieces_is_whole(lent, request_, autojump_clock) -> None:
+async def test_a_leader_reads_an_answer_in_many_pieces(lent, request_, autojump_clock) -> None:
     connection, server = await lent()
     stream = connection.open_stream(request_(message=b"x"))
     reply: list[bytes | None] = []
@@ -113,7 +113,7 @@ class Piecewise:
             await wait_all_tasks_blocked()
 
 
-async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, nursery, autojump_clock) -> None:
+async def test_a_flood_of_pings_is_bounded_while_a_leader_reads(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent(WireOptions(control_bound=1000))
     stream = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(stream.receive_unary)
@@ -132,7 +132,7 @@ async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, 
     nursery.cancel_scope.cancel()
 
 
-async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery, autojump_clock) -> None:
+async def test_a_flood_of_pings_is_bounded_when_a_call_reads_first(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent(WireOptions(control_bound=1000))
     while connection.http2.reader.transport.send_nowait(bytes(100_000)):
         pass
@@ -151,7 +151,7 @@ async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery,
     nursery.cancel_scope.cancel()
 
 
-async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, autojump_clock) -> None:
+async def test_a_large_answer_is_left_to_the_reader_by_its_leader(lent, request_, nursery, autojump_clock) -> None:
     connection, server = await lent(WireOptions(stream_window=65_535))
     nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
     stream_id = await server.request()
@@ -163,7 +163,9 @@ async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, aut
     nursery.cancel_scope.cancel()
 
 
-async def test_a_fault_of_ours_ends_the_connection_as_ever(wire, request_, monkeypatch, autojump_clock) -> None:
+async def test_an_internal_error_in_a_leaders_read_is_raised_by_the_connection(
+    wire, request_, monkeypatch, autojump_clock
+) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 

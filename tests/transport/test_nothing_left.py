@@ -101,7 +101,7 @@ async def cancelled_at(step: int, lean: bool) -> bool:
 
 
 @pytest.mark.parametrize("lean", [True, False])
-def test_cancelled_at_any_step_nothing_is_left(lean: bool) -> None:
+def test_a_call_that_is_cancelled_at_any_step_leaves_nothing_behind(lean: bool) -> None:
     step = 1
     while not trio.run(cancelled_at, step, lean, clock=MockClock(autojump_threshold=0)):
         step += 1

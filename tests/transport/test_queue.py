@@ -29,7 +29,7 @@ async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, aut
     assert server.h2.open_inbound_streams == 0
 
 
-async def test_a_limit_that_rises_opens_what_waits(wire, request_, autojump_clock) -> None:
+async def test_a_higher_stream_limit_opens_waiting_streams(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     stream = connection.open_stream(request_())
     assert not stream.opened
@@ -58,7 +58,7 @@ async def test_a_call_cancelled_in_the_queue_sends_nothing(wire, request_, autoj
     assert first.status == OK and not await second.wait_open() and third.opened
 
 
-async def test_leaving_a_long_queue_does_not_search_it(wire, request_, autojump_clock) -> None:
+async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, request_, autojump_clock) -> None:
     connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     streams = [connection.open_stream(request_()) for _ in range(30_000)]
     began = time.process_time()

@@ -140,7 +140,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-async def test_a_flood_of_resets_ends_in_enhance_your_calm(
+async def test_a_flood_of_resets_ends_the_connection_with_enhance_your_calm(
     flood: Callable[[], Iterator[bytes]], nursery: trio.Nursery, autojump_clock
 ) -> None:
     options = WireOptions(max_header_list=1000)
@@ -158,7 +158,7 @@ async def test_a_flood_of_resets_ends_in_enhance_your_calm(
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-async def test_a_good_client_is_answered_in_the_middle_of_a_flood(
+async def test_a_well_behaved_client_is_answered_during_a_flood_of_resets(
     flood: Callable[[], Iterator[bytes]], nursery: trio.Nursery, autojump_clock
 ) -> None:
     async with on_stage(limits=ServerLimits(max_resets=math.inf)) as stage:
@@ -182,7 +182,7 @@ async def test_a_good_client_is_answered_in_the_middle_of_a_flood(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_flood_leaves_no_memory_behind(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_flood_of_resets_leaves_no_memory_behind(nursery: trio.Nursery, autojump_clock) -> None:
     async def attack(stage: Stage) -> None:
         client = await stage.hostile()
         nursery.start_soon(client.read)
@@ -210,7 +210,7 @@ async def test_a_flood_leaves_no_memory_behind(nursery: trio.Nursery, autojump_c
 # -- streams and handlers
 
 
-async def test_a_client_may_have_100_streams_unless_said_otherwise(stage: Stage, nursery, autojump_clock) -> None:
+async def test_a_server_allows_100_concurrent_streams_by_default(stage: Stage, nursery, autojump_clock) -> None:
     client = await stage.hostile()
     for stream in range(1, 203, 2):
         await client.send(headers(stream, pseudo_path="/s/Wait"))
@@ -221,7 +221,7 @@ async def test_a_client_may_have_100_streams_unless_said_otherwise(stage: Stage,
     assert stage.begun == 101 and stage.cancelled == 1, "the connection goes on, and a stream is free again"
 
 
-async def test_no_limit_of_streams_can_be_asked_for(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_server_may_set_no_limit_on_concurrent_streams(nursery: trio.Nursery, autojump_clock) -> None:
     async with on_stage(max_concurrent_streams=None) as stage:
         client = await stage.hostile()
         for stream in range(1, 301, 2):
@@ -230,12 +230,12 @@ async def test_no_limit_of_streams_can_be_asked_for(nursery: trio.Nursery, autoj
         assert stage.running == 150
 
 
-async def test_options_without_a_limit_of_streams_keep_the_servers(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_options_without_a_stream_limit_keep_the_servers_default(nursery: trio.Nursery, autojump_clock) -> None:
     async with on_stage(options=WireOptions(stream_window=100_000)) as stage:
         assert stage.server.options.max_concurrent_streams == 100
 
 
-async def test_no_more_handlers_run_than_streams_even_if_those_are_reset(stage: Stage, autojump_clock) -> None:
+async def test_a_reset_stream_frees_no_handler_slot_until_its_handler_returns(stage: Stage, autojump_clock) -> None:
     """A handler that is cancelled may have to put something away; its stream is open no longer."""
     client = await stage.hostile()
     for stream in range(1, 601, 2):
@@ -265,7 +265,7 @@ async def test_a_call_that_is_reset_while_it_waits_for_a_handler_never_begins(nu
 # -- the budget for resets
 
 
-def test_a_budget_gives_back_with_time_and_with_served_calls() -> None:
+def test_the_reset_budget_refills_with_time_and_with_served_calls() -> None:
     budget = ResetBudget(burst=2, rate=0.5, now=10)
     assert [budget.spend(10) for _ in range(3)] == [True, True, False]
     budget = ResetBudget(burst=2, rate=0.5, now=10)
@@ -314,7 +314,7 @@ async def test_a_server_that_resets_its_own_calls_is_not_counted(nursery: trio.N
         ({"resets_per_second": math.inf}, "resets_per_second is inf; it must be 0 or above, and finite"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float], said: str) -> None:
+def test_server_limits_that_make_no_sense_are_refused(wrong: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ServerLimits(**wrong)
 
@@ -322,7 +322,7 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float], said: st
 # -- a client that does not read its answers
 
 
-async def test_who_does_not_read_the_answers_is_not_read_either(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_client_that_reads_no_answers_is_not_read(nursery: trio.Nursery, autojump_clock) -> None:
     """Trailers and refusals wait for no window, so nothing but this bounds them."""
     async with on_stage(limits=ServerLimits(max_resets=math.inf)) as stage:
         client = await stage.hostile()
@@ -347,7 +347,7 @@ async def test_who_does_not_read_the_answers_is_not_read_either(nursery: trio.Nu
 # -- connections that ask for nothing
 
 
-async def test_a_connection_without_a_preface_ends_in_time(stage: Stage, autojump_clock) -> None:
+async def test_a_connection_without_a_preface_is_closed_at_the_time_limit(stage: Stage, autojump_clock) -> None:
     client = RawClient(await stage.network.connect(ADDRESS))
     await client.send(b"PRI * HTTP/2.0\r\n")
     await client.read()
@@ -356,7 +356,7 @@ async def test_a_connection_without_a_preface_ends_in_time(stage: Stage, autojum
     assert stage.server.connections == []
 
 
-async def test_a_preface_that_comes_byte_by_byte_gets_no_more_time(stage: Stage, nursery, autojump_clock) -> None:
+async def test_a_preface_sent_byte_by_byte_gets_no_more_time(stage: Stage, nursery, autojump_clock) -> None:
     client = RawClient(await stage.network.connect(ADDRESS))
     nursery.start_soon(client.read)
     with pytest.raises(trio.BrokenResourceError):
@@ -373,7 +373,7 @@ async def test_a_client_may_be_idle_for_ever_once_its_preface_has_come(stage: St
     assert (await client.answer(1))["grpc-status"] == "12"
 
 
-async def test_a_tls_handshake_ends_in_time(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_slow_tls_handshake_is_closed_at_the_time_limit(nursery: trio.Nursery, autojump_clock) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with on_stage(tls=context, limits=ServerLimits(handshake_timeout=3)) as stage:
         client = RawClient(await stage.network.connect(ADDRESS))
@@ -391,7 +391,7 @@ async def test_800_silent_connections_delay_nobody(stage: Stage, autojump_clock)
     assert len(silent) == 800
 
 
-async def test_the_oldest_goes_with_a_goaway_if_too_many_ask_for_nothing(nursery, autojump_clock) -> None:
+async def test_the_oldest_idle_connection_gets_a_goaway_when_too_many_send_no_request(nursery, autojump_clock) -> None:
     async with on_stage(limits=ServerLimits(max_pending_connections=2)) as stage:
         clients = [await stage.hostile() for _ in range(3)]
         await wait_all_tasks_blocked()
@@ -400,7 +400,7 @@ async def test_the_oldest_goes_with_a_goaway_if_too_many_ask_for_nothing(nursery
         assert len(stage.server.connections) == 2
 
 
-async def test_a_connection_that_had_a_call_is_not_counted(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_connection_that_had_a_call_is_not_counted_as_pending(nursery: trio.Nursery, autojump_clock) -> None:
     async with on_stage(limits=ServerLimits(max_pending_connections=2)) as stage:
         healthy = [await stage.hostile() for _ in range(2)]
         for client in healthy:
@@ -414,7 +414,9 @@ async def test_a_connection_that_had_a_call_is_not_counted(nursery: trio.Nursery
         assert len(others) == 5
 
 
-async def test_those_held_open_without_a_call_keep_no_newcomer_out(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_connections_held_open_without_a_call_keep_no_new_client_out(
+    nursery: trio.Nursery, autojump_clock
+) -> None:
     async with on_stage(limits=ServerLimits(max_pending_connections=2)) as stage:
         held = [await stage.hostile() for _ in range(2)]
         silent = [RawClient(await stage.network.connect(ADDRESS)) for _ in range(2)]
@@ -423,7 +425,7 @@ async def test_those_held_open_without_a_call_keep_no_newcomer_out(nursery: trio
         assert (len(held), len(silent)) == (2, 2)
 
 
-async def test_connections_that_went_leave_nothing_behind(stage: Stage, autojump_clock) -> None:
+async def test_closed_connections_are_not_counted_as_pending(stage: Stage, autojump_clock) -> None:
     for _ in range(20):
         await stage.hostile()
     await wait_all_tasks_blocked()
@@ -435,7 +437,7 @@ async def test_connections_that_went_leave_nothing_behind(stage: Stage, autojump
     assert not stage.server._newcomers._idle and not stage.server._newcomers._silent
 
 
-async def test_a_plane_does_not_remember_the_calls_of_its_clients(autojump_clock) -> None:
+async def test_a_control_plane_does_not_remember_the_calls_of_its_clients(autojump_clock) -> None:
     network, plane = MemoryNetwork(), ManagementServer()
     async with plane.serve(ADDRESS, network):
         client = RawClient(await network.connect(ADDRESS))

@@ -23,29 +23,29 @@ def sampled(estimate: WindowEstimate, sample: int, seconds: float = 0.01) -> boo
     return estimate.grows(1000 + sample, 5.0 + seconds)
 
 
-def test_a_window_that_was_full_for_a_round_trip_grows_to_twice_what_came() -> None:
+def test_a_window_that_was_full_for_a_round_trip_grows_to_twice_the_sample() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 280) and estimate.window == 560
 
 
-def test_a_window_that_was_not_full_stays() -> None:
+def test_a_window_that_was_not_full_does_not_grow() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert not sampled(estimate, 199) and estimate.window == 300
 
 
-def test_a_full_window_that_brought_no_more_per_second_stays() -> None:
+def test_a_full_window_without_more_bandwidth_does_not_grow() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300, seconds=0.01)
     assert not sampled(estimate, 600, seconds=0.03) and estimate.window == 600
 
 
-def test_it_grows_to_the_most_and_then_asks_no_more() -> None:
+def test_a_window_estimate_at_its_maximum_sends_no_more_pings() -> None:
     estimate = WindowEstimate(300, 500)
     assert sampled(estimate, 300) and estimate.window == 500
     assert not estimate.begins(0, 0.0)
 
 
-def test_one_ping_at_a_time_is_on_its_way() -> None:
+def test_a_window_estimate_has_one_unanswered_ping_at_a_time() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert estimate.begins(0, 0.0) and not estimate.begins(100, 0.1)
 
@@ -68,11 +68,11 @@ def test_a_burst_is_over_after_a_part_of_a_round_trip() -> None:
     assert not estimate.grows(2600, 6.015)
 
 
-def test_an_answer_to_no_ping_of_ours_says_nothing() -> None:
+def test_an_answer_to_another_ping_changes_no_window() -> None:
     assert not WindowEstimate(300, 10_000).grows(10_000, 1.0)
 
 
-def test_it_asks_less_and_less_often_in_vain() -> None:
+def test_a_window_estimate_without_growth_pings_less_and_less() -> None:
     estimate, asked = WindowEstimate(300, 10_000), []
     for chance in range(200):
         if estimate.begins(0, 0.0):
@@ -85,7 +85,7 @@ def test_it_asks_less_and_less_often_in_vain() -> None:
 
 
 @pytest.mark.parametrize("lean", [True, False])
-def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> None:
+def test_a_larger_window_holds_for_open_and_new_streams(lean: bool) -> None:
     options = WireOptions(stream_window=1000, connection_window=200_000)
     client: Http2Engine = FastHttp2Engine(options) if lean else H2LibraryEngine(client=True, options=options)
     server = H2LibraryEngine(client=False, options=options)
@@ -121,7 +121,7 @@ def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> N
 
 
 @pytest.mark.parametrize("lean", [True, False])
-async def test_large_messages_widen_the_window_up_to_its_most(lean: bool, autojump_clock) -> None:
+async def test_large_messages_widen_the_window_up_to_its_maximum(lean: bool, autojump_clock) -> None:
     windows = []
 
     @script(calls=4)
