@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trxds.core.status import Status, StatusCode
-from trxds.transport.compression import Compressed, compress, decompress, encoding_named
+from trxds.transport.compression import Compressed, compress, decompress, parse_encoding
 
 MIB = 1 << 20
 ENCODINGS = ["gzip", "deflate"]
@@ -86,4 +86,4 @@ def test_decompression_accepts_a_huge_limit(limit: int) -> None:
 
 def test_an_unknown_compression_is_an_error_of_the_caller() -> None:
     with pytest.raises(ValueError, match="'snappy' is unknown; write one of deflate, gzip, identity"):
-        encoding_named("snappy")
+        parse_encoding("snappy")

@@ -12,7 +12,7 @@ from support.hostile.peer import ACK, DATA, GOAWAY, PING, PRIORITY, SETTINGS, WI
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.transport.events import ErrorCode
-from trxds.transport.flood_guard import EARNED, FloodGuard
+from trxds.transport.flood_guard import EARNED_PER_FRAME, FloodGuard
 from trxds.transport.options import WireOptions
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def test_a_silent_peer_earns_at_most_one_second_of_the_rate() -> None:
 
 def test_each_frame_of_ours_earns_the_peer_ten() -> None:
     guard = FloodGuard(1000)
-    assert guard.admits(1000 + 50 * EARNED, 50, 1.0)
+    assert guard.admits(1000 + 50 * EARNED_PER_FRAME, 50, 1.0)
     assert not guard.admits(1, 50, 1.0)
 
 

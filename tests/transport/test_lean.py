@@ -88,8 +88,8 @@ def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 
         (frame(7, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
         (frame(8, 0, 1, bytes(4)), ErrorCode.PROTOCOL_ERROR),
         (frame(8, 0, 0, bytes(3)), ErrorCode.FRAME_SIZE_ERROR),
-        (frames.long_frame(8, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
-        (frames.long_frame(8, 3, 1), ErrorCode.PROTOCOL_ERROR),
+        (frames.uint32_frame(8, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+        (frames.uint32_frame(8, 3, 1), ErrorCode.PROTOCOL_ERROR),
         (frame(9, 4, 1), ErrorCode.PROTOCOL_ERROR),  # of nothing
         (headers(RESPONSE, flags=0) + frame(6, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
         (headers(RESPONSE, flags=0) + frame(99, 0, 1), ErrorCode.PROTOCOL_ERROR),
@@ -122,8 +122,8 @@ def test_more_data_than_the_connections_window_is_a_flow_control_error() -> None
 
 def test_a_stream_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engine) -> None:
     broken = StreamFailed(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
-    assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [broken]
-    assert engine.outgoing.take() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
+    assert engine.receive(frames.uint32_frame(8, 1, 2**31 - 1)) == [broken]
+    assert engine.outgoing.take() == frames.uint32_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
 
 
 @pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
@@ -135,9 +135,9 @@ def test_a_frame_after_end_stream_costs_the_stream(engine: FastHttp2Engine, more
 def test_data_of_a_closed_stream_is_ignored_and_its_window_given_back(engine: FastHttp2Engine) -> None:
     engine.reset(1, ErrorCode.CANCEL)
     engine.outgoing.take()
-    data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.long_frame(8, 1, 5) + frames.long_frame(3, 1, 0)
+    data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.uint32_frame(8, 1, 5) + frames.uint32_frame(3, 1, 0)
     assert engine.receive(data * 2) == []
-    assert engine.outgoing.take() == frames.long_frame(8, 0, 18_000)
+    assert engine.outgoing.take() == frames.uint32_frame(8, 0, 18_000)
 
 
 @pytest.mark.parametrize("kind", [2, 10, 12, 200])
@@ -223,7 +223,7 @@ def test_the_encoders_caches_are_bounded() -> None:
     encoder = BlockEncoder()
     for number in range(1000):
         encoder.encode(FIXED, [(b"x-trace", b"%d" % number), (b"large", bytes(3000))], [])
-    assert len(encoder._known) <= 64 and max(map(len, encoder._known.values())) < 100
+    assert len(encoder._encoded_fields) <= 64 and max(map(len, encoder._encoded_fields.values())) < 100
 
 
 def test_a_block_is_decoded_once_while_the_table_does_not_change() -> None:
@@ -264,12 +264,12 @@ def test_an_arbitrary_header_block_raises_nothing_but_a_protocol_error(blocks: l
 
 
 def test_a_window_update_of_an_open_window_is_no_event(engine: FastHttp2Engine) -> None:
-    assert engine.receive(frames.long_frame(8, 0, 10) + frames.long_frame(8, 1, 10)) == []
+    assert engine.receive(frames.uint32_frame(8, 0, 10) + frames.uint32_frame(8, 1, 10)) == []
 
 
 def test_a_window_update_of_the_closed_connection_window_is_an_event(engine: FastHttp2Engine) -> None:
     engine.write(1, memoryview(bytes(65_535)), end=False, limit=10**6)
-    assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowUpdated(0)]
+    assert engine.receive(frames.uint32_frame(8, 0, 10)) == [WindowUpdated(0)]
 
 
 # -- answers that come whole

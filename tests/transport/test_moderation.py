@@ -25,7 +25,7 @@ def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, m
     moderation, result = ReadCoalescing(most), 0.0
     for read in range(1, 200):
         for _ in range(at_once):
-            moderation.answered(took, 100 + read * every)
+            moderation.count_answer(took, 100 + read * every)
         result = moderation.pause(under_way, 100 + read * every)
     return result
 
@@ -56,7 +56,7 @@ def test_read_coalescing_makes_no_pause_after_a_long_silence_and_resumes_soon() 
     moderation = ReadCoalescing(0.002)
     pauses = []
     for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
-        moderation.answered(0.012, now)
+        moderation.count_answer(0.012, now)
         pauses.append(moderation.pause(50, now))
     assert not any(pauses[:120]) and all(pauses[-200:])
 
@@ -73,7 +73,7 @@ class Steady:
 
     def answer(self, took: float) -> None:
         self.now += 0.000_25
-        self.moderation.answered(took, self.now)
+        self.moderation.count_answer(took, self.now)
         self.pauses = self.moderation.pause(50, self.now) > 0
 
     def go_on(self, answers: int) -> None:
@@ -110,14 +110,14 @@ def test_stream_activity_ends_coalescing_for_a_second() -> None:
 def test_read_coalescing_makes_no_pause_on_a_clock_that_stands_still() -> None:
     steady = Steady()
     for _ in range(100):
-        steady.moderation.answered(0.012, steady.now)
+        steady.moderation.count_answer(0.012, steady.now)
         assert not steady.moderation.pause(50, steady.now)
 
 
 def test_read_coalescing_does_not_count_answers_of_reads_with_few_calls() -> None:
     steady = Steady()
     for second in range(200):
-        steady.moderation.answered(0.012, 200.0 + second)
+        steady.moderation.count_answer(0.012, 200.0 + second)
     assert not steady.moderation.pause(50, 400.0) and not steady.moderation.pause(50, 400.02)
 
 

@@ -434,7 +434,7 @@ async def test_closed_connections_are_not_counted_as_pending(stage: Stage, autoj
     await wait_all_tasks_blocked()
     gc.collect()
     assert len(remembered) == 20 and [each() for each in remembered if each() is not None] == []
-    assert not stage.server._newcomers._idle and not stage.server._newcomers._silent
+    assert not stage.server._pending._idle and not stage.server._pending._silent
 
 
 async def test_a_control_plane_does_not_remember_the_calls_of_its_clients(autojump_clock) -> None:

@@ -23,13 +23,13 @@ from support.hostile.peer import (
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import StatusCode, unavailable
-from trxds.transport.connection_tasks import ENDS
+from trxds.transport.connection_tasks import MAX_ENDS_PER_STEP
 from trxds.transport.engine import Http2Engine
 from trxds.transport.events import ConnectionFailed, ErrorCode
 from trxds.transport.fast_http2 import FastHttp2Engine
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.options import WireOptions
-from trxds.transport.send_queue import TURNS
+from trxds.transport.send_queue import MAX_STREAMS_PER_STEP
 
 REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 A_PING = frame(PING, 0, 0, bytes(8))
@@ -157,7 +157,7 @@ def test_a_stream_may_be_opened_no_further_after_the_initial_window_has_grown(en
     assert engine.stream_window(3) == MAX_WINDOW
 
 
-MANY = 3 * TURNS + 5
+MANY = 3 * MAX_STREAMS_PER_STEP + 5
 
 Open = Callable[..., Any]
 
@@ -206,7 +206,7 @@ async def test_a_higher_stream_limit_opens_all_waiting_streams(wire: Any, reques
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
     await server.transport.send_all(setting(MAX_CONCURRENT_STREAMS, 10_000))
     await wait_all_tasks_blocked()
-    assert all(stream.opened for stream in streams)
+    assert all(stream.is_opened for stream in streams)
 
 
 # -- ends
@@ -221,7 +221,7 @@ async def test_calls_of_a_lost_connection_end_a_few_at_a_time(wire: Any, request
     while connection.streams:
         await trio.lowlevel.checkpoint()
         ended.append(sum(stream.status is not None for stream in streams))
-    assert ended[-1] == MANY and len(set(ended)) >= MANY // ENDS // 2
+    assert ended[-1] == MANY and len(set(ended)) >= MANY // MAX_ENDS_PER_STEP // 2
     assert {stream.status.code for stream in streams} == {StatusCode.UNAVAILABLE}
 
 

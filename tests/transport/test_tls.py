@@ -19,7 +19,7 @@ from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
-from trxds.transport.tls import Approve, TlsNetwork, contexts
+from trxds.transport.tls import Approve, TlsNetwork, context_source
 
 ADDRESS = "10.0.0.1:443"
 
@@ -57,7 +57,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 def over(
     network: Network, context: ssl.SSLContext, name: str | None = "cart.example", approve: Approve | None = None
 ) -> TlsNetwork:
-    return TlsNetwork(network, contexts(context), name, approve)
+    return TlsNetwork(network, context_source(context), name, approve)
 
 
 async def echo_over(network: Network, address: str, nursery: trio.Nursery) -> bytes | None:

@@ -44,4 +44,4 @@ async def test_data_of_ended_calls_leaves_no_trace_in_read_coalescing(wire, requ
         await server.answer(stream_id, b"a", [("grpc-status", "0"), ("number", str(number))])
         await streams[number].receive_unary()
         streams.append(connection.open_stream(request_(message=b"x")))
-    assert len(connection._moderation._streaming) == 1
+    assert len(connection._coalescing._streaming) == 1

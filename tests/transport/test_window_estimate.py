@@ -19,8 +19,8 @@ from trxds.transport.window_estimate import WindowEstimate
 
 def sampled(estimate: WindowEstimate, sample: int, seconds: float = 0.01) -> bool:
     """A PING, and its answer when so much has come."""
-    assert estimate.begins(1000, 5.0)
-    return estimate.grows(1000 + sample, 5.0 + seconds)
+    assert estimate.begin_sample(1000, 5.0)
+    return estimate.end_sample(1000 + sample, 5.0 + seconds)
 
 
 def test_a_window_that_was_full_for_a_round_trip_grows_to_twice_the_sample() -> None:
@@ -42,42 +42,42 @@ def test_a_full_window_without_more_bandwidth_does_not_grow() -> None:
 def test_a_window_estimate_at_its_maximum_sends_no_more_pings() -> None:
     estimate = WindowEstimate(300, 500)
     assert sampled(estimate, 300) and estimate.window == 500
-    assert not estimate.begins(0, 0.0)
+    assert not estimate.begin_sample(0, 0.0)
 
 
 def test_a_window_estimate_has_one_unanswered_ping_at_a_time() -> None:
     estimate = WindowEstimate(300, 10_000)
-    assert estimate.begins(0, 0.0) and not estimate.begins(100, 0.1)
+    assert estimate.begin_sample(0, 0.0) and not estimate.begin_sample(100, 0.1)
 
 
 def test_a_burst_counts_from_its_beginning_whenever_in_it_the_ping_leaves() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300) and estimate.window == 600
     assert not sampled(estimate, 300, seconds=0.02)  # sent under the old window; the next chance is skipped
-    assert not estimate.begins(2000, 6.0)  # a burst of 600: half of it, for which no PING leaves,
-    assert estimate.begins(2300, 6.0001)  # and the other half
-    assert estimate.grows(2600, 6.01) and estimate.window == 1200
+    assert not estimate.begin_sample(2000, 6.0)  # a burst of 600: half of it, for which no PING leaves,
+    assert estimate.begin_sample(2300, 6.0001)  # and the other half
+    assert estimate.end_sample(2600, 6.01) and estimate.window == 1200
 
 
 def test_a_burst_is_over_after_a_part_of_a_round_trip() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300)
     assert not sampled(estimate, 300, seconds=0.02)
-    assert not estimate.begins(2000, 6.0)
-    assert estimate.begins(2300, 6.005)
-    assert not estimate.grows(2600, 6.015)
+    assert not estimate.begin_sample(2000, 6.0)
+    assert estimate.begin_sample(2300, 6.005)
+    assert not estimate.end_sample(2600, 6.015)
 
 
 def test_an_answer_to_another_ping_changes_no_window() -> None:
-    assert not WindowEstimate(300, 10_000).grows(10_000, 1.0)
+    assert not WindowEstimate(300, 10_000).end_sample(10_000, 1.0)
 
 
 def test_a_window_estimate_without_growth_pings_less_and_less() -> None:
     estimate, asked = WindowEstimate(300, 10_000), []
     for chance in range(200):
-        if estimate.begins(0, 0.0):
+        if estimate.begin_sample(0, 0.0):
             asked.append(chance)
-            estimate.grows(10, 0.01)
+            estimate.end_sample(10, 0.01)
     assert asked == [0, 2, 6, 14, 30, 62, 126, 190]
 
 

@@ -23,10 +23,10 @@ _NOTHING: frozenset[bytes] = frozenset()
 
 def malformed_request(headers: Headers) -> str | None:
     """Return what is wrong with a request's headers; None if nothing is."""
-    return None if _looks_usual(headers) else malformed_request_field(headers)
+    return None if _is_usual_request(headers) else malformed_request_field(headers)
 
 
-def _looks_usual(headers: Headers) -> bool:
+def _is_usual_request(headers: Headers) -> bool:
     """Return whether a request is as all gRPC clients make it, by one check of all fields: one by one is slow."""
     names = [name for name, _ in headers]
     return (
@@ -68,7 +68,7 @@ def _malformed_fields(headers: Headers, pseudo_fields: frozenset[bytes]) -> str 
     for name, value in headers:
         if name[:1] == b":":
             if name not in pseudo_fields:
-                return f"the pseudo-header field {_shown(name)} does not belong here"
+                return f"the pseudo-header field {_quote(name)} does not belong here"
             if name in seen or regular:
                 return f"{name.decode()} comes twice" if name in seen else f"{name.decode()} comes behind other fields"
             seen.add(name)
@@ -86,9 +86,9 @@ def _malformed_fields(headers: Headers, pseudo_fields: frozenset[bytes]) -> str 
 
 def _malformed_field(name: bytes, value: bytes) -> str | None:
     if not _NAME.match(name):
-        return f"the field name {_shown(name)} has characters that names must not have"
+        return f"the field name {_quote(name)} has characters that names must not have"
     if _NOT_IN_VALUE.search(value):
-        return f"the value of {_shown(name)} has a NUL, CR or LF"
+        return f"the value of {_quote(name)} has a NUL, CR or LF"
     if name in _CONNECTION_SPECIFIC:
         return f"{name.decode()} is of HTTP/1"
     if name == b"te" and value.lower() != b"trailers":
@@ -96,5 +96,5 @@ def _malformed_field(name: bytes, value: bytes) -> str | None:
     return None
 
 
-def _shown(name: bytes) -> str:
+def _quote(name: bytes) -> str:
     return repr(name[:80].decode("latin-1"))

@@ -26,28 +26,28 @@ _log = logging.getLogger("trxds.server")
 class PendingConnection:
     """One connection until its first request. Its time limit is the deadline of `scope`."""
 
-    __slots__ = ("_newcomers", "connection", "peer", "scope")
+    __slots__ = ("_pending", "connection", "peer", "scope")
 
-    def __init__(self, newcomers: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
-        self._newcomers = newcomers
+    def __init__(self, pending: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
+        self._pending = pending
         self.peer = peer
         self.scope = scope
         self.connection: ServerConnection | None = None  # None until the TLS handshake has ended
 
-    def speaks_tls(self) -> None:
+    def on_handshake(self) -> None:
         """Start the time limit for the preface, because the TLS handshake has ended."""
-        self.scope.deadline = trio.current_time() + self._newcomers.limits.preface_timeout
+        self.scope.deadline = trio.current_time() + self._pending.limits.preface_timeout
 
-    def said_hello(self) -> None:
+    def on_preface(self) -> None:
         """End the time limit, because the preface has come."""
         self.scope.deadline = math.inf
-        self._newcomers.said_hello(self)
+        self._pending.on_preface(self)
 
-    def asked(self) -> None:
+    def on_request(self) -> None:
         """Stop counting this connection, because its first request has come."""
-        self._newcomers.leave(self)
+        self._pending.leave(self)
 
-    def send_away(self, why: str) -> None:
+    def close(self, why: str) -> None:
         """Close this connection to make room for others; a gRPC client connects again when it has a call."""
         _log.info("%s: the connection ends, %s", self.peer, why)
         if self.connection is not None and self.scope.deadline == math.inf:
@@ -71,28 +71,28 @@ class PendingConnections:
         limits = self.limits
         timeout = limits.handshake_timeout if tls else limits.preface_timeout
         with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
-            newcomer = PendingConnection(self, peer, scope)
+            pending = PendingConnection(self, peer, scope)
             try:
-                self._join(self._silent, newcomer, "as too many others have not sent their preface")
-                yield newcomer
+                self._join(self._silent, pending, "as too many others have not sent their preface")
+                yield pending
             finally:
-                self.leave(newcomer)
-        # `send_away` and the server's end cancel the scope, too; only its deadline is logged here.
+                self.leave(pending)
+        # `close` and the server's end cancel the scope, too; only its deadline is logged here.
         if scope.cancelled_caught and trio.current_time() >= scope.deadline:
             _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
 
-    def said_hello(self, newcomer: PendingConnection) -> None:
+    def on_preface(self, pending: PendingConnection) -> None:
         """Move a connection to those whose preface has come."""
-        if newcomer in self._silent:
-            del self._silent[newcomer]
-            self._join(self._idle, newcomer, "as too many others have sent no request")
+        if pending in self._silent:
+            del self._silent[pending]
+            self._join(self._idle, pending, "as too many others have sent no request")
 
-    def _join(self, waiting: OrderedDict[PendingConnection, None], newcomer: PendingConnection, why: str) -> None:
-        waiting[newcomer] = None
+    def _join(self, waiting: OrderedDict[PendingConnection, None], connection: PendingConnection, why: str) -> None:
+        waiting[connection] = None
         if len(waiting) > self.limits.max_pending_connections:
-            waiting.popitem(last=False)[0].send_away(why)
+            waiting.popitem(last=False)[0].close(why)
 
-    def leave(self, newcomer: PendingConnection) -> None:
+    def leave(self, connection: PendingConnection) -> None:
         """Stop counting a connection, which has sent a request or is gone. Idempotent."""
-        self._silent.pop(newcomer, None)
-        self._idle.pop(newcomer, None)
+        self._silent.pop(connection, None)
+        self._idle.pop(connection, None)

@@ -17,7 +17,7 @@ from .owner import StreamOwner
 
 _CONTENT_TYPE = b"application/grpc"
 _SEPARATORS = (b"+", b";")  # of a subtype, and of parameters
-_MOST_UPLOADED = 64 * 1024
+_MAX_UPLOAD = 64 * 1024
 _NO_GRPC = b"This is a gRPC server: the content-type of a request has to be application/grpc.\n"
 
 
@@ -59,21 +59,21 @@ class PlainAnswer:
     The request is read to its end, if that comes soon: a reset might reach the client before it has read the answer.
     """
 
-    __slots__ = ("_body", "_link", "_uploaded", "id", "receiving")
+    __slots__ = ("_body", "_connection", "_uploaded", "id", "is_receiving")
 
-    def __init__(self, connection: StreamOwner, stream_id: int, *, receiving: bool) -> None:
+    def __init__(self, connection: StreamOwner, stream_id: int, *, is_receiving: bool) -> None:
         self.id = stream_id
-        self.receiving = receiving
-        self._link = connection
+        self.is_receiving = is_receiving
+        self._connection = connection
         self._body = b""
         self._uploaded = 0
 
-    def give(self, refusal: HttpRefusal) -> None:
+    def send(self, refusal: HttpRefusal) -> None:
         """Send the refusal, as far as windows have room."""
         self._body = refusal.body
-        self._link.send_headers(self.id, refusal.headers, end=not refusal.body)
+        self._connection.send_headers(self.id, refusal.headers, end=not refusal.body)
         if refusal.body:
-            self._link.http2.push(self)
+            self._connection.http2.push(self)
         else:
             self._forget_if_done()
 
@@ -90,13 +90,13 @@ class PlainAnswer:
 
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes of the body to the connection's output."""
-        written = self._link.http2.engine.write(self.id, self._body, end=True, limit=limit)
+        written = self._connection.http2.engine.write(self.id, self._body, end=True, limit=limit)
         self._body = self._body[written:]
         self._forget_if_done()
 
     def _forget_if_done(self) -> None:
-        if not self._body and not self.receiving:
-            self._link.forget(self.id)
+        if not self._body and not self.is_receiving:
+            self._connection.forget(self.id)
 
     # -- what the connection reads
 
@@ -105,14 +105,14 @@ class PlainAnswer:
         self._uploaded += event.flow_length
         if event.end:
             self.peer_ended()
-        elif self._uploaded > _MOST_UPLOADED:
+        elif self._uploaded > _MAX_UPLOAD:
             # RFC 9113 §8.1: after a complete response NO_ERROR asks the client to stop its upload.
-            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
+            self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
             self._stop()
 
     def peer_ended(self) -> None:
         """Note that the client has ended its half."""
-        self.receiving = False
+        self.is_receiving = False
         self._forget_if_done()
 
     def refuse(self, problem: Status) -> None:
@@ -126,5 +126,5 @@ class PlainAnswer:
 
     def _stop(self) -> None:
         self._body = b""
-        self._link.http2.send_queue.forget(self)
-        self._link.forget(self.id)
+        self._connection.http2.send_queue.forget(self)
+        self._connection.forget(self.id)

@@ -87,14 +87,14 @@ class Server:
         self.calls: list[Call] = []
         self._network = network
         self._nursery: trio.Nursery | None = None
-        self._listening: trio.CancelScope | None = None
-        self._deaf = trio.Event()  # set while the server does not listen
-        self._deaf.set()
+        self._listen_scope: trio.CancelScope | None = None
+        self._stopped = trio.Event()  # set while the server does not listen
+        self._stopped.set()
         self._client_numbers = itertools.count(1)
-        self._newcomers = PendingConnections(limits)
+        self._pending = PendingConnections(limits)
 
     def __repr__(self) -> str:
-        state = "listening" if self._listening else "stopped"
+        state = "listening" if self._listen_scope else "stopped"
         return f"<Server {self.address} {state}, {len(self.connections)} connections>"
 
     def add_service(self, service: ServiceDescriptor, implementation: object) -> None:
@@ -124,13 +124,13 @@ class Server:
             raise RuntimeError("the server is not running; use `async with serve(...)`")
         self.stop()
         # The old listener has to release the address first.
-        await self._deaf.wait()
+        await self._stopped.wait()
         await self._nursery.start(self._listen, await self._listener())
 
     def stop(self) -> None:
         """Stop listening and drop all connections, as if the process had died."""
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._listen_scope is not None:
+            self._listen_scope.cancel()
         self.drop_connections()
 
     def drop_connections(self) -> None:
@@ -147,15 +147,15 @@ class Server:
 
     async def _listen(self, listener: trio.abc.Listener[trio.abc.Stream], task_status: trio.TaskStatus[None]) -> None:
         assert self._nursery is not None
-        self._deaf = trio.Event()
+        self._stopped = trio.Event()
         try:
-            with trio.CancelScope() as self._listening:
+            with trio.CancelScope() as self._listen_scope:
                 async with listener:
                     task_status.started()
                     await trio.serve_listeners(self.serve_stream, [listener], handler_nursery=self._nursery)
         finally:
-            self._listening = None
-            self._deaf.set()
+            self._listen_scope = None
+            self._stopped.set()
 
     async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
         if self._network is not None:
@@ -171,43 +171,43 @@ class Server:
         """Serve one client, to its end, on a stream that the caller accepted."""
         peer = self._client_name(transport)
         try:
-            with self._newcomers.admit(peer, tls=self.tls is not None) as newcomer:
+            with self._pending.admit(peer, tls=self.tls is not None) as pending:
                 if self.tls is not None:
                     transport = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
                     try:
                         await transport.do_handshake()
                     except trio.BrokenResourceError:
                         return
-                    newcomer.speaks_tls()
-                await self._converse(transport, newcomer)
+                    pending.on_handshake()
+                await self._serve_connection(transport, pending)
         finally:
             await trio.aclose_forcefully(transport)
 
-    async def _converse(self, transport: trio.abc.Stream, newcomer: PendingConnection) -> None:
+    async def _serve_connection(self, transport: trio.abc.Stream, pending: PendingConnection) -> None:
         async with trio.open_nursery() as nursery:
 
             def start(call: Call) -> None:
                 if self.remember_calls:
                     self.calls.append(call)
-                nursery.start_soon(self._run, connection, call, name=f"server/call{call.path}")
+                nursery.start_soon(self._run_call, connection, call, name=f"server/call{call.path}")
 
-            connection = newcomer.connection = ServerConnection(
+            connection = pending.connection = ServerConnection(
                 transport,
-                peer=newcomer.peer,
+                peer=pending.peer,
                 options=self.options,
-                limits=self._newcomers.limits,
+                limits=self._pending.limits,
                 max_receive_size=self.max_receive_size,
                 start=start,
             )
-            connection.on_preface = newcomer.said_hello
-            connection.on_request = newcomer.asked
+            connection.on_preface = pending.on_preface
+            connection.on_request = pending.on_request
             self.connections.append(connection)
             try:
                 await connection.run()
             finally:
                 self.connections.remove(connection)
 
-    async def _run(self, connection: ServerConnection, call: Call) -> None:
+    async def _run_call(self, connection: ServerConnection, call: Call) -> None:
         try:
             await call.run(self._handler(call.path))
         finally:

@@ -26,7 +26,14 @@ from trxds.core.metadata import (
     find,
 )
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
+from trxds.transport.compression import (
+    ACCEPTED,
+    IDENTITY,
+    compress,
+    describe_encoding,
+    is_known_encoding,
+    parse_encoding,
+)
 from trxds.transport.events import DataReceived, ErrorCode, code_name
 from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
@@ -56,7 +63,7 @@ class Call:
     """
 
     def __init__(self, connection: StreamOwner, stream_id: int, headers: Headers) -> None:
-        self._link = connection
+        self._connection = connection
         self.id = stream_id
         self.outgoing = OutgoingMessages(connection.http2, stream_id)
         self.incoming = IncomingMessages(connection.http2, stream_id, connection.max_receive_size)
@@ -80,7 +87,7 @@ class Call:
     @property
     def peer(self) -> str:
         """The client's address."""
-        return self._link.http2.peer
+        return self._connection.http2.peer
 
     @property
     def deadline(self) -> float:
@@ -91,10 +98,10 @@ class Call:
     def unreadable(self) -> Status | None:
         """The status of a call whose messages are compressed by an unknown encoding; None if they can be read."""
         encoding = self.incoming.deframer.encoding
-        if encoding == IDENTITY or known(encoding):
+        if encoding == IDENTITY or is_known_encoding(encoding):
             return None
         return Status(
-            StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding_shown(encoding)} is unknown; use {ACCEPTED.decode()}"
+            StatusCode.UNIMPLEMENTED, f"grpc-encoding {describe_encoding(encoding)} is unknown; use {ACCEPTED.decode()}"
         )
 
     @property
@@ -132,7 +139,7 @@ class Call:
         """Compress all later messages, if the client accepts the encoding. Call it before the headers are sent."""
         accepts = (find(self._headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
         # compression.md: a server must not use an encoding that the client does not accept.
-        self._encoding = encoding_named(encoding) if encoding in accepts else ""
+        self._encoding = parse_encoding(encoding) if encoding in accepts else ""
 
     def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
         """Set the metadata that is sent with the status."""
@@ -171,7 +178,7 @@ class Call:
 
     def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
         """End the call with a RST_STREAM in place of a status; the handler is cancelled."""
-        self._link.http2.reset(self.id, code)
+        self._connection.http2.reset(self.id, code)
         self.fail(Status(StatusCode.INTERNAL, "reset by the server"))
 
     # -- its life
@@ -179,13 +186,13 @@ class Call:
     async def run(self, handler: Handler) -> None:
         """Run `handler`, then send the status that it ended with."""
         with self._scope:
-            status = await self._outcome(handler)
+            status = await self._run_handler(handler)
             await self.outgoing.wait_taken()
             self._send_status(status)
         if self.status is None:  # only the deadline cancels a call that has not ended
             self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
 
-    async def _outcome(self, handler: Handler) -> Status:
+    async def _run_handler(self, handler: Handler) -> Status:
         try:
             await handler(self)
         except Abort as abort:
@@ -200,7 +207,7 @@ class Call:
         if not self._headers_sent and self.outgoing.is_open:
             self._headers_sent = True
             encoding = [(b"grpc-encoding", self._encoding.encode())] if self._encoding else []
-            self._link.send_headers(self.id, [*_RESPONSE, *encoding, *encode(metadata)])
+            self._connection.send_headers(self.id, [*_RESPONSE_HEADERS, *encoding, *encode(metadata)])
 
     def _send_status(self, status: Status) -> None:
         if not self.outgoing.is_open:
@@ -212,13 +219,13 @@ class Call:
         if status.details is not None:
             fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
         # PROTOCOL-HTTP2, "Trailers-Only": without a message before, one HEADERS frame has headers and status.
-        opening = [] if self._headers_sent else _RESPONSE
-        self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
+        opening = [] if self._headers_sent else _RESPONSE_HEADERS
+        self._connection.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
         # RFC 9113 §8.1: the answer is complete, so the client need not send the rest of the request.
         if self.incoming.is_open:
-            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
-        self._link.call_served()
-        self._over(status)
+            self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
+        self._connection.call_served()
+        self._finish(status)
 
     # -- what the connection reads
 
@@ -243,21 +250,21 @@ class Call:
 
     def was_reset(self, code: int) -> None:
         self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
-        self._link.count_reset()
+        self._connection.count_reset()
 
     def fail(self, status: Status) -> None:
-        self._over(status)
+        self._finish(status)
         self._scope.cancel()
 
-    def _over(self, status: Status) -> None:
+    def _finish(self, status: Status) -> None:
         if self.status is None:
             self.status = status
             self.outgoing.stop()
             self.incoming.stop()
-            self._link.forget(self.id)
+            self._connection.forget(self.id)
 
 
-_RESPONSE: Headers = [
+_RESPONSE_HEADERS: Headers = [
     (b":status", b"200"),
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED),
@@ -278,7 +285,7 @@ def unary(
     """Return a handler from `async def function(request, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        await call.send(serialize(await function(parse(await _only(call)), call)))
+        await call.send(serialize(await function(parse(await _receive_single(call)), call)))
 
     return handler
 
@@ -289,7 +296,7 @@ def server_streaming(
     """Return a handler from `async def function(request, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
-        await _send_all(call, function(parse(await _only(call)), call), serialize)
+        await _send_all(call, function(parse(await _receive_single(call)), call), serialize)
 
     return handler
 
@@ -300,7 +307,7 @@ def client_streaming(
     """Return a handler from `async def function(requests, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        async with aclosing(_parsed(call, parse)) as requests:
+        async with aclosing(_parse_requests(call, parse)) as requests:
             reply = await function(requests, call)
         await call.send(serialize(reply))
 
@@ -315,13 +322,13 @@ def bidi_streaming(
     """Return a handler from `async def function(requests, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
-        async with aclosing(_parsed(call, parse)) as requests:
+        async with aclosing(_parse_requests(call, parse)) as requests:
             await _send_all(call, function(requests, call), serialize)
 
     return handler
 
 
-async def _only(call: Call) -> bytes:
+async def _receive_single(call: Call) -> bytes:
     message = await call.receive()
     if message is None:
         call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
@@ -339,6 +346,6 @@ async def _send_all(call: Call, replies: AsyncGenerator[Any, None], serialize: S
             await call.send(serialize(reply))
 
 
-async def _parsed(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
+async def _parse_requests(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
     async for message in call:
         yield parse(message)

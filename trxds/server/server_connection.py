@@ -35,7 +35,7 @@ ServerStream: TypeAlias = Call | PlainAnswer
 
 _log = logging.getLogger("trxds.server")
 
-_MOST_UNSENT = 4  # times `unsent_bound`: trailers and refusals do not wait for room
+_MAX_UNSENT_FACTOR = 4  # times `unsent_bound`: trailers and refusals do not wait for room
 
 
 class HandlerSlots:
@@ -96,16 +96,16 @@ class ServerConnection:
         self.streams: dict[int, ServerStream] = {}
         self.http2 = Http2Connection(transport, self._engine, self, self.streams, peer=peer, options=options)
         self.max_receive_size = max_receive_size
-        self.draining = False
+        self.is_draining = False
         self.on_preface: Callable[[], None] | None = None
         self.on_request: Callable[[], None] | None = None
         self._handlers = HandlerSlots(options.max_concurrent_streams, start)
         self._max_streams = options.max_concurrent_streams
         self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
-        self._most_unsent = _MOST_UNSENT * options.unsent_bound
+        self._max_unsent = _MAX_UNSENT_FACTOR * options.unsent_bound
 
     def __repr__(self) -> str:
-        return f"<ServerConnection {self.peer}{' draining' if self.draining else ''}, {len(self.streams)} calls>"
+        return f"<ServerConnection {self.peer}{' draining' if self.is_draining else ''}, {len(self.streams)} calls>"
 
     @property
     def peer(self) -> str:
@@ -115,7 +115,7 @@ class ServerConnection:
     @property
     def closed_status(self) -> Status | None:
         """The reason why nothing is sent or read any more; None while the connection works."""
-        return self.http2.over
+        return self.http2.closed_status
 
     def run(self) -> Awaitable[None]:
         """Serve the client until the connection is over."""
@@ -123,7 +123,7 @@ class ServerConnection:
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
         """Take no new calls; close when those up to `last_stream_id` (by default all so far) have ended."""
-        self.draining = True
+        self.is_draining = True
         self._engine.goaway(code, debug, last_stream_id)
         self.http2.writer.write_soon()
         self._close_when_drained()
@@ -168,9 +168,9 @@ class ServerConnection:
         for event in events:
             match event:
                 case HeadersReceived():
-                    self._headers(event)
+                    self._handle_headers(event)
                 case DataReceived():
-                    self.http2.flow.received(event.flow_length)
+                    self.http2.flow.count_received(event.flow_length)
                     stream = self.streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
@@ -187,7 +187,7 @@ class ServerConnection:
                 case _:
                     self.http2.handle(event)
 
-    def _headers(self, event: HeadersReceived) -> None:
+    def _handle_headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if self.closed_status is not None:
             return  # an earlier event of this read ended the connection
@@ -202,21 +202,21 @@ class ServerConnection:
         elif stream is not None:  # trailers, which gRPC's requests do not use
             if event.end:
                 stream.peer_ended()
-        elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
+        elif self.is_draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
             # RFC 9113 §5.1.2: a stream above the limit is refused, and may be retried; the others go on.
             self.http2.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
             self.count_reset()
         else:
-            self._request(event)
+            self._begin_request(event)
 
-    def _request(self, event: HeadersReceived) -> None:
+    def _begin_request(self, event: HeadersReceived) -> None:
         if self.on_request is not None:
             on_request, self.on_request = self.on_request, None
             on_request()
         refusal = http_refusal(event.headers)
         if refusal is not None:
-            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, receiving=not event.end)
-            return answer.give(refusal)
+            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, is_receiving=not event.end)
+            return answer.send(refusal)
         call = Call(self, event.stream_id, event.headers)
         self.streams[event.stream_id] = call
         # compression.md: an unknown encoding is UNIMPLEMENTED, and the answer names the known ones.
@@ -236,7 +236,7 @@ class ServerConnection:
         await self.http2.writer.taken.wait(self._has_room)
 
     def _has_room(self) -> bool:
-        return self._engine.outgoing.unsent <= self._most_unsent or self.closed_status is not None
+        return self._engine.outgoing.unsent <= self._max_unsent or self.closed_status is not None
 
     def output_taken(self) -> None:
         self.http2.send_queue.serve()
@@ -251,5 +251,5 @@ class ServerConnection:
         self._handlers.clear()
 
     def _close_when_drained(self) -> None:
-        if self.draining and not self.streams and self.closed_status is None:
+        if self.is_draining and not self.streams and self.closed_status is None:
             self.http2.end(unavailable("the server has drained"), flush=True)

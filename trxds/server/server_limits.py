@@ -45,19 +45,19 @@ class ServerLimits:
 class ResetBudget:
     """A token bucket of one connection: `burst` resets at once, `rate` in a second."""
 
-    __slots__ = ("_at", "_burst", "_left", "_rate")
+    __slots__ = ("_burst", "_rate", "_tokens", "_updated_at")
 
     def __init__(self, burst: float, rate: float, now: float) -> None:
-        self._burst = self._left = burst
+        self._burst = self._tokens = burst
         self._rate = rate
-        self._at = now
+        self._updated_at = now
 
     def spend(self, now: float) -> bool:
         """Pay for a call that was reset; False if the budget is used up."""
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate) - 1
-        self._at = now
-        return self._left >= 0
+        self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._rate) - 1
+        self._updated_at = now
+        return self._tokens >= 0
 
     def earn(self) -> None:
         """Add to the budget for a call that was served."""
-        self._left = min(self._burst, self._left + 1)
+        self._tokens = min(self._burst, self._tokens + 1)

@@ -33,21 +33,21 @@ async def unix_listener(name: str, *, private: bool = False) -> UnixListener:
     """
     path = trio.Path(name)
     # A server that was killed leaves its path behind, and `bind` would fail.
-    await _clear(path)
-    listening = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    await _remove_stale_socket(path)
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        await listening.bind(name)
+        await sock.bind(name)
         # Before `listen`, as until then nobody can connect.
         if private:
             await path.chmod(0o600)
-        listening.listen(_BACKLOG)
+        sock.listen(_BACKLOG)
     except BaseException:
-        listening.close()
+        sock.close()
         raise
-    return UnixListener(path, trio.SocketListener(listening))
+    return UnixListener(path, trio.SocketListener(sock))
 
 
-async def _clear(path: trio.Path) -> None:
+async def _remove_stale_socket(path: trio.Path) -> None:
     try:
         if not stat.S_ISSOCK((await path.stat()).st_mode):
             return

@@ -70,7 +70,7 @@ class FreshContext:
         self._check_hostname = check_hostname
         self._context: ssl.SSLContext | None = None
         self._read_at = -math.inf
-        self._complaint = ""
+        self._last_error = ""
 
     def current(self, now: float) -> ssl.SSLContext | None:
         """Return the context, or None if it is time to read the files."""
@@ -83,15 +83,15 @@ class FreshContext:
         except OSError as error:
             return error
 
-    def take(self, found: ssl.SSLContext | OSError, now: float) -> ssl.SSLContext:
+    def take(self, result: ssl.SSLContext | OSError, now: float) -> ssl.SSLContext:
         """Return the context to use, given the result of `read`; `OSError` if there never was a good one."""
-        if not isinstance(found, OSError):
-            self._context, self._read_at, self._complaint = found, now, ""
-            return found
+        if not isinstance(result, OSError):
+            self._context, self._read_at, self._last_error = result, now, ""
+            return result
         if self._context is None:
-            raise found
+            raise result
         # One warning for each new error, not for each connection that finds the same files.
-        if str(found) != self._complaint:
-            _log.warning("%s; the files read before stay in use", found)
-        self._complaint = str(found)
+        if str(result) != self._last_error:
+            _log.warning("%s; the files read before stay in use", result)
+        self._last_error = str(result)
         return self._context

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-Piece: TypeAlias = bytes | bytearray | memoryview
+Chunk: TypeAlias = bytes | bytearray | memoryview
 
-_CRUMB = 1024
+_MIN_CHUNK = 1024
 
 
 class ChunkBuffer:
     """Chunks of bytes in the order in which they arrived."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_chunks",)
 
     def __init__(self) -> None:
-        self._parts: list[Piece] = []
+        self._chunks: list[Chunk] = []
 
-    def add(self, part: Piece) -> None:
-        parts = self._parts
+    def add(self, chunk: Chunk) -> None:
+        parts = self._chunks
         # The first chunk stays as it is: most buffers never get a second one.
-        if len(part) >= _CRUMB or not parts:
-            parts.append(part)
+        if len(chunk) >= _MIN_CHUNK or not parts:
+            parts.append(chunk)
         elif isinstance(parts[-1], bytearray):
-            parts[-1] += part
+            parts[-1] += chunk
         else:
-            parts.append(bytearray(part))
+            parts.append(bytearray(chunk))
 
     def join(self) -> bytes:
         """Return all chunks as one, and keep none of them."""
-        whole = b"".join(self._parts)
-        self._parts.clear()
+        whole = b"".join(self._chunks)
+        self._chunks.clear()
         return whole

@@ -31,7 +31,7 @@ class StreamOwner(Protocol):
     def http2(self) -> Http2Connection: ...
 
     @property
-    def answers(self) -> ResponseHeaderParser: ...
+    def response_parser(self) -> ResponseHeaderParser: ...
 
     @property
     def inline_reads(self) -> InlineReads: ...
@@ -53,10 +53,10 @@ class ClientStream:
 
     __slots__ = (
         "_connection",
+        "_has_single_reply",
         "_headers_lot",
         "_incoming",
         "_reply",
-        "_single",
         "_waiter",
         "id",
         "initial_metadata",
@@ -88,7 +88,7 @@ class ClientStream:
         self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
         """The sending half; None if the whole request leaves with the headers."""
         self._incoming: IncomingMessages | None = None  # made when the first bytes come, or a task receives
-        self._single = request.one_reply  # whether anything but one message and OK is an error
+        self._has_single_reply = request.one_reply  # whether anything but one message and OK is an error
         self._reply: bytes | None = None  # the single message, if it came together with the status
         self._waiter: Waiter | None = None  # of the task that waits for the opening, and then for the end
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
@@ -105,12 +105,12 @@ class ClientStream:
     # -- opening
 
     @property
-    def opened(self) -> bool:
+    def is_opened(self) -> bool:
         """Whether the stream has left the queue for one of the server's concurrent streams."""
         return self.id != 0
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """Whether its headers were handed to the transport; otherwise the server cannot have seen the call."""
         return 0 < self.id <= self._connection.last_taken
 
@@ -119,7 +119,7 @@ class ClientStream:
         if self._waiter is None:
             self._waiter = Waiter()
         await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
-        return self.opened
+        return self.is_opened
 
     def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
         """Note that the connection sent the headers, and if `complete` the whole request with them."""
@@ -128,11 +128,11 @@ class ClientStream:
         if self._incoming is not None:
             self._incoming.id = stream_id
         if self.outgoing is not None:
-            self.outgoing.opened(stream_id)
+            self.outgoing.on_opened(stream_id)
         elif request.message is not None:
             if request.observer is not None:
                 # Not earlier: in the queue the call may still move to another connection, which would count it again.
-                _tell_sent(request.observer, request.message)
+                _notify_sent(request.observer, request.message)
             if complete:
                 counts = self._connection.http2.counts
                 counts.messages_sent += 1
@@ -152,14 +152,14 @@ class ClientStream:
         """
         taken = self.outgoing is not None and self.outgoing.send_nowait(message, end=end)
         if taken and self.request.observer is not None:
-            _tell_sent(self.request.observer, message)
+            _notify_sent(self.request.observer, message)
         return taken
 
-    def say(self, messages: Sequence[bytes]) -> None:
+    def send_many(self, messages: Sequence[bytes]) -> None:
         """Send messages of bounded size behind those that wait, without waiting; later messages wait for them."""
         if self.outgoing is not None and self.outgoing.send_many(messages) and self.request.observer is not None:
             for message in messages:
-                _tell_sent(self.request.observer, message)
+                _notify_sent(self.request.observer, message)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
         """Send a message; return when windows and buffer have taken all of it. Always a checkpoint.
@@ -198,7 +198,7 @@ class ClientStream:
 
     async def receive(self) -> bytes | None:
         """Return the next message; None when no more will come. Always a checkpoint."""
-        await (self._incoming or self._arriving()).wait()
+        await (self._incoming or self._make_incoming()).wait()
         return self.receive_nowait()
 
     def receive_nowait(self) -> bytes | None:
@@ -223,7 +223,7 @@ class ClientStream:
         second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`. Always a
         checkpoint.
         """
-        self._single = True
+        self._has_single_reply = True
         incoming, inline = self._incoming, self._connection.inline_reads
         if incoming is not None:
             if self.status is None and incoming.has_more_than_one:
@@ -255,14 +255,14 @@ class ClientStream:
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        reply = single_message(event.data, self.request.max_receive_size) if self._single else None
+        reply = single_message(event.data, self.request.max_receive_size) if self._has_single_reply else None
         if reply is not None:
             self._reply = reply
             http2 = self._connection.http2
             http2.counts.messages_received += 1
             http2.counts.last_received = http2.reader.last_read
-            return self._finish(*self._connection.answers.trailers(event.trailers))
-        (self._incoming or self._arriving()).is_open = False  # its end has come, so opening its window has no use
+            return self._finish(*self._connection.response_parser.trailers(event.trailers))
+        (self._incoming or self._make_incoming()).is_open = False  # its end has come, so opening its window has no use
         self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
         if self.status is None:
             self._accept_trailers(event.trailers)
@@ -280,17 +280,17 @@ class ClientStream:
         """Take in a DATA frame."""
         if self.status is not None:
             return
-        incoming = self._incoming or self._arriving()
+        incoming = self._incoming or self._make_incoming()
         problem = incoming.accept(event)
         if problem is not None:
             self.refuse(problem)
         elif event.end:
             # PROTOCOL-HTTP2: a response ends with trailers, not with DATA.
             self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
-        elif self._single and incoming.has_more_than_one:
+        elif self._has_single_reply and incoming.has_more_than_one:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
 
-    def _arriving(self) -> IncomingMessages:
+    def _make_incoming(self) -> IncomingMessages:
         """Make the receiving half of the stream."""
         incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
         self._incoming = incoming
@@ -301,11 +301,11 @@ class ClientStream:
         return incoming
 
     def _accept_initial(self, headers: Headers) -> None:
-        problem, self.initial_metadata, encoding = self._connection.answers.initial(headers)
+        problem, self.initial_metadata, encoding = self._connection.response_parser.initial(headers)
         if problem is not None:
             return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
-            (self._incoming or self._arriving()).deframer.encoding = encoding
+            (self._incoming or self._make_incoming()).deframer.encoding = encoding
         # A6: headers commit the call. A Trailers-Only answer does not: a retry policy may still repeat the call.
         if self.request.on_headers is not None:
             self.request.on_headers()
@@ -314,10 +314,10 @@ class ClientStream:
 
     def _accept_trailers(self, trailers: Headers) -> None:
         incoming = self._incoming
-        status, trailing = self._connection.answers.trailers(trailers)
+        status, trailing = self._connection.response_parser.trailers(trailers)
         if status.ok and incoming is not None and not incoming.deframer.between_messages:
             status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-        elif status.ok and self._single and (incoming is None or not incoming.deframer.messages):
+        elif status.ok and self._has_single_reply and (incoming is None or not incoming.deframer.messages):
             status = NO_REPLY
         self._finish(status, trailing)
 
@@ -373,8 +373,8 @@ class ClientStream:
         self._connection.forget(self, broken=broken)
 
 
-def _tell_sent(observer: AttemptObserver, message: bytes) -> None:
-    observer.sent(message.whole if isinstance(message, Compressed) else len(message), len(message))
+def _notify_sent(observer: AttemptObserver, message: bytes) -> None:
+    observer.sent(message.original_size if isinstance(message, Compressed) else len(message), len(message))
 
 
 # gRPC's statuscodes.md: for a wrong number of responses the client itself makes UNIMPLEMENTED.

@@ -20,7 +20,7 @@ IDENTITY = "identity"
 _FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})
 
 _NAME = re.compile(r"[a-z0-9-]{1,12}", re.ASCII | re.IGNORECASE)
-_MOST = sys.maxsize - 1  # bytes; zlib accepts no larger limit
+_MAX_OUTPUT = sys.maxsize - 1  # bytes; zlib accepts no larger limit
 
 ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
 """The encodings that can be read here, as the value of `grpc-accept-encoding`."""
@@ -29,10 +29,10 @@ ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
 class Compressed(bytes):
     """A message as the wire has it with the compressed flag; `whole` is its original size if it was made here."""
 
-    whole = 0
+    original_size = 0
 
 
-def encoding_named(name: str) -> str:
+def parse_encoding(name: str) -> str:
     """Return the encoding to send with, empty for `identity`; `ValueError` if it is not supported."""
     if name in _FORMATS:
         return name
@@ -41,25 +41,25 @@ def encoding_named(name: str) -> str:
     return ""
 
 
-def known(encoding: str) -> bool:
+def is_known_encoding(encoding: str) -> bool:
     """Return whether messages in this encoding can be read."""
     return encoding in _FORMATS
 
 
-def encoding_shown(encoding: str) -> str:
+def describe_encoding(encoding: str) -> str:
     """Return an encoding for an error text. It is quoted only in the form of a name: anything else may be a secret."""
     return repr(encoding) if _NAME.fullmatch(encoding) else "of no name"
 
 
 def compress(message: bytes, encoding: str) -> bytes:
     """Return the message compressed, or unchanged if compression does not make it shorter."""
-    made = zlib.compressobj(wbits=_FORMATS[encoding])
-    short = made.compress(message) + made.flush()
+    compressor = zlib.compressobj(wbits=_FORMATS[encoding])
+    shorter = compressor.compress(message) + compressor.flush()
     # compression.md: a message may be sent uncompressed although an encoding was agreed on.
-    if len(short) >= len(message):
+    if len(shorter) >= len(message):
         return message
-    compressed = Compressed(short)
-    compressed.whole = len(message)
+    compressed = Compressed(shorter)
+    compressed.original_size = len(message)
     return compressed
 
 
@@ -68,16 +68,16 @@ def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Sta
 
     It takes up to twice `max_size` of memory, because zlib joins pieces.
     """
-    inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
+    decompressor = zlib.decompressobj(wbits=_FORMATS[encoding])
     try:
         # One byte more than the limit shows that the message is too large, without the rest of a bomb.
-        whole = inflating.decompress(message, min(max_size, _MOST) + 1)
+        whole = decompressor.decompress(message, min(max_size, _MAX_OUTPUT) + 1)
     except zlib.error as error:
         return Status(StatusCode.INTERNAL, f"received message is no {encoding}: {error}")
     if len(whole) > max_size:
         text = f"received message of {len(message)} bytes of {encoding} is larger than the limit of {max_size}"
         return Status(StatusCode.RESOURCE_EXHAUSTED, f"{text} when decompressed; raise max_receive_size")
-    if not inflating.eof or inflating.unused_data:
-        what = "is cut short" if not inflating.eof else "has more behind its end"
+    if not decompressor.eof or decompressor.unused_data:
+        what = "is cut short" if not decompressor.eof else "has more behind its end"
         return Status(StatusCode.INTERNAL, f"received message {what}, as {encoding}")
     return whole

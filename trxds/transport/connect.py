@@ -37,15 +37,15 @@ class TcpNetwork:
         if address.startswith("unix-abstract:"):
             return await trio.open_unix_socket("\0" + address.removeprefix("unix-abstract:"))
         host, port = split_address(address)
-        if _family(host) is None:
-            return await first_connected(await resolve(host, port), _open)
-        return await _open(address)
+        if _address_family(host) is None:
+            return await first_connected(await resolve(host, port), _connect_ip)
+        return await _connect_ip(address)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await resolve(host, port)
 
 
-def _family(host: str) -> socket.AddressFamily | None:
+def _address_family(host: str) -> socket.AddressFamily | None:
     """Return the family of an IP address; None for a host name."""
     host = host.partition("%")[0]
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -55,27 +55,27 @@ def _family(host: str) -> socket.AddressFamily | None:
     return None
 
 
-def _scope(zone: str) -> int:
+def _scope_id(zone: str) -> int:
     """Return the index of an interface given by number or name; `OSError` if there is none."""
     return int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
 
 
-async def _open(address: str) -> trio.SocketStream:
+async def _connect_ip(address: str) -> trio.SocketStream:
     """Connect to an IP address, without the look-up and the race of a name: a thousand may be connected at once."""
     host, port = split_address(address)
-    family = _family(host)
+    family = _address_family(host)
     # A link-local IPv6 address names its interface behind "%", which belongs into the socket address (RFC 4007 §11).
     host, _, zone = host.partition("%")
-    connecting = trio.socket.socket(family or socket.AF_INET)
+    sock = trio.socket.socket(family or socket.AF_INET)
     try:
-        await connecting.connect((host, port, 0, _scope(zone)) if zone else (host, port))
+        await sock.connect((host, port, 0, _scope_id(zone)) if zone else (host, port))
     except BaseException as error:
-        connecting.close()
+        sock.close()
         if isinstance(error, OSError) and error.errno:
             raise OSError(error.errno, os.strerror(error.errno)) from None  # without the address, which the caller adds
         raise
     # Trio sets TCP_NODELAY, as gRPC needs; the writer sends all pending frames at once anyway.
-    return trio.SocketStream(connecting)
+    return trio.SocketStream(sock)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -58,11 +58,11 @@ class Connection:
         self.http2 = Http2Connection(transport, _engine(options), self, open_streams, peer=peer, options=options)
         # A server that closes before its first frame often expects other credentials, and does not say so.
         doubt = "want a certificate from us" if is_secure else "speak TLS"
-        self.http2.doubt = f" before HTTP/2 began; does it {doubt}?"
+        self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http")
-        self.streams = StreamTable(self.http2, open_streams, self._headers, self._exhausted)
+        self.streams = StreamTable(self.http2, open_streams, self._headers, self._on_identifiers_exhausted)
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
-        self.answers = ResponseHeaderParser(peer)
+        self.response_parser = ResponseHeaderParser(peer)
         self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
         self.since = trio.current_time()
@@ -71,9 +71,9 @@ class Connection:
         self.goaway: int | None = None
         """The error code of the server's GOAWAY."""
         self._keepalive = keepalive
-        self._moderation = ReadCoalescing(options.max_read_delay)
-        self._settled: trio.Event | None = None  # made when the first task waits
-        self._is_settled = False  # the server's SETTINGS have come
+        self._coalescing = ReadCoalescing(options.max_read_delay)
+        self._settings_event: trio.Event | None = None  # made when the first task waits
+        self._has_settings = False  # the server's SETTINGS have come
 
     def __repr__(self) -> str:
         state = "over" if self.closed_status else "draining" if self.error else "open"
@@ -87,12 +87,12 @@ class Connection:
     @property
     def closed_status(self) -> Status | None:
         """The reason why nothing is sent or read any more; None while the connection works."""
-        return self.http2.over
+        return self.http2.closed_status
 
     @property
     def ready(self) -> bool:
         """Whether the server's SETTINGS have come and the connection takes new streams."""
-        return self._is_settled and self.error is None
+        return self._has_settings and self.error is None
 
     @property
     def stream_count(self) -> int:
@@ -111,11 +111,11 @@ class Connection:
 
     async def wait_ready(self) -> bool:
         """Wait for the server's SETTINGS; False if the connection ended first."""
-        if self._settled is None:
-            self._settled = trio.Event()
-            self._tell_settled()
-        await self._settled.wait()
-        return self._is_settled and self.closed_status is None
+        if self._settings_event is None:
+            self._settings_event = trio.Event()
+            self._notify_settings()
+        await self._settings_event.wait()
+        return self._has_settings and self.closed_status is None
 
     def run(self) -> Awaitable[None]:
         """Read and write until the connection has ended for any reason, which `closed_status` tells."""
@@ -144,7 +144,7 @@ class Connection:
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
-        if request.metadata and (problem := self._headers.problem(request, now)) is not None:
+        if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
             streams.waiting[stream] = None
@@ -152,7 +152,7 @@ class Connection:
             self.inline_reads.reclaim()
             http2.writer.write_soon()
         elif streams.begin(stream, now):
-            http2.writer.wrote()
+            http2.writer.flush_or_schedule()
         else:
             http2.writer.write_soon()  # the first message, which the caller sends next, leaves with the headers
         return stream
@@ -165,7 +165,7 @@ class Connection:
         streams.forget(stream)
         if broken:
             streams.broken += 1
-        if http2.over is not None:
+        if http2.closed_status is not None:
             return
         if streams.waiting:
             streams.begin_waiting()
@@ -176,7 +176,7 @@ class Connection:
     def output_taken(self) -> None:
         streams = self.streams
         streams.last_taken = streams.last_opened
-        if self.http2.send_queue.line or streams.waiting:
+        if self.http2.send_queue.queued or streams.waiting:
             self.use_room()
 
     def use_room(self) -> None:
@@ -188,70 +188,70 @@ class Connection:
 
     def handle(self, events: Iterable[Event]) -> None:
         http2, streams, read_at = self.http2, self.streams.open, self.http2.reader.last_read
-        was_settled = self._is_settled
+        was_settled = self._has_settings
         for event in events:
             match event:
                 case UnaryResponse():
-                    http2.flow.received(len(event.data))
+                    http2.flow.count_received(len(event.data))
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         if len(streams) >= MIN_STREAMS_TO_COALESCE:
-                            self._moderation.answered(read_at - stream.opened_at, read_at)
+                            self._coalescing.count_answer(read_at - stream.opened_at, read_at)
                         stream.accept_answer(event)
                 case HeadersReceived():
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         if event.end and len(streams) >= MIN_STREAMS_TO_COALESCE:
-                            self._moderation.answered(read_at - stream.opened_at, read_at)
+                            self._coalescing.count_answer(read_at - stream.opened_at, read_at)
                         stream.accept_headers(event)
                 case DataReceived():
-                    http2.flow.received(event.flow_length)
+                    http2.flow.count_received(event.flow_length)
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
                     if len(streams) >= MIN_STREAMS_TO_COALESCE:
-                        self._moderation.data(event.stream_id, read_at)
+                        self._coalescing.note_data(event.stream_id, read_at)
                 case SettingsReceived():
-                    self._settings(event)
+                    self._handle_settings(event)
                 case GoAwayReceived():
-                    self._goaway(event)
+                    self._handle_goaway(event)
                 case WindowUpdated():
                     http2.handle(event)
-                    self._moderation.stream_activity(read_at)
+                    self._coalescing.stream_activity(read_at)
                 case _:
                     http2.handle(event)
         # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
-        if self._is_settled and not was_settled and self.on_ready is not None and self.error is None:
+        if self._has_settings and not was_settled and self.on_ready is not None and self.error is None:
             self.on_ready()
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
         """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
-        streams, moderation, read_at = self.streams, self._moderation, self.http2.reader.last_read
+        streams, moderation, read_at = self.streams, self._coalescing, self.http2.reader.last_read
         if len(streams.open) >= MIN_STREAMS_TO_COALESCE:
-            moderation.settle(streams.open.keys(), read_at)
+            moderation.check_streaming(streams.open.keys(), read_at)
             pause = moderation.pause(len(streams.open), read_at)
             return partial(trio.sleep, pause) if pause else None
         if not streams.open and self.inline_reads.may_delegate(streams.last_opened):
-            return self.inline_reads.stand_aside
+            return self.inline_reads.delegate
         return None
 
-    def _settings(self, event: SettingsReceived) -> None:
+    def _handle_settings(self, event: SettingsReceived) -> None:
         engine = self.http2.engine
         # RFC 9113 §6.5.3: settings hold from now on, also for streams that wait in the queue.
         self.streams.max_streams = engine.peer_max_streams
         self._headers.set_limit(engine.peer_max_header_list)
-        self._is_settled = True
-        self.http2.doubt = ""
-        self._tell_settled()
+        self._has_settings = True
+        self.http2.loss_hint = ""
+        self._notify_settings()
         self.http2.handle(event)
         if self.streams.waiting:
-            self.http2.writer.left_behind()
+            self.http2.writer.continue_later()
 
-    def _tell_settled(self) -> None:
-        if self._settled is not None and (self._is_settled or self.closed_status is not None):
-            self._settled.set()
+    def _notify_settings(self) -> None:
+        if self._settings_event is not None and (self._has_settings or self.closed_status is not None):
+            self._settings_event.set()
 
-    def _goaway(self, event: GoAwayReceived) -> None:
+    def _handle_goaway(self, event: GoAwayReceived) -> None:
         # A8: "too_many_pings" halves the rate of PINGs for the whole channel.
         if self._keepalive is not None and self._keepalive.on_too_many_pings(event, self.peer):
             self._keepalive = None  # a server that repeats its GOAWAY must not halve the rate each time
@@ -259,21 +259,21 @@ class Connection:
         self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
-        self._leave(status)
+        self._stop_opening(status)
         # RFC 9113 §6.8: streams up to the last identifier go on to their end; the others were not processed.
-        above = self.streams.above(event.last_stream_id)
+        above = self.streams.unprocessed_after(event.last_stream_id)
         self.http2.tasks.end_each(above, partial(ClientStream.fail, status=status, refused=True))
         self._close_when_drained()
 
-    def _exhausted(self) -> None:
+    def _on_identifiers_exhausted(self) -> None:
         # A94 has no word for used-up identifiers.
         self.http2.disconnect = UNKNOWN
-        self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
+        self._stop_opening(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
 
-    def _leave(self, status: Status) -> None:
+    def _stop_opening(self, status: Status) -> None:
         """Open no more streams, and refuse those in the queue."""
         self._drain(status)
-        waiting = self.streams.take_waiting()
+        waiting = self.streams.pop_waiting()
         self.http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
 
     # -- the end
@@ -299,8 +299,8 @@ class Connection:
             self.close(self.error)
 
     def ended(self, status: Status) -> None:
-        self._tell_settled()
-        self._leave(status)
+        self._notify_settings()
+        self._stop_opening(status)
         # A6: a stream that the server cannot have seen is retried transparently, without a limit.
         last_taken = self.last_taken  # before a last flush raises it: those streams would wait in vain for answers
         self.http2.tasks.end_each(

@@ -17,7 +17,7 @@ class ConnectionCounts:
         self.last_received = -math.inf
         """The time of the last read when the last message was taken."""
 
-    def sent(self, messages: int) -> None:
+    def count_sent(self, messages: int) -> None:
         """Count messages that were handed over now."""
         self.messages_sent += messages
         self.last_sent = self.now()

@@ -46,14 +46,14 @@ class _Race:
                 with trio.move_on_after(ATTEMPT_DELAY):
                     await over.wait()
 
-    async def _try(self, address: str, over: trio.Event, others: trio.CancelScope) -> None:
+    async def _try(self, address: str, failed: trio.Event, others: trio.CancelScope) -> None:
         try:
             self.connected.append(await self._dial(address))
             others.cancel(reason=f"{address} is connected")
         except OSError as error:
             self._failures[address] = error
             # After a failure the next attempt starts at once, without the rest of the delay.
-            over.set()
+            failed.set()
 
     def failure(self) -> OSError:
         """Return the only failure unchanged; several as one with their addresses, and the first one's errno."""

@@ -11,7 +11,7 @@ import trio
 
 S = TypeVar("S")
 
-ENDS = 32
+MAX_ENDS_PER_STEP = 32
 """The streams that one step may end for a common reason."""
 
 
@@ -48,16 +48,16 @@ class ConnectionTasks:
 
         Each end wakes a task that has work to do, and a thousand in one pass would delay every other task.
         """
-        at_once = ENDS if self._nursery is not None else len(streams)
+        at_once = MAX_ENDS_PER_STEP if self._nursery is not None else len(streams)
         for stream in streams[:at_once]:
             end(stream)
         if len(streams) > at_once:
-            self.start(_end_others, streams[at_once:], end, name="ends")
+            self.start(_end_rest, streams[at_once:], end, name="ends")
 
 
-async def _end_others(streams: Sequence[S], end: Callable[[S], None]) -> None:
-    for start in range(0, len(streams), ENDS):
+async def _end_rest(streams: Sequence[S], end: Callable[[S], None]) -> None:
+    for start in range(0, len(streams), MAX_ENDS_PER_STEP):
         # Shielded: also on a cancelled connection every caller has to be woken.
         await trio.lowlevel.cancel_shielded_checkpoint()
-        for stream in streams[start : start + ENDS]:
+        for stream in streams[start : start + MAX_ENDS_PER_STEP]:
             end(stream)

@@ -73,11 +73,13 @@ class Http2Engine(Protocol):
         """Return the bytes that a stream may send along with its headers if it is opened now."""
         ...
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
+    def open_stream(
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+    ) -> int:
         """Begin a request; return the new stream's identifier.
 
-        `passing` are fields whose values do not come again: they enter no compression table, where they would displace
-        those that do. `whole` is the complete data of the request, if that is known and no larger than
+        `uncached_headers` are fields whose values do not come again: they enter no compression table, where they would
+        displace those that do. `complete_request` is all the data of the request, if that is known and no larger than
         `initial_data_limit()`: the client's half ends with it.
         """
         ...

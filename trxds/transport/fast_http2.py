@@ -16,7 +16,7 @@ from .frames import END_STREAM, FrameReader, Http2ProtocolError
 from .header_blocks import BlockEncoder
 from .options import WireOptions
 from .outgoing_frames import Octets, OutgoingFrames
-from .stream_state import FIRST_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
+from .stream_state import DEFAULT_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
 
 
 class FastHttp2Engine:
@@ -32,9 +32,9 @@ class FastHttp2Engine:
         self._encoder = BlockEncoder()
         self._frames = FrameReader(options.max_frame)
         self._handler = FrameHandler(self._streams, self._peer, self.outgoing, options)
-        self._greet(options)
+        self._send_preface(options)
 
-    def _greet(self, options: WireOptions) -> None:
+    def _send_preface(self, options: WireOptions) -> None:
         values = {
             frames.ENABLE_PUSH: 0,
             frames.INITIAL_WINDOW_SIZE: options.stream_window,
@@ -44,16 +44,16 @@ class FastHttp2Engine:
         # The preface and SETTINGS come first; requests may follow without waiting for the server's (RFC 9113 §3.4).
         self.outgoing.add_control(frames.PREFACE + frames.settings(values))
         # SETTINGS cannot change the connection's own window, only WINDOW_UPDATE can (RFC 9113 §6.9.2).
-        wider = self._streams.receive_window - FIRST_WINDOW
+        wider = self._streams.receive_window - DEFAULT_WINDOW
         if wider:
-            self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, 0, wider))
+            self.outgoing.add_control(frames.uint32_frame(frames.WINDOW_UPDATE, 0, wider))
 
     def receive(self, data: bytes) -> list[Event]:
         handler = self._handler
         if self.unread:
             data = self.unread + data
         try:
-            self.unread = self._frames.read(data, handler.take, handler.take_answer)
+            self.unread = self._frames.read(data, handler.handle_frame, handler.handle_unary_response)
         except Http2ProtocolError as violation:
             self.unread = b""
             # RFC 9113 §5.4.1: a connection error is sent as a GOAWAY with its code, and nothing is read after it.
@@ -90,21 +90,23 @@ class FastHttp2Engine:
         streams = self._streams
         return min(streams.initial_send_window, streams.send_window, self._peer.max_frame)
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
+    def open_stream(
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+    ) -> int:
         streams = self._streams
         stream_id = streams.next_id
         streams.next_id += 2
         # Identifiers are never used again (RFC 9113 §5.1.1).
         self.exhausted = streams.next_id > frames.MAX_STREAM_ID
         stream = streams.open[stream_id] = StreamState(streams.initial_receive_window)
-        block = self._encoder.encode(fixed, metadata, passing)
-        if whole:
+        block = self._encoder.encode(method_headers, metadata, uncached_headers)
+        if complete_request:
             # END_STREAM is on the DATA frame: an empty one behind it would be one frame more for each call.
-            size = len(whole)
+            size = len(complete_request)
             stream.send_offset = -size
-            stream.sending = False
+            stream.is_sending = False
             streams.send_window -= size
-            self.outgoing.add(frames.request(stream_id, block, whole, self._peer.max_frame))
+            self.outgoing.add(frames.request(stream_id, block, complete_request, self._peer.max_frame))
         else:
             self.outgoing.add(frames.headers(stream_id, block, self._peer.max_frame))
         return stream_id
@@ -112,7 +114,7 @@ class FastHttp2Engine:
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
         streams = self._streams
         stream = streams.open.get(stream_id)
-        if stream is None or not stream.sending:
+        if stream is None or not stream.is_sending:
             return 0
         size = len(data)
         # A peer's SETTINGS may make a stream's window negative (RFC 9113 §6.9.2).
@@ -125,8 +127,8 @@ class FastHttp2Engine:
         ends = end and room == size
         self._append_data(stream_id, data if room == size else data[:room], ends)
         if ends:
-            stream.sending = False
-            if stream.receiving is NOTHING:
+            stream.is_sending = False
+            if stream.recv_state is NOTHING:
                 del streams.open[stream_id]
         return room
 
@@ -147,7 +149,7 @@ class FastHttp2Engine:
             self._streams.open[stream_id].receive_window += size
         else:
             return  # the peer has closed the stream and cannot use it
-        self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
+        self.outgoing.add_control(frames.uint32_frame(frames.WINDOW_UPDATE, stream_id, size))
 
     def update_initial_window(self, stream_window: int) -> None:
         # Counted before the peer has acknowledged it, which is safe because the window only grows.
@@ -156,7 +158,7 @@ class FastHttp2Engine:
 
     def reset(self, stream_id: int, code: int) -> None:
         if self._streams.open.pop(stream_id, None) is not None:
-            self.outgoing.add_control(frames.long_frame(frames.RST_STREAM, stream_id, code))
+            self.outgoing.add_control(frames.uint32_frame(frames.RST_STREAM, stream_id, code))
 
     # -- the connection
 

@@ -11,35 +11,35 @@ that wait for an answer, Jetty 128 such frames a second.
 
 from __future__ import annotations
 
-EARNED = 10
+EARNED_PER_FRAME = 10
 """The frames of overhead that each frame of ours earns the peer."""
 
-MANY_SETTINGS = 32 * 6
+SETTINGS_BYTES_PER_FRAME = 32 * 6
 """The bytes of SETTINGS that count as one more frame: 32 settings, which nghttp2 allows in a frame."""
 
 # Earned frames are kept up to this many seconds of the rate.
-_MOST_SECONDS = 10
+_MAX_SAVED_SECONDS = 10
 
 
 class FloodGuard:
     """A token bucket: the peer may send `rate` frames of overhead a second, and those that our frames earn it."""
 
-    __slots__ = ("_at", "_frames_sent", "_left", "_most", "rate")
+    __slots__ = ("_capacity", "_frames_sent", "_tokens", "_updated_at", "rate")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
-        self._most = rate * _MOST_SECONDS
-        self._left = rate
-        self._at = 0.0
+        self._capacity = rate * _MAX_SAVED_SECONDS
+        self._tokens = rate
+        self._updated_at = 0.0
         self._frames_sent = 0
 
     def admits(self, overhead: int, frames_sent: int, now: float) -> bool:
         """Return whether `overhead` more frames are still no flood; `frames_sent` counts all frames of ours so far."""
-        left = self._left
+        left = self._tokens
         # Time refills only up to one second of the rate; what our frames earned above it stays.
         if left < self.rate:
-            left = min(self.rate, left + (now - self._at) * self.rate)
-        earned = (frames_sent - self._frames_sent) * EARNED
-        self._left = min(left + earned, self._most) - overhead
-        self._at, self._frames_sent = now, frames_sent
-        return self._left >= 0
+            left = min(self.rate, left + (now - self._updated_at) * self.rate)
+        earned = (frames_sent - self._frames_sent) * EARNED_PER_FRAME
+        self._tokens = min(left + earned, self._capacity) - overhead
+        self._updated_at, self._frames_sent = now, frames_sent
+        return self._tokens >= 0

@@ -32,7 +32,7 @@ class FlowControl:
         self._total_acked = 0  # bytes of the connection's window given back so far
         self._estimate = WindowEstimate(options.stream_window, options.max_stream_window)
 
-    def received(self, size: int) -> None:
+    def count_received(self, size: int) -> None:
         """Count bytes of DATA that have come on any stream, and open the connection's window again."""
         self._unacked_bytes += size
         # A WINDOW_UPDATE for each DATA frame would be a write for each, and a flood to some peers (RFC 9113 §10.5).
@@ -45,7 +45,7 @@ class FlowControl:
         """Let the peer send `size` more bytes on a stream, and measure the round trip if it is time to."""
         self._engine.increment_window(stream_id, size)
         # The estimate counts from before this window: a server that was at its end has sent all of it by now.
-        if self._estimate.begins(self._total_acked + self._unacked_bytes - size, trio.current_time()):
+        if self._estimate.begin_sample(self._total_acked + self._unacked_bytes - size, trio.current_time()):
             self._engine.ping(BDP_PING)
             self.is_measuring = True
 
@@ -55,7 +55,7 @@ class FlowControl:
             return
         self.is_measuring = False
         estimate = self._estimate
-        if estimate.grows(self._total_acked + self._unacked_bytes, trio.current_time()):
+        if estimate.end_sample(self._total_acked + self._unacked_bytes, trio.current_time()):
             # The connection's window is at least two streams wide: a stream that fills its own leaves half to others.
             self._engine.update_initial_window(estimate.window)
             self.stream_threshold = estimate.window // 2

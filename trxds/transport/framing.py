@@ -11,14 +11,14 @@ from collections import deque
 from trxds.core.status import Status, StatusCode
 
 from .chunk_buffer import ChunkBuffer
-from .compression import ACCEPTED, IDENTITY, Compressed, encoding_shown, known
+from .compression import ACCEPTED, IDENTITY, Compressed, describe_encoding, is_known_encoding
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
-LARGE = 16 * 1024
+MAX_COPIED_MESSAGE = 16 * 1024
 """The largest message, in bytes, that is copied behind its prefix."""
 
-_FIRST = LARGE - PREFIX_SIZE  # the part of a large message that is copied behind the prefix
+_COPIED_SIZE = MAX_COPIED_MESSAGE - PREFIX_SIZE  # the part of a large message that is copied behind the prefix
 
 
 def frame(message: bytes) -> bytes:
@@ -29,13 +29,13 @@ def frame(message: bytes) -> bytes:
 def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
     """Return the same in two parts, of which only the first is a copy: unsent bytes stay the caller's."""
     prefix = _PREFIX.pack(message.__class__ is Compressed, len(message))
-    return memoryview(prefix + message[:_FIRST]), memoryview(message)[_FIRST:]
+    return memoryview(prefix + message[:_COPIED_SIZE]), memoryview(message)[_COPIED_SIZE:]
 
 
-def single_message(data: bytes, most: int) -> bytes | None:
-    """Return the message in `data`; None unless it is exactly one, uncompressed and at most `most` bytes."""
+def single_message(data: bytes, max_size: int) -> bytes | None:
+    """Return the message in `data`; None unless it is exactly one, uncompressed and at most `max_size` bytes."""
     size = len(data) - PREFIX_SIZE
-    if 0 <= size <= most and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
+    if 0 <= size <= max_size and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
         return data[PREFIX_SIZE:]
     return None
 
@@ -46,15 +46,24 @@ class Deframer:
     A message with the compressed flag comes out as `Compressed`, if `encoding` is one that can be read here.
     """
 
-    __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
+    __slots__ = (
+        "_is_compressed",
+        "_missing",
+        "_partial_message",
+        "_partial_prefix",
+        "buffered",
+        "encoding",
+        "max_size",
+        "messages",
+    )
 
-    _pieces: ChunkBuffer  # of a message that comes in several DATA frames
+    _partial_message: ChunkBuffer  # of a message that comes in several DATA frames
 
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
         self.encoding = ""  # from the peer's headers, empty if they name none
-        self._compressed = False  # whether the incomplete message has the compressed flag
-        self._head = b""  # the beginning of an incomplete prefix
+        self._is_compressed = False  # whether the incomplete message has the compressed flag
+        self._partial_prefix = b""  # the beginning of an incomplete prefix
         self._missing = 0  # bytes still to come of the message whose prefix has come; 0 between messages
         self.messages: deque[bytes] = deque()
         self.buffered = 0
@@ -63,16 +72,16 @@ class Deframer:
     @property
     def between_messages(self) -> bool:
         """Whether the peer may end its half here without cutting off a message."""
-        return not self._missing and not self._head
+        return not self._missing and not self._partial_prefix
 
     def feed(self, data: bytes) -> Status | None:
         """Take in received bytes; a `Status` means that the stream cannot go on."""
         self.buffered += len(data)
         if self._missing:
             data = self._complete(data)
-        elif self._head:
-            data, self._head = self._head + data, b""
-        return self._cut(data)
+        elif self._partial_prefix:
+            data, self._partial_prefix = self._partial_prefix + data, b""
+        return self._split(data)
 
     def take(self) -> bytes | None:
         """Return the next complete message, or None."""
@@ -85,40 +94,42 @@ class Deframer:
     def _complete(self, data: bytes) -> bytes:
         """Add to the message that is under way; return the bytes behind it."""
         part = data[: self._missing]
-        self._pieces.add(part)
+        self._partial_message.add(part)
         self._missing -= len(part)
         if self._missing:
             return b""
-        message = self._pieces.join()
-        self.messages.append(Compressed(message) if self._compressed else message)
+        message = self._partial_message.join()
+        self.messages.append(Compressed(message) if self._is_compressed else message)
         return data[len(part) :]
 
-    def _cut(self, data: bytes) -> Status | None:
+    def _split(self, data: bytes) -> Status | None:
         """Cut complete messages off `data`, which begins with a prefix; keep the rest."""
         position = 0
         while len(data) - position >= PREFIX_SIZE:
             flag, length = _PREFIX.unpack_from(data, position)
             # The prefix alone decides: a message above the limit is refused before any of it is kept.
-            if (flag or length > self.max_size) and (problem := self._problem(flag, length)) is not None:
+            if (flag or length > self.max_size) and (problem := self._check_prefix(flag, length)) is not None:
                 return problem
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
-                self._pieces = ChunkBuffer()
-                self._pieces.add(data[start:])
+                self._partial_message = ChunkBuffer()
+                self._partial_message.add(data[start:])
                 self._missing = position - len(data)
-                self._compressed = flag == 1
+                self._is_compressed = flag == 1
                 return None
             message = data[start:position]
             self.messages.append(Compressed(message) if flag else message)
-        self._head = data[position:]
+        self._partial_prefix = data[position:]
         return None
 
-    def _problem(self, flag: int, length: int) -> Status | None:
+    def _check_prefix(self, flag: int, length: int) -> Status | None:
         if flag > 1:
             return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, which is neither 0 nor 1")
-        if flag and not known(self.encoding):
-            return Status(StatusCode.INTERNAL, f"message with the compressed flag, but {self._why_not()}")
+        if flag and not is_known_encoding(self.encoding):
+            return Status(
+                StatusCode.INTERNAL, f"message with the compressed flag, but {self._describe_encoding_error()}"
+            )
         if length <= self.max_size:
             return None
         return Status(
@@ -126,10 +137,10 @@ class Deframer:
             f"received message of {length} bytes is larger than the limit of {self.max_size}; raise max_receive_size",
         )
 
-    def _why_not(self) -> str:
+    def _describe_encoding_error(self) -> str:
         if self.encoding in {"", IDENTITY}:
             return "the headers name no compression"
-        return f"its compression {encoding_shown(self.encoding)} is unknown here; known are {ACCEPTED.decode()}"
+        return f"its compression {describe_encoding(self.encoding)} is unknown here; known are {ACCEPTED.decode()}"
 
 
 NOTHING_ARRIVED = Deframer(0)

@@ -7,7 +7,7 @@ import re
 
 _UNITS = ((b"n", 1e-9), (b"u", 1e-6), (b"m", 1e-3), (b"S", 1.0), (b"M", 60.0), (b"H", 3600.0))
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])\Z")
-_MOST = 99_999_999
+_MAX_COUNT = 99_999_999
 
 
 def encode_timeout(seconds: float) -> bytes:
@@ -20,10 +20,10 @@ def encode_timeout(seconds: float) -> bytes:
         return b"1n"
     for unit, size in _UNITS:
         # As floats 1.1 s are 1100000.0000000002 us, which would be rounded up by a whole unit, so it is rounded first.
-        count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MOST else _MOST + 1
-        if count <= _MOST:
+        count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MAX_COUNT else _MAX_COUNT + 1
+        if count <= _MAX_COUNT:
             return b"%d%s" % (max(count, 1), unit)
-    return b"%dH" % _MOST
+    return b"%dH" % _MAX_COUNT
 
 
 def decode_timeout(value: bytes) -> float | None:

@@ -20,14 +20,14 @@ from .header_blocks import BoundedDecoder, PrivateTable
 from .options import WireOptions
 
 _INITIAL_WINDOW = 65_535
-_LEAST_MAX_FRAME = 16_384
+_MIN_MAX_FRAME_SIZE = 16_384
 _SWEEP_INTERVAL = 64
 _KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
 
 
-def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
+def make_h2(client: bool, options: WireOptions) -> PatchedH2Connection:
     """Return h2's connection for one end, with these options and without h2's own header checks."""
-    made = ChangedConnection(
+    connection = PatchedH2Connection(
         h2.config.H2Configuration(
             client_side=client,
             header_encoding=None,
@@ -50,12 +50,12 @@ def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
         values[codes.MAX_CONCURRENT_STREAMS] = 0  # otherwise h2 would accept streams that a server opens
     elif options.max_concurrent_streams is not None:
         values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
-    made.local_settings = h2.settings.Settings(client=client, initial_values=values)
-    made.remote_settings = _KnownSettings(client=not client)
-    made.max_inbound_frame_size = options.max_frame
-    made.decoder = BoundedDecoder(options.header_list_bound)
-    made.encoder.header_table = PrivateTable()
-    return made
+    connection.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    connection.remote_settings = _KnownSettings(client=not client)
+    connection.max_inbound_frame_size = options.max_frame
+    connection.decoder = BoundedDecoder(options.header_list_bound)
+    connection.encoder.header_table = PrivateTable()
+    return connection
 
 
 class _KnownSettings(h2.settings.Settings):
@@ -116,7 +116,7 @@ class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
         return super().process_input(input_)
 
 
-class ChangedConnection(h2.connection.H2Connection):
+class PatchedH2Connection(h2.connection.H2Connection):
     """h2's connection, which survives a GOAWAY and only sometimes walks over its streams."""
 
     def __init__(self, config: h2.config.H2Configuration) -> None:
@@ -158,7 +158,7 @@ class ChangedConnection(h2.connection.H2Connection):
             # h2 would walk over all streams for it.
             max_frame = frame.settings.pop(h2.settings.SettingCodes.MAX_FRAME_SIZE, None)
             if max_frame is not None:
-                if not _LEAST_MAX_FRAME <= max_frame < 2**24:
+                if not _MIN_MAX_FRAME_SIZE <= max_frame < 2**24:
                     text = f"MAX_FRAME_SIZE of {max_frame}"
                     # Our ErrorCode has the numbers of h2's own enum, which the annotation wants.
                     raise h2.exceptions.InvalidSettingsValueError(text, ErrorCode.PROTOCOL_ERROR)  # type: ignore[arg-type]

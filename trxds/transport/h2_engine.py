@@ -83,24 +83,24 @@ class H2LibraryEngine:
                 data, self.unread = data[:end], data[end:]
             received = self._h2.receive_data(data)
         except Http2ProtocolError as error:
-            return self._break(error.code, str(error))
+            return self._fail_connection(error.code, str(error))
         except h2.exceptions.ProtocolError as error:
             self.unread = b""
             self._collect(control=True)
-            return [ConnectionFailed(int(error.error_code), _complaint(error))]
+            return [ConnectionFailed(int(error.error_code), _describe_error(error))]
         self.overhead += self._frames.overhead
         self._frames.overhead = 0
         self._collect(control=True)
-        return [self._limited(event) for event in map(_translate, received) if event is not None]
+        return [self._check_limits(event) for event in map(_translate, received) if event is not None]
 
-    def _limited(self, event: Event) -> Event:
+    def _check_limits(self, event: Event) -> Event:
         if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
             return HeadersTooLarge(event.stream_id, size)
         if isinstance(event, DataReceived) and not event.data and not event.end:
             self.overhead += 1
         return event
 
-    def _break(self, code: ErrorCode, message: str) -> list[Event]:
+    def _fail_connection(self, code: ErrorCode, message: str) -> list[Event]:
         self.goaway(code, message.encode())
         return [ConnectionFailed(code, message)]
 
@@ -132,13 +132,17 @@ class H2LibraryEngine:
         window = min(self._h2.remote_settings.initial_window_size, self._h2.outbound_flow_control_window)
         return min(window, self._h2.max_outbound_frame_size)
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
+    def open_stream(
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+    ) -> int:
         stream_id = self._next_id
         self._next_id += 2
         # RFC 7541 §7.1.3: a never-indexed field also stays out of the tables of proxies.
-        self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
-        if whole:
-            self._h2.send_data(stream_id, whole, end_stream=True)
+        self._h2.send_headers(
+            stream_id, [*method_headers, *metadata, *(NeverIndexedHeaderTuple(*field) for field in uncached_headers)]
+        )
+        if complete_request:
+            self._h2.send_data(stream_id, complete_request, end_stream=True)
         self._collect(control=False)
         return stream_id
 
@@ -247,7 +251,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
 }
 
 
-def _complaint(error: h2.exceptions.ProtocolError) -> str:
+def _describe_error(error: h2.exceptions.ProtocolError) -> str:
     if isinstance(error, h2.exceptions.NoSuchStreamError):
         return f"{type(error).__name__} on stream {error.stream_id}"  # h2's message is only the number
     return error_text(error) or type(error).__name__

@@ -25,9 +25,9 @@ def hide_values() -> None:
 
 def _hide(record: logging.LogRecord) -> bool:
     if record.args and _is_ours(currentframe()):
-        given = record.args if isinstance(record.args, tuple) else (record.args,)
+        args = record.args if isinstance(record.args, tuple) else (record.args,)
         # Sizes and flags are no secrets.
-        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in given])
+        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in args])
     return True
 
 

@@ -31,7 +31,7 @@ from .events import (
     WindowUpdated,
     code_name,
 )
-from .flood_guard import EARNED
+from .flood_guard import EARNED_PER_FRAME
 from .flow_control import FlowControl
 from .options import WireOptions
 from .reader import Reader
@@ -80,11 +80,11 @@ class Http2Connection:
         self.engine = engine
         self.streams = streams
         """The open streams; the role adds and removes them."""
-        self.over: Status | None = None
+        self.closed_status: Status | None = None
         """The reason why nothing is sent or read any more; None while the connection works."""
         self.disconnect = SHUTDOWN
         """The same as a word for metrics (A94)."""
-        self.doubt = ""
+        self.loss_hint = ""
         """A guess at the reason, added to the error if the transport is lost before the peer's SETTINGS."""
         self._role = role
         now = trio.lowlevel.current_clock().current_time
@@ -92,9 +92,9 @@ class Http2Connection:
         self.counts = ConnectionCounts(now)
         self.tasks = ConnectionTasks(peer)
         self.flow = FlowControl(engine, options)
-        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.lost)
-        self.reader = Reader(engine, raw, self.writer, role, options, now, self.lost, self.flooded)
-        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.left_behind)
+        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.on_transport_lost)
+        self.reader = Reader(engine, raw, self.writer, role, options, now, self.on_transport_lost, self.on_flood)
+        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.continue_later)
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
         """Read and write until the connection ends for any reason; `begin` starts further tasks."""
@@ -105,7 +105,7 @@ class Http2Connection:
                     try:
                         if begin is not None:
                             begin()
-                        self.writer.wrote()
+                        self.writer.flush_or_schedule()
                         await self.reader.run()
                     finally:
                         self.tasks.close()
@@ -129,21 +129,22 @@ class Http2Connection:
                     text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                     stream.fail(Status(StatusCode.INTERNAL, text))
             case HeadersTooLarge():
-                self._headers_too_large(event)
+                self._refuse_headers(event)
             case WindowUpdated():
                 stream = self.streams.get(event.stream_id)
                 if stream is not None and stream.outgoing is not None:
                     self.send_queue.append(stream.outgoing)
                 self.send_queue.serve()
             case SettingsReceived():
-                self.send_queue.look_again()  # INITIAL_WINDOW_SIZE changes the window of every stream (RFC 9113 §6.9.2)
+                # INITIAL_WINDOW_SIZE changes the window of every stream (RFC 9113 §6.9.2).
+                self.send_queue.recheck_blocked()
             case PingAcked():
                 self.flow.ping_acked(event.payload)  # keepalive needs no event, as it looks at `reader.last_read`
             case ConnectionFailed():
                 text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                 self.end(unavailable(text), disconnect=UNKNOWN, flush=True)
 
-    def _headers_too_large(self, event: HeadersTooLarge) -> None:
+    def _refuse_headers(self, event: HeadersTooLarge) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is None:  # at a server: the headers were a request's
             return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
@@ -161,7 +162,7 @@ class Http2Connection:
             sender.push(0)  # the end alone needs no room
         else:
             self.send_queue.send(sender)
-        self.writer.wrote()
+        self.writer.flush_or_schedule()
 
     def open_stream_window(self, stream_id: int, size: int) -> None:
         """Let the peer send `size` more bytes on a stream."""
@@ -170,13 +171,13 @@ class Http2Connection:
 
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream at once. On a connection that has ended, every stream has ended already."""
-        if self.over is None:
+        if self.closed_status is None:
             self.engine.reset(stream_id, code)
             self.writer.write_soon()
 
     def ping(self) -> None:
         """Send a PING; `reader.last_read` shows whether anything came back. Plain."""
-        if self.over is None:
+        if self.closed_status is None:
             self.counts.pings_sent += 1
             self.engine.ping(b"alive?  ")
             self.writer.write_soon()
@@ -185,16 +186,16 @@ class Http2Connection:
 
     def close(self, status: Status, *, disconnect: str | None = None) -> None:
         """Fail every stream with `status`, send GOAWAY, and let `run()` return."""
-        if self.over is None:
+        if self.closed_status is None:
             self.engine.goaway()
         self.end(status, disconnect=disconnect, flush=True)
 
     def end(self, status: Status, *, disconnect: str | None = None, flush: bool = False) -> None:
         """Fail every stream with `status`; with `flush`, the output may still leave for a limited time."""
-        if self.over is not None:
+        if self.closed_status is not None:
             return
         # The state changes first, because streams that end now call this object again.
-        self.over = status
+        self.closed_status = status
         self.disconnect = disconnect or self.disconnect
         self.writer.close()
         self.reader.close()
@@ -208,15 +209,15 @@ class Http2Connection:
         else:
             self.tasks.scope.cancel()
 
-    def lost(self, error: BaseException | None) -> None:
+    def on_transport_lost(self, error: BaseException | None) -> None:
         """End the connection because the transport is gone."""
         lost = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
-        self.end(unavailable(f"{self.peer}: {lost}{self.doubt}"), disconnect=disconnect_reason(error))
+        self.end(unavailable(f"{self.peer}: {lost}{self.loss_hint}"), disconnect=disconnect_reason(error))
 
-    def flooded(self) -> None:
+    def on_flood(self) -> None:
         """End the connection with ENHANCE_YOUR_CALM because of too many frames that carry nothing of a call."""
         # RFC 9113 §10.5: a flood is a connection error of this type.
         self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many frames that carry nothing of a call")
-        allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED} for each of ours"
+        allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED_PER_FRAME} for each of ours"
         text = f"{self.peer}: ENHANCE_YOUR_CALM: it sent too many frames that carry nothing of a call, {allowed}"
         self.end(unavailable(text), disconnect=UNKNOWN, flush=True)

@@ -48,10 +48,10 @@ class IncomingMessages:
             if self.is_open:
                 self._open_window()
             if message.__class__ is Compressed:
-                return self._decompressed(message)
+                return self._decompress(message)
         return message
 
-    def _decompressed(self, message: bytes) -> bytes | Status:
+    def _decompress(self, message: bytes) -> bytes | Status:
         whole = decompress(cast(Compressed, message), self.deframer.encoding, self.deframer.max_size)
         if isinstance(whole, Status):
             self.drop()  # messages behind an unreadable one are not delivered

@@ -30,10 +30,10 @@ from .waiter import Waiter
 READ_FRESHNESS = 0.0002
 """Seconds after a read in which a new call need not read first."""
 
-_IN_A_ROW = 8  # lone calls in a row, before their callers read
+_MIN_LONE_CALLS = 8  # lone calls in a row, before their callers read
 _LONE_CALL_GAP = 0.01  # seconds from one answer to the next, at most
 # Seconds between the reader's checks for leaders. A timer that each leader sets back would cost each call more.
-_LOOK = 0.1
+_LEADER_CHECK_INTERVAL = 0.1
 
 
 class Leader(Protocol):
@@ -57,11 +57,11 @@ class InlineReads:
         self._streams = streams
         self._waiter = Waiter()  # of the reader, while it has delegated the reading
         self._is_waiting = False  # whether the leader waits in `readable`
-        self._leaders = 0  # how many there have been
-        self._in_a_row = 0
+        self._leader_count = 0  # how many there have been
+        self._lone_calls = 0
         self._last_opened = 0
         self._answered_at = -math.inf
-        self._fault: Exception | None = None
+        self._error: Exception | None = None
 
     # -- the reader
 
@@ -70,28 +70,28 @@ class InlineReads:
         now = self._reader.last_read
         # A client's stream identifiers are odd, so the next one is 2 more (RFC 9113 §5.1.1).
         is_alone = last_opened == self._last_opened + 2 and now - self._answered_at < _LONE_CALL_GAP
-        self._in_a_row = self._in_a_row + 1 if is_alone else 0
+        self._lone_calls = self._lone_calls + 1 if is_alone else 0
         self._last_opened, self._answered_at = last_opened, now
-        return self._in_a_row >= _IN_A_ROW and self._reader.transport.at_once
+        return self._lone_calls >= _MIN_LONE_CALLS and self._reader.transport.at_once
 
-    async def stand_aside(self) -> None:
+    async def delegate(self) -> None:
         """Leave the reading to leaders until none has come between two checks, or the reading is reclaimed."""
-        self._in_a_row = 0
-        self.is_delegated = self._reader.transport.wait_apart()  # False for TLS, or without a free descriptor
+        self._lone_calls = 0
+        self.is_delegated = self._reader.transport.enable_interrupt()  # False for TLS, or without a free descriptor
         try:
             leaders = -1
-            while self.is_delegated and self._leaders != leaders:
-                leaders = self._leaders
+            while self.is_delegated and self._leader_count != leaders:
+                leaders = self._leader_count
                 # If no leader has come since the last check, the reader reads again. So a GOAWAY between calls is
                 # noticed within two checks.
-                with trio.move_on_after(_LOOK):
+                with trio.move_on_after(_LEADER_CHECK_INTERVAL):
                     await self._waiter.wait(self._is_readers_turn)
         finally:
             self.is_delegated = False
         if self.leader is not None:
             await self._waiter.wait(self._is_readers_turn)
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
 
     def _is_readers_turn(self) -> bool:
         return not self.is_delegated and self.leader is None
@@ -113,7 +113,7 @@ class InlineReads:
 
         One at a time, and only while `is_delegated`.
         """
-        self._leaders += 1
+        self._leader_count += 1
         self.leader = stream
         try:
             while stream.status is None and self.is_delegated:
@@ -142,7 +142,7 @@ class InlineReads:
         try:
             self._reader.take_now()
         except Exception as fault:  # a bug: the reader's task raises it, not this caller
-            self._fault = fault
+            self._error = fault
             self.reclaim()
         # The reader has to go on with unread bytes, and with a long answer, by which the round trip is measured.
         if self._reader.is_behind or self._flow.is_measuring:

@@ -24,7 +24,7 @@ from .http2_connection import Http2Connection
 MIN_KEEPALIVE_TIME = 10.0
 """The least seconds between PINGs (A8)."""
 
-ANSWER_WITHIN = 20.0
+DEFAULT_KEEPALIVE_TIMEOUT = 20.0
 """The default seconds to wait for an answer (A8)."""
 
 _log = logging.getLogger("trxds.transport")
@@ -37,7 +37,7 @@ class Keepalive:
     connection is closed. Without calls no PING is sent, unless `without_calls`.
     """
 
-    def __init__(self, time: float, timeout: float = ANSWER_WITHIN, *, without_calls: bool = False) -> None:
+    def __init__(self, time: float, timeout: float = DEFAULT_KEEPALIVE_TIMEOUT, *, without_calls: bool = False) -> None:
         if not time > 0 or not 0 < timeout < math.inf:
             raise ValueError(f"keepalive of {time!r} and {timeout!r} s: both times must be above 0")
         self.time = max(time, MIN_KEEPALIVE_TIME)
@@ -46,24 +46,24 @@ class Keepalive:
 
     async def watch(self, http2: Http2Connection, calls: Sized) -> None:
         """Send a PING whenever the connection is quiet; return when it was closed because nothing came."""
-        heard = trio.current_time()
+        last_activity = trio.current_time()
         while True:
-            await trio.sleep_until(heard + self.time)
-            if http2.reader.last_read > heard:
-                heard = http2.reader.last_read
+            await trio.sleep_until(last_activity + self.time)
+            if http2.reader.last_read > last_activity:
+                last_activity = http2.reader.last_read
             elif not self._without_calls and not calls:
-                heard = trio.current_time()  # a call that begins later is watched from then on
-            elif not await self._answers(http2):
+                last_activity = trio.current_time()  # a call that begins later is watched from then on
+            elif not await self._ping_is_answered(http2):
                 text = f"{http2.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
                 return http2.close(unavailable(text), disconnect=TIMED_OUT)
 
-    async def _answers(self, http2: Http2Connection) -> bool:
-        asked = trio.current_time()
+    async def _ping_is_answered(self, http2: Http2Connection) -> bool:
+        sent_at = trio.current_time()
         http2.ping()
         await trio.sleep(min(self.time, self._timeout))  # a time-out above `time` must not delay the next PING
-        if http2.reader.last_read < asked:
-            await trio.sleep_until(asked + self._timeout)
-        return http2.reader.last_read >= asked
+        if http2.reader.last_read < sent_at:
+            await trio.sleep_until(sent_at + self._timeout)
+        return http2.reader.last_read >= sent_at
 
     def on_too_many_pings(self, event: GoAwayReceived, peer: str) -> bool:
         """Halve the rate of PINGs if this GOAWAY complains of them; return whether it does."""
@@ -75,6 +75,6 @@ class Keepalive:
         return True
 
 
-def keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
+def make_keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
     """Return the keepalive for a channel's options; None without a `time`."""
     return Keepalive(time, timeout, without_calls=without_calls) if time is not None else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 MAX_METADATA_SIZE = 64 * 1024
 MAX_READ_DELAY = 0.003
 # Bytes of header fields that are decoded in less than 10 ms.
-_QUICKLY_READ = 80 * 1024
+_MAX_QUICK_HEADER_LIST = 80 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ class WireOptions:
 
         That takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as well.
         """
-        return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _QUICKLY_READ))
+        return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))

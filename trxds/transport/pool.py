@@ -31,7 +31,7 @@ Key: TypeAlias = tuple[str, Hashable]
 
 CLOSED = Status(StatusCode.CANCELLED, "channel closed")
 
-_STARTS_A_SLICE = 64  # subchannels, which take 30 µs each to start
+_MAX_STARTS_PER_SLICE = 64  # subchannels, which take 30 µs each to start
 
 
 class SubchannelPool:
@@ -56,10 +56,13 @@ class SubchannelPool:
         self._random = random
         self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
         self._connections: set[Connection] = set()  # with the draining ones of retired subchannels
-        self._changes = 0
-        self._asked: ConflatingQueue[Subchannel | None] = ConflatingQueue()  # subchannels to connect; None to close
-        self._context = SubchannelContext(options, keepalive, observers or Observers(), self._connections, self._ask)
-        self._closed = False
+        self._updates = 0
+        # Subchannels to connect; None ends `run`.
+        self._connect_requests: ConflatingQueue[Subchannel | None] = ConflatingQueue()
+        self._context = SubchannelContext(
+            options, keepalive, observers or Observers(), self._connections, self._request_connection
+        )
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<Pool {len(self.subchannels)} subchannels, {len(self._connections)} connections>"
@@ -78,27 +81,27 @@ class SubchannelPool:
         """Run the subchannels until the pool is closed and the last connection has ended, or until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                while not self._closed:
-                    await self._start(await self._asked.next(), nursery)
+                while not self._is_closed:
+                    await self._start(await self._connect_requests.next(), nursery)
         finally:
             self.close()
 
-    async def _start(self, asked: Mapping[Hashable, Subchannel | None], nursery: trio.Nursery) -> None:
+    async def _start(self, requests: Mapping[Hashable, Subchannel | None], nursery: trio.Nursery) -> None:
         """Start subchannels in slices, because ten thousand may be asked for in one step.
 
         The pool's task starts them, so a connection does not inherit the context of the pick that needed it (a tracing
         span, say).
         """
-        for number, subchannel in enumerate(asked.values(), 1):
+        for number, subchannel in enumerate(requests.values(), 1):
             if subchannel is not None:
-                nursery.start_soon(subchannel.live, name=f"subchannel/{subchannel.address}")
-            if not number % _STARTS_A_SLICE:
+                nursery.start_soon(subchannel.run, name=f"subchannel/{subchannel.address}")
+            if not number % _MAX_STARTS_PER_SLICE:
                 await trio.lowlevel.checkpoint()
 
     def close(self, status: Status = CLOSED) -> None:
         """Fail all streams with `status`, and make no more connections. Plain and idempotent."""
-        self._closed = True
-        self._asked.put("closed", None)
+        self._is_closed = True
+        self._connect_requests.put("closed", None)
         for key in tuple(self.subchannels):
             self._retire(key)
         for connection in tuple(self._connections):
@@ -134,17 +137,17 @@ class SubchannelPool:
             del leases[mailbox]
             # A policy must not get a state of a host that it has released.
             mailbox.discard(("host", subchannel.address))
-        if not leases and not self._changes:
+        if not leases and not self._updates:
             self._retire(key)
 
     def begin_update(self) -> None:
         """Keep subchannels that lose their last lease, because another policy may lease them in this update."""
-        self._changes += 1
+        self._updates += 1
 
     def end_update(self) -> None:
         """Retire subchannels without a lease, unless another update is under way."""
-        self._changes -= 1
-        if not self._changes:
+        self._updates -= 1
+        if not self._updates:
             for key in [key for key, leases in self._leases.items() if not leases]:
                 self._retire(key)
 
@@ -157,17 +160,17 @@ class SubchannelPool:
             self._network if security is None or self._secured is None else self._secured(security),
             self._context,
             Backoff(self._random),
-            partial(self._post, key),
+            partial(self._post_state, key),
         )
         # A closed pool still gives out subchannels, which never connect: its users need no special case.
-        if self._closed:
+        if self._is_closed:
             subchannel.retire()
         return subchannel
 
-    def _ask(self, subchannel: Subchannel) -> None:
-        self._asked.put(subchannel, subchannel)
+    def _request_connection(self, subchannel: Subchannel) -> None:
+        self._connect_requests.put(subchannel, subchannel)
 
-    def _post(self, key: Key, subchannel: Subchannel) -> None:
+    def _post_state(self, key: Key, subchannel: Subchannel) -> None:
         for mailbox in self._leases.get(key, ()):
             mailbox.put(("host", subchannel.address), subchannel)
 

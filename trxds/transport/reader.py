@@ -18,7 +18,7 @@ from .transport import Transport
 from .writer import Writer
 
 # Fewer frames of overhead are left for a later check, which costs the common read nothing.
-_LITTLE_OVERHEAD = 30
+_MAX_UNCHECKED_OVERHEAD = 30
 
 
 class Reader:
@@ -32,8 +32,8 @@ class Reader:
         role: Role,
         options: WireOptions,
         now: Callable[[], float],
-        lost: Callable[[BaseException | None], None],
-        flooded: Callable[[], None],
+        on_lost: Callable[[BaseException | None], None],
+        on_flood: Callable[[], None],
     ) -> None:
         self.transport = transport
         self.last_read = 0.0
@@ -41,32 +41,32 @@ class Reader:
         self._engine = engine
         self._writer = writer
         self._role = role
-        self._lost = lost  # called when the transport is gone; without an error the peer has closed it
-        self._flooded = flooded  # called when the peer floods the connection
+        self._on_lost = on_lost  # called when the transport is gone; without an error the peer has closed it
+        self._on_flood = on_flood  # called when the peer floods the connection
         self._control_bound = options.control_bound
         self._flood_guard = FloodGuard(options.overhead_rate)
         self._now = now
-        self._closed = False
+        self._is_closed = False
 
     async def run(self) -> None:
         """Read and handle until the connection has ended."""
-        while not self._closed:
+        while not self._is_closed:
             if self._engine.unread:  # a leader may have left it, too
                 await trio.lowlevel.checkpoint()
-                if not self._closed:
+                if not self._is_closed:
                     self.take(b"")
             else:
                 # A wait that is cancelled, here or below, has taken no bytes, so none can be lost.
                 try:
                     data = await self.transport.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._lost(error)
+                    return self._on_lost(error)
                 self.take(data)
             if not self._engine.unread and (meanwhile := self._role.before_read()) is not None:
                 await meanwhile()
             # A peer that reads no acknowledgements would fill our memory with them (CVE-2019-9512).
             if self.is_provoked:
-                await self._writer.taken.wait(lambda: not self.is_provoked or self._closed)
+                await self._writer.taken.wait(lambda: not self.is_provoked or self._is_closed)
 
     def take(self, data: bytes) -> None:
         """Handle the bytes of a read, as many as one step may. Empty `data` is the next step, or the end."""
@@ -75,25 +75,25 @@ class Reader:
         if data:
             self.last_read = self._now()
         elif not engine.unread:
-            return self._lost(None)
+            return self._on_lost(None)
         self._role.handle(engine.receive(data))
-        if engine.overhead > _LITTLE_OVERHEAD:
+        if engine.overhead > _MAX_UNCHECKED_OVERHEAD:
             self._check_overhead()
         if engine.outgoing.unsent:
-            self._writer.wrote()
+            self._writer.flush_or_schedule()
 
     def take_now(self) -> None:
         """Take the bytes that have come, if there are any; no checkpoint."""
         try:
             data = self.transport.receive_nowait()
         except trio.BrokenResourceError as error:
-            return self._lost(error)
+            return self._on_lost(error)
         if data is not None:
             self.take(data)
 
     def close(self) -> None:
         """Read no more."""
-        self._closed = True
+        self._is_closed = True
         self._engine.unread = b""
 
     @property
@@ -110,5 +110,5 @@ class Reader:
         engine = self._engine
         overhead, engine.overhead = engine.overhead, 0
         # A connection that has ended by now keeps its first reason.
-        if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._closed:
-            self._flooded()
+        if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._is_closed:
+            self._on_flood()

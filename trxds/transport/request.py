@@ -18,9 +18,9 @@ from .header_blocks import list_size
 USER_AGENT = b"grpc-python-trxds/0.1.0"
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024
 
-_KEPT_METHODS = 1024
+_MAX_CACHED_METHODS = 1024
 # Bytes that the headers other than metadata stay below, unless path or authority are very long.
-_FIXED_AND_MORE = 4096
+_MAX_OTHER_HEADERS = 4096
 _NOTHING: Headers = []
 
 
@@ -60,16 +60,16 @@ class RequestHeaders:
         """The peer's SETTINGS_MAX_HEADER_LIST_SIZE, which `list_size` is compared with."""
         self._peer = peer
         self._scheme = scheme
-        self._known: dict[tuple[str, str], Fields] = {}
-        self._fits = _NOTHING  # the last metadata that was within the limit
+        self._cached_fields: dict[tuple[str, str], Fields] = {}
+        self._last_accepted = _NOTHING  # the last metadata that was within the limit
 
     def fields(self, path: str, authority: str) -> Fields:
         """Return the fields that every call of a method has in common, made once for each method."""
-        fields = self._known.get((path, authority))
+        fields = self._cached_fields.get((path, authority))
         if fields is None:
-            if len(self._known) >= _KEPT_METHODS:
-                self._known.clear()
-            fields = self._known[path, authority] = self._make(path, authority)
+            if len(self._cached_fields) >= _MAX_CACHED_METHODS:
+                self._cached_fields.clear()
+            fields = self._cached_fields[path, authority] = self._make(path, authority)
         return fields
 
     def _make(self, path: str, authority: str) -> Fields:
@@ -88,16 +88,16 @@ class RequestHeaders:
 
     def set_limit(self, limit: float) -> None:
         """Set the limit that the peer's SETTINGS name."""
-        self.limit, self._fits = limit, _NOTHING
+        self.limit, self._last_accepted = limit, _NOTHING
 
-    def problem(self, request: Request, now: float) -> Status | None:
+    def size_error(self, request: Request, now: float) -> Status | None:
         """Return why the request cannot be sent, if its headers are larger than the peer takes."""
-        if request.metadata is self._fits or not request.metadata:
+        if request.metadata is self._last_accepted or not request.metadata:
             return None
         size, limit = list_size(request.metadata), self.limit
-        if size <= limit - _FIXED_AND_MORE:
-            if size <= _FIXED_AND_MORE:  # large metadata should not outlive its call
-                self._fits = request.metadata
+        if size <= limit - _MAX_OTHER_HEADERS:
+            if size <= _MAX_OTHER_HEADERS:  # large metadata should not outlive its call
+                self._last_accepted = request.metadata
             return None
         size += list_size([*self.fields(request.path, request.authority), *request.timeout(now)])
         if size <= limit:

@@ -19,11 +19,11 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
     `OSError` says why there are none. An IP address is its own result and needs no thread.
     """
     try:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError(errno.EINVAL, f"{host!r} is no host name: {error}") from None
-    return tuple(dict.fromkeys(_text(*where[:2]) for *_, where in found))
+    return tuple(dict.fromkeys(_format_address(*sockaddr[:2]) for *_, sockaddr in infos))
 
 
-def _text(ip: Any, port: Any) -> str:
+def _format_address(ip: Any, port: Any) -> str:
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -58,7 +58,7 @@ class ResponseHeaderParser:
 
 def headers_error(headers: Headers, peer: str) -> Status | None:
     """Return the error in response headers that are not gRPC's; None if they are."""
-    problem = _bad_name(headers, peer)
+    problem = _name_error(headers, peer)
     if problem is not None:
         return problem
     http = find(headers, b":status")
@@ -66,13 +66,13 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
         return _http_status(http, peer)
     content_type = find(headers, b"content-type") or b""
     if not content_type.startswith(b"application/grpc"):
-        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_media_type(content_type)}; {_NO_GRPC}")
+        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_describe_content_type(content_type)}; {_NO_GRPC}")
     return None
 
 
 def trailers_status(headers: Headers, peer: str) -> Status:
     """Return the status in trailers, or in a trailers-only answer."""
-    problem = _bad_name(headers, peer)
+    problem = _name_error(headers, peer)
     if problem is not None:
         return problem
     text = find(headers, b"grpc-status")
@@ -84,10 +84,10 @@ def trailers_status(headers: Headers, peer: str) -> Status:
     if code is StatusCode.UNKNOWN and text != b"2":
         shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
         return Status(code, f"the server sent {shown}, which no gRPC knows")
-    return Status(code, decode_message(message) if message else "", _details(headers))
+    return Status(code, decode_message(message) if message else "", _decode_details(headers))
 
 
-def _bad_name(headers: Headers, peer: str) -> Status | None:
+def _name_error(headers: Headers, peer: str) -> Status | None:
     """Return the error in a header's name. HTTP/2 forbids such names, and they cannot become metadata."""
     for name, _ in headers:
         if not _NAME.match(name):
@@ -97,7 +97,7 @@ def _bad_name(headers: Headers, peer: str) -> Status | None:
     return None
 
 
-def _media_type(content_type: bytes) -> str:
+def _describe_content_type(content_type: bytes) -> str:
     """Describe a content-type without its parameters. It is quoted only in that form: other values may be secrets."""
     kind = content_type.partition(b";")[0].strip()
     if not kind:
@@ -124,7 +124,7 @@ def _http_code(text: bytes) -> StatusCode:
     return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.UNKNOWN
 
 
-def _details(headers: Headers) -> bytes | None:
+def _decode_details(headers: Headers) -> bytes | None:
     text = find(headers, b"grpc-status-details-bin")
     if text is None:
         return None

@@ -14,10 +14,10 @@ from typing import Protocol
 
 from .engine import Http2Engine
 
-TURNS = 64
+MAX_STREAMS_PER_STEP = 64
 """The streams that one step may serve or open."""
 
-_TURN = 16 * 1024  # bytes that a queued stream may append in its turn
+SEND_QUANTUM = 16 * 1024  # bytes that a queued stream may append in its turn
 
 
 class Sender(Protocol):
@@ -35,22 +35,22 @@ class Sender(Protocol):
 
 
 class SendQueue:
-    """The streams that wait to send. `left_behind` is called when a step left work for the next `serve`."""
+    """The streams that wait to send. `continue_later` is called when a step left work for the next `serve`."""
 
-    __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
+    __slots__ = ("_continue_later", "_engine", "_unchecked", "_unsent_bound", "blocked", "queued")
 
-    def __init__(self, engine: Http2Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
-        self.line: OrderedDict[Sender, None] = OrderedDict()  # an empty deque takes five times its memory
+    def __init__(self, engine: Http2Engine, unsent_bound: int, continue_later: Callable[[], None]) -> None:
+        self.queued: OrderedDict[Sender, None] = OrderedDict()  # an empty deque takes five times its memory
         self.blocked: OrderedDict[Sender, None] = OrderedDict()
         """Streams that have something to send and whose own window is closed."""
-        self._to_look_at = 0  # the number of blocked streams still to check, from the first one
+        self._unchecked = 0  # the number of blocked streams still to check, from the first one
         self._engine = engine
         self._unsent_bound = unsent_bound
-        self._left_behind = left_behind
+        self._continue_later = continue_later
 
     def send(self, stream: Sender) -> None:
         """Let a stream send: at once if no other stream is queued and there is room."""
-        if self.line or self._engine.outgoing.unsent >= self._unsent_bound:
+        if self.queued or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
             self.serve()
         else:
@@ -60,42 +60,42 @@ class SendQueue:
         """Put a stream at the end of the queue, if it has something to send."""
         if stream.waits_for_room:
             self.blocked.pop(stream, None)
-            self.line[stream] = None  # a stream that is queued already keeps its place
+            self.queued[stream] = None  # a stream that is queued already keeps its place
 
-    def look_again(self) -> None:
+    def recheck_blocked(self) -> None:
         """Check all blocked streams again, because their windows may have opened."""
         if self.blocked:
-            self._to_look_at = len(self.blocked)
-            self._left_behind()
+            self._unchecked = len(self.blocked)
+            self._continue_later()
 
     def serve(self) -> None:
         """Let queued streams send in turn, as far as buffer and windows have room."""
-        if self._to_look_at:
-            self._look()
-        engine, turns = self._engine, TURNS
-        while self.line and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
+        if self._unchecked:
+            self._check_blocked()
+        engine, turns = self._engine, MAX_STREAMS_PER_STEP
+        while self.queued and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
             if not turns:
-                return self._left_behind()
+                return self._continue_later()
             turns -= 1
-            self._serve_one(self.line.popitem(last=False)[0])
+            self._serve_one(self.queued.popitem(last=False)[0])
 
-    def _look(self) -> None:
+    def _check_blocked(self) -> None:
         """Queue blocked streams whose windows have opened, and put the others back at the end."""
-        looks = min(self._to_look_at, TURNS)
-        self._to_look_at -= looks
+        looks = min(self._unchecked, MAX_STREAMS_PER_STEP)
+        self._unchecked -= looks
         for _ in range(min(looks, len(self.blocked))):
             stream = self.blocked.popitem(last=False)[0]
             if self._engine.stream_window(stream.id) > 0:
                 self.append(stream)
             else:
                 self.blocked[stream] = None
-        if self._to_look_at:
-            self._left_behind()
+        if self._unchecked:
+            self._continue_later()
 
     def _serve_one(self, stream: Sender) -> None:
         # A bounded part if others wait, so that a large message does not hold up the small ones behind it.
         room = self._unsent_bound - self._engine.outgoing.unsent
-        stream.push(min(_TURN, room) if self.line else room)
+        stream.push(min(SEND_QUANTUM, room) if self.queued else room)
         if not stream.waits_for_room:
             if self.blocked:
                 self.blocked.pop(stream, None)
@@ -106,10 +106,10 @@ class SendQueue:
 
     def forget(self, stream: Sender) -> None:
         """Remove a stream that has nothing to send any more."""
-        self.line.pop(stream, None)
+        self.queued.pop(stream, None)
         self.blocked.pop(stream, None)
 
     def clear(self) -> None:
-        self.line.clear()
+        self.queued.clear()
         self.blocked.clear()
-        self._to_look_at = 0
+        self._unchecked = 0

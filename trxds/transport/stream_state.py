@@ -10,8 +10,8 @@ from .events import ErrorCode
 from .frames import MAX_WINDOW, Http2ProtocolError
 from .options import WireOptions
 
-FIRST_WINDOW = 65_535  # of every connection and stream (RFC 9113 §6.9.2)
-FIRST_MAX_FRAME = 16_384
+DEFAULT_WINDOW = 65_535  # of every connection and stream (RFC 9113 §6.9.2)
+DEFAULT_MAX_FRAME = 16_384
 _NO_LIMIT = 2**32
 
 
@@ -30,7 +30,7 @@ HEADERS, BODY, NOTHING = RecvState.HEADERS, RecvState.BODY, RecvState.NOTHING
 class StreamState:
     """A stream that is not closed: the states and windows of both halves."""
 
-    __slots__ = ("receive_window", "receiving", "send_offset", "sending")
+    __slots__ = ("is_sending", "receive_window", "recv_state", "send_offset")
 
     def __init__(self, receive_window: int) -> None:
         # The peer may change the window with which streams begin, and the windows of all open streams change with it
@@ -39,8 +39,8 @@ class StreamState:
         self.send_offset = 0
         """The difference of its send window from the peer's initial window; often below 0."""
         self.receive_window = receive_window
-        self.sending = True
-        self.receiving = HEADERS
+        self.is_sending = True
+        self.recv_state = HEADERS
 
 
 class StreamStates:
@@ -49,11 +49,11 @@ class StreamStates:
     def __init__(self, options: WireOptions) -> None:
         self.open: dict[int, StreamState] = {}
         self.next_id = 1
-        self.send_window = FIRST_WINDOW
+        self.send_window = DEFAULT_WINDOW
         """The bytes that all streams together may send."""
-        self.receive_window = max(options.connection_window, FIRST_WINDOW)
+        self.receive_window = max(options.connection_window, DEFAULT_WINDOW)
         """The bytes that the peer may send on all streams together."""
-        self.initial_send_window = FIRST_WINDOW
+        self.initial_send_window = DEFAULT_WINDOW
         self.initial_receive_window = options.stream_window
         self._max_send_offset = 0  # an upper bound, which closed streams may have raised
 
@@ -101,7 +101,7 @@ class PeerSettings:
     def __init__(self) -> None:
         self.max_streams = _NO_LIMIT
         self.max_header_list = math.inf
-        self.max_frame = FIRST_MAX_FRAME
+        self.max_frame = DEFAULT_MAX_FRAME
 
     def set(self, key: int, value: int) -> None:
         """Apply one setting; `Http2ProtocolError` if its value is invalid.
@@ -116,7 +116,7 @@ class PeerSettings:
             case frames.MAX_HEADER_LIST_SIZE:
                 self.max_header_list = value
             case frames.MAX_FRAME_SIZE:
-                if not FIRST_MAX_FRAME <= value < 2**24:
+                if not DEFAULT_MAX_FRAME <= value < 2**24:
                     raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE of {value}")
                 self.max_frame = value
 

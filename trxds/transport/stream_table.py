@@ -11,23 +11,23 @@ from trxds.core.calls import Calls
 from trxds.core.metadata import Headers
 
 from .client_stream import ClientStream
-from .framing import LARGE, frame
+from .framing import MAX_COPIED_MESSAGE, frame
 from .http2_connection import Http2Connection
 from .request import RequestHeaders
-from .send_queue import TURNS
+from .send_queue import MAX_STREAMS_PER_STEP
 
 _NO_TIMEOUT: Headers = []
 
 
 class StreamTable:
-    """The streams of one connection. `exhausted` is called when no stream identifier is left for the next one."""
+    """The streams of one connection. `on_exhausted` is called when no stream identifier is left for the next one."""
 
     def __init__(
         self,
         http2: Http2Connection,
         streams: dict[int, ClientStream],
         headers: RequestHeaders,
-        exhausted: Callable[[], None],
+        on_exhausted: Callable[[], None],
     ) -> None:
         self.open = streams
         # An ordered dict, because any of them may leave at any time: a list would have to be searched.
@@ -45,7 +45,7 @@ class StreamTable:
         """The number of streams that the server's last frame did not end."""
         self._http2 = http2
         self._headers = headers
-        self._exhausted = exhausted
+        self._on_exhausted = on_exhausted
 
     def __len__(self) -> int:
         """Return the number of streams that have not ended, with those that wait."""
@@ -62,7 +62,7 @@ class StreamTable:
         engine = self._http2.engine
         # Identifiers are never reused, so a connection can run out of them (RFC 9113 §5.1.1).
         if engine.exhausted:
-            self._exhausted()
+            self._on_exhausted()
             return False
         return len(self.open) < self.max_streams and engine.outgoing.unsent < self._http2.options.unsent_bound
 
@@ -71,7 +71,7 @@ class StreamTable:
         request, engine = stream.request, self._http2.engine
         # Most calls send one message: then headers, message and END_STREAM leave together.
         complete = b""
-        if request.message is not None and len(request.message) <= LARGE:
+        if request.message is not None and len(request.message) <= MAX_COPIED_MESSAGE:
             complete = frame(request.message)
             if len(complete) > engine.initial_data_limit():
                 complete = b""  # headers need no window; the message waits in the send queue
@@ -86,10 +86,10 @@ class StreamTable:
 
     def begin_waiting(self) -> None:
         """Open streams that wait, in order, as far as server and buffer allow."""
-        turns = TURNS
+        turns = MAX_STREAMS_PER_STEP
         while self.waiting and self.has_room():
             if not turns:
-                return self._http2.writer.left_behind()
+                return self._http2.writer.continue_later()
             turns -= 1
             self.begin(self.waiting.popitem(last=False)[0], self._http2.counts.now())
 
@@ -103,7 +103,7 @@ class StreamTable:
         else:
             self.waiting.pop(stream, None)
 
-    def above(self, last_stream_id: int) -> list[ClientStream]:
+    def unprocessed_after(self, last_stream_id: int) -> list[ClientStream]:
         """Return the streams that the server has not processed.
 
         They are the last in order, so only they are visited.
@@ -111,7 +111,7 @@ class StreamTable:
         later = takewhile(lambda stream_id: stream_id > last_stream_id, reversed(self.open))
         return [self.open[stream_id] for stream_id in later][::-1]
 
-    def take_waiting(self) -> tuple[ClientStream, ...]:
+    def pop_waiting(self) -> tuple[ClientStream, ...]:
         """Return the streams that wait, and keep none of them."""
         waiting, self.waiting = self.waiting, OrderedDict()
         return tuple(waiting)

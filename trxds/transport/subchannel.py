@@ -1,7 +1,7 @@
 """A subchannel is one address and its connection: IDLE, CONNECTING, READY or TRANSIENT_FAILURE.
 
 The states are those of connectivity-semantics-and-api.md. The program counter is the state machine: connecting, being
-READY and backing off is one coroutine, `live`, and an IDLE subchannel is no task at all. A connection that got a
+READY and backing off is one coroutine, `run`, and an IDLE subchannel is no task at all. A connection that got a
 GOAWAY, or is retired, stays in its coroutine until its last stream has ended, while the subchannel is IDLE at once and
 may begin another.
 """
@@ -39,7 +39,7 @@ MIN_FAILURE_TIME = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SubchannelContext:
-    """The settings that all subchannels of a pool share; `start` runs a subchannel's `live` as a task."""
+    """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task."""
 
     options: WireOptions
     keepalive: Keepalive | None
@@ -76,7 +76,7 @@ class Subchannel:
         self._changed = changed
         self._connection: Connection | None = None  # while READY
         self._scope = trio.CancelScope()  # of the attempt, and of the backoff after it
-        self.retired = False
+        self.is_retired = False
 
     def __repr__(self) -> str:
         streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
@@ -84,7 +84,7 @@ class Subchannel:
 
     def request_connection(self) -> None:
         """Connect if IDLE; otherwise do nothing."""
-        if self.state is Connectivity.IDLE and not self.retired:
+        if self.state is Connectivity.IDLE and not self.is_retired:
             self._scope = trio.CancelScope()
             self._set_state(Connectivity.CONNECTING)
             self._context.start(self)
@@ -93,22 +93,22 @@ class Subchannel:
         """Begin a call; None unless READY. Never a checkpoint."""
         return self._connection.open_stream(request) if self._connection is not None else None
 
-    async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
-        """Send one request and pass each reply to `heard`; return the status of the call, or None unless READY."""
+    async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
+        """Send one request and pass each reply to `on_reply`; return the status of the call, or None unless READY."""
         stream = self.open_stream(Request(path, self.address))
         if stream is None:
             return None
         try:
             await stream.send(request, end=True)
             while (reply := await stream.receive()) is not None:
-                heard(reply)
+                on_reply(reply)
             return stream.status
         finally:
             stream.cancel()
 
     def retire(self) -> None:
         """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
-        self.retired = True
+        self.is_retired = True
         connection, self._connection = self._connection, None
         if connection is not None:
             # Retired by its users, the subchannel posts no more states.
@@ -121,12 +121,12 @@ class Subchannel:
 
     # -- its life, from one request for a connection to the next
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Connect, and run the connection to its end; after a failure wait for the end of the backoff."""
         now = trio.current_time()
         retry_at = now + self._backoff.next()
-        failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
-        if failure is None or self.retired:
+        failure = await self._run_attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
+        if failure is None or self.is_retired:
             return
         self._context.observers.connection_failed(self.address, failure)
         self.error, self._scope = failure, trio.CancelScope()
@@ -135,17 +135,17 @@ class Subchannel:
             await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
             self._set_state(Connectivity.IDLE)
 
-    async def _attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
+    async def _run_attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
         """Run one connection; return why there was none, or None. From READY on the `deadline` does not hold."""
         scope.deadline = deadline
-        missed = f"{self.address}: cannot connect: no answer in time"
+        timeout_text = f"{self.address}: cannot connect: no answer in time"
         with scope:
             transport = await self._connect()
             if isinstance(transport, Status):
                 return transport
-            missed = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
+            timeout_text = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
             return await self._serve(transport, scope)
-        return unavailable(missed)
+        return unavailable(timeout_text)
 
     async def _connect(self) -> trio.abc.Stream | Status:
         try:
@@ -170,17 +170,17 @@ class Subchannel:
         return None if connection.on_draining is not None else connection.error
 
     def _become_ready(self, connection: Connection, scope: trio.CancelScope) -> None:
-        if self.retired:
+        if self.is_retired:
             return
         # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
         self._backoff.reset()
         self._connection = connection
-        connection.on_draining = partial(self._leave, connection)
+        connection.on_draining = partial(self._on_draining, connection)
         self._set_state(Connectivity.READY)
         self._context.observers.connection_opened(self.address, self._security)
 
-    def _leave(self, connection: Connection) -> None:
+    def _on_draining(self, connection: Connection) -> None:
         self._connection = None
         self.error = connection.error
         self._set_state(Connectivity.IDLE)

@@ -72,27 +72,27 @@ class TlsNetwork:
         return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
 
 
-def secured(network: Network, credentials: Credentials, name: str) -> Network:
+def credentials_network(network: Network, credentials: Credentials, name: str) -> Network:
     """Return the network over which these credentials reach a peer that has this name."""
     match credentials:
         case Insecure():
             return network
         case Tls():
-            return TlsNetwork(network, contexts(credentials.source), credentials.server_name or name)
+            return TlsNetwork(network, context_source(credentials.source), credentials.server_name or name)
 
 
-def contexts(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
+def context_source(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
     """Return a source of contexts for connections; it reads files once for all connections that wait for them."""
     if isinstance(source, ssl.SSLContext):
-        return partial(_given, source)
-    return partial(_fresh, FreshContext(source, check_hostname=check_hostname), trio.Lock())
+        return partial(_same_context, source)
+    return partial(_fresh_context, FreshContext(source, check_hostname=check_hostname), trio.Lock())
 
 
-async def _given(context: ssl.SSLContext) -> ssl.SSLContext:
+async def _same_context(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
+async def _fresh_context(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
     # Many connections may start at once, for example after a rotation: one of them reads for all.
     async with one_reads:
         return context.current(trio.current_time()) or context.take(
@@ -100,7 +100,7 @@ async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
         )
 
 
-def host_of(address: str) -> str:
+def server_name_of(address: str) -> str:
     """Return the name that a peer has to prove by default; a Unix socket is on this host."""
     return "localhost" if address.startswith("unix:") else split_address(address)[0]
 

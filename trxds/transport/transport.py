@@ -39,7 +39,7 @@ class Transport:
         """Return the bytes that have come, or None; no bytes at the end."""
         return None
 
-    def wait_apart(self) -> bool:
+    def enable_interrupt(self) -> bool:
         """Return whether `interrupt` may be called from now on. Not to be called while a task waits in `readable`."""
         return False
 
@@ -89,7 +89,7 @@ class SocketTransport(Transport):
         self._read_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
         return data
 
-    def wait_apart(self) -> bool:
+    def enable_interrupt(self) -> bool:
         # `notify_closing` wakes the reader and the writer of a descriptor. With a second descriptor of the socket
         # for reading, the writer is not woken.
         if self._read_fd == self._fd:

@@ -16,58 +16,68 @@ from __future__ import annotations
 
 import math
 
-_MAX_PAUSE = 63
+_MAX_SKIPS = 63
 # The part of a round trip in which bytes belong to one burst.
-_BURST = 1 / 8
+_BURST_FRACTION = 1 / 8
 # The best bandwidth decays with each sample: one that was too good by chance must not stand for ever.
-_FADING = 0.9
+_DECAY = 0.9
 
 
 class WindowEstimate:
-    """The estimated window. `window` is the bytes that a stream may be sent ahead; it grows up to `most`."""
+    """The estimated window. `window` is the bytes that a stream may be sent ahead; it grows up to `max_window`."""
 
-    __slots__ = ("_bandwidth", "_began", "_burst", "_pause", "_received", "_round_trip", "_skip", "most", "window")
+    __slots__ = (
+        "_bandwidth",
+        "_burst",
+        "_ping_sent_at",
+        "_received",
+        "_round_trip",
+        "_skips",
+        "_skips_left",
+        "max_window",
+        "window",
+    )
 
-    def __init__(self, window: int, most: int) -> None:
+    def __init__(self, window: int, max_window: int) -> None:
         self.window = window
-        self.most = most
+        self.max_window = max_window
         self._bandwidth = 0.0  # the best so far, in bytes a second
-        self._began: float | None = None  # the time when the unanswered PING was sent
+        self._ping_sent_at: float | None = None  # the time when the unanswered PING was sent
         self._received = 0  # the bytes before the burst in which the PING left
         self._burst = (0, -math.inf)  # the bytes before the present burst, and when it began
         self._round_trip = math.inf  # the shortest so far, in seconds
-        self._pause = 0
-        self._skip = 0
+        self._skips = 0
+        self._skips_left = 0
 
-    def begins(self, received: int, now: float) -> bool:
+    def begin_sample(self, received: int, now: float) -> bool:
         """Return whether to send a PING, after a good part of a window has come.
 
         `received` counts all bytes before that.
         """
-        if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST:
+        if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST_FRACTION:
             self._burst = (received, now)
-        if self._began is not None or self.window >= self.most:
+        if self._ping_sent_at is not None or self.window >= self.max_window:
             return False
-        if self._skip:
-            self._skip -= 1
+        if self._skips_left:
+            self._skips_left -= 1
             return False
-        self._began, self._received = now, self._burst[0]
+        self._ping_sent_at, self._received = now, self._burst[0]
         return True
 
-    def grows(self, received: int, now: float) -> bool:
+    def end_sample(self, received: int, now: float) -> bool:
         """Return whether `window` has grown, now that the PING was answered."""
-        if self._began is None:
+        if self._ping_sent_at is None:
             return False
-        sample, seconds = received - self._received, max(now - self._began, 1e-6)
-        self._began = None
+        sample, seconds = received - self._received, max(now - self._ping_sent_at, 1e-6)
+        self._ping_sent_at = None
         self._round_trip = min(self._round_trip, seconds)
         bandwidth, best = sample / seconds, self._bandwidth
-        self._bandwidth = max(bandwidth, _FADING * best)
+        self._bandwidth = max(bandwidth, _DECAY * best)
         # As in grpc-go's estimator: it grows only if two thirds of the window came, faster than before.
         if bandwidth < best or sample * 3 < self.window * 2:
             # After samples without growth PINGs get rarer, because servers count them (A8).
-            self._skip = self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
+            self._skips_left = self._skips = min(2 * self._skips + 1, _MAX_SKIPS)
             return False
-        self._pause = 0
-        self.window = min(2 * sample, self.most)
+        self._skips = 0
+        self.window = min(2 * sample, self.max_window)
         return True

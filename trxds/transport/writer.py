@@ -2,8 +2,8 @@
 
 Every caller appends to the engine's output by plain functions, and the writer takes all that is pending at once, in the
 scheduler's next pass: the output of fifty callers in this pass is one write. A lone caller has no other to wait for:
-`wrote` offers its bytes to the socket at once. The writer is a task, which starts when output has to wait for the first
-time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame behind.
+`flush_or_schedule` offers its bytes to the socket at once. The writer is a task, which starts when output has to wait
+for the first time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .transport import Transport
 from .waiter import Waiter
 
 # Full buffers that one step may send.
-_BURST = 4
+_MAX_FLUSHES_PER_STEP = 4
 
 
 class Writer:
@@ -32,7 +32,7 @@ class Writer:
         tasks: ConnectionTasks,
         role: Role,
         streams: Sized,
-        lost: Callable[[BaseException | None], None],
+        on_lost: Callable[[BaseException | None], None],
     ) -> None:
         self.taken = Waiter()
         self._outgoing = outgoing
@@ -40,22 +40,22 @@ class Writer:
         self._tasks = tasks
         self._role = role
         self._streams = streams
-        self._lost = lost
+        self._on_lost = on_lost
         self._unwritten: bytes | memoryview = b""  # taken from the engine, but not yet sent
-        self._behind = False  # a step left work that there is room for
-        self._closing = False
+        self._has_work_left = False  # a step left work that there is room for
+        self._is_closing = False
         self._has_task = False
         self._waiter = Waiter()
 
     @property
     def is_pending(self) -> bool:
         """Whether any output waits to be written."""
-        return self._outgoing.unsent > 0 or len(self._unwritten) > 0 or self._behind
+        return self._outgoing.unsent > 0 or len(self._unwritten) > 0 or self._has_work_left
 
-    def wrote(self) -> None:
+    def flush_or_schedule(self) -> None:
         """Send the output of the caller's step, which is complete: at once if no other stream is open."""
         # With more than one stream others are likely to send in this step, too: then one write takes all of it.
-        if self._transport.at_once and len(self._streams) < 2 and not self._closing:
+        if self._transport.at_once and len(self._streams) < 2 and not self._is_closing:
             self.flush()
         else:
             self.write_soon()
@@ -68,9 +68,9 @@ class Writer:
             self._has_task = True
             self._tasks.start(self._run, name="writer")
 
-    def left_behind(self) -> None:
+    def continue_later(self) -> None:
         """Have the task go on in the scheduler's next pass, because this step left work."""
-        self._behind = True
+        self._has_work_left = True
         self.write_soon()
 
     def flush(self) -> None:
@@ -89,35 +89,35 @@ class Writer:
 
     def close(self) -> None:
         """Accept no more output; the task ends the connection when it has written the rest."""
-        self._closing = True
-        self._behind = False
+        self._is_closing = True
+        self._has_work_left = False
 
     async def _run(self) -> None:
-        while self._outgoing.unsent or self._unwritten or not self._closing:
-            if self._behind:
+        while self._outgoing.unsent or self._unwritten or not self._is_closing:
+            if self._has_work_left:
                 self._use_room()
-            self._flush_much()
+            self._flush_repeatedly()
             if self._unwritten:
                 try:
                     # Never in an RPC's task: if it were cancelled within a frame, the connection would be lost.
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._lost(error)
+                    return self._on_lost(error)
                 self._unwritten = b""
             else:
                 await self._waiter.wait(self._is_due)
         self._tasks.scope.cancel()
 
     def _use_room(self) -> None:
-        self._behind = False
+        self._has_work_left = False
         self._role.use_room()
 
-    def _flush_much(self) -> None:
+    def _flush_repeatedly(self) -> None:
         """Offer the pending output, and the output that then has room, a few times: other tasks have to run too."""
-        for _ in range(_BURST):
+        for _ in range(_MAX_FLUSHES_PER_STEP):
             self.flush()
-            if self._unwritten or self._behind or not self._outgoing.unsent:
+            if self._unwritten or self._has_work_left or not self._outgoing.unsent:
                 return
 
     def _is_due(self) -> bool:
-        return self._outgoing.unsent > 0 or self._behind or self._closing
+        return self._outgoing.unsent > 0 or self._has_work_left or self._is_closing
