@@ -1,4 +1,4 @@
-"""No socket is left, over real TCP, wherever the block is cancelled."""
+"""No socket is left, over real TCP, wherever the program is cancelled."""
 
 import pytest
 import trio
@@ -30,7 +30,7 @@ async def program(address):
 
 @pytest.fixture
 def sockets(monkeypatch):
-    """Every socket that anybody makes in order to connect."""
+    """Collect every socket that is made to connect."""
     made = []
     make = trio.socket.socket
 

@@ -1,4 +1,4 @@
-"""The whole path once over real sockets: a control plane, three backends, sessions, a drain, a restart, a removal."""
+"""The whole path over real sockets: a control plane, three backends, sessions, a drain, a restart, a removal."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -14,7 +14,7 @@ PATIENCE = 20  # seconds on the real clock; a step takes milliseconds
 
 
 class Town:
-    """Everything listens on loopback, at ports of the system's choice."""
+    """A control plane and backends that listen on loopback, at ports of the system's choice."""
 
     def __init__(self, servers, nursery):
         self.servers = {server.address: server for server in servers}
@@ -44,7 +44,7 @@ class Town:
         return trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(self.address))
 
     async def start_plane(self):
-        """At the address it had before."""
+        """Start the control plane at the address that it had before."""
         await self._nursery.start(self._serve_plane)
 
     async def stop_plane(self):
@@ -58,7 +58,7 @@ class Town:
                 await trio.sleep_forever()
 
     async def become(self, *hosts, draining=()):
-        """Those endpoints, from when the client has acknowledged them."""
+        """Set the endpoints; return when the client has acknowledged them."""
         self.plane.put(xds.endpoints("cart", xds.locality(*hosts, health=dict.fromkeys(draining, "DRAINING"))))
         await self.plane.wait_for_ack("EDS")
 
@@ -69,7 +69,7 @@ async def echo(call):
 
 
 async def met(caller, times=20):
-    """The hosts of so many calls."""
+    """Return the hosts of that many calls."""
     hosts = set()
     for _ in range(times):
         async with bidi(caller).open(timeout=PATIENCE, wait_for_ready=True) as call:
@@ -80,7 +80,7 @@ async def met(caller, times=20):
 
 
 async def meets(caller, hosts):
-    """Wait until so many calls meet exactly these: over real sockets nobody says when all has settled."""
+    """Wait until that many calls meet exactly these hosts: over real sockets nothing shows when all is settled."""
     with trio.fail_after(PATIENCE):
         while await met(caller) != hosts:  # noqa: ASYNC110
             await trio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The wire over real sockets, on the real clock."""
+"""The transport over real sockets, on the real clock."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name
 
 
 async def ask(connection: Connection) -> None:
-    """A unary call, whose message leaves with its headers."""
+    """Make a unary call, whose message leaves with its headers."""
     await connection.open_stream(Request("/s/Echo", "s", message=b"x")).receive_unary()
 
 

@@ -1,4 +1,4 @@
-"""Messages compressed and back, and what is refused, whatever it claims to be."""
+"""Messages are compressed and decompressed, and malformed ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection does with streams and queues; the server is moved by hand."""
+"""A connection's streams, with a server that the test controls."""
 
 from __future__ import annotations
 

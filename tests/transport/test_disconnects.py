@@ -1,4 +1,4 @@
-"""Why a connection ended, in the words of A94."""
+"""The reasons why a connection ended, in A94's words."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""What every engine does, whichever it is: the lean one and h2 run the same tests."""
+"""The rules that both engines keep: the fast one and h2's pass the same tests."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_arbitrary_bytes_never_raise(data: bytes) -> None:
 
 
 def ended_in_the_same_read(pair: Pair, how: str) -> int:
-    """A stream whose end the client has read together with what it is about to handle."""
+    """Return a stream whose end the client has read together with the event that it handles next."""
     stream_id = pair.open_stream()
     if how == "trailers":
         pair.client.write(stream_id, memoryview(b""), end=True, limit=0)

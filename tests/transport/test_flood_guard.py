@@ -1,4 +1,4 @@
-"""How many frames that carry nothing of a call a peer may send."""
+"""The number of frames that a peer may send which carry nothing of a call."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_flooding_peer_gets_a_goaway_with_the_reason(wire: Any, autojump
 async def test_a_server_that_answers_each_frame_of_ours_with_five_is_no_flood(
     wire: Any, request_: Any, autojump_clock: Any
 ) -> None:
-    """Two WINDOW_UPDATE for each DATA frame and a PING to measure the way is what the busiest of servers send."""
+    """The busiest servers send two WINDOW_UPDATE for each DATA frame, and a PING to measure the round trip."""
     connection, server = await wire()
     more = OVERHEAD["WINDOW_UPDATE"] * 4 + OVERHEAD["PING"]
     for _ in range(1000):

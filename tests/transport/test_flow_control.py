@@ -1,4 +1,4 @@
-"""Windows in both directions: nothing deadlocks, nobody holds up others, memory stays bounded."""
+"""Windows in both directions: no deadlock, no stream that delays the others, and bounded memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prefixed(size: int) -> bytes:
 
 
 async def send_within_windows(server, stream_id: int, data: bytes) -> int:
-    """As much as the client lets the server send without another read of its own."""
+    """Send as much as the client allows without another read of the server."""
     sent = 0
     while True:
         room = min(server.h2.local_flow_control_window(stream_id), server.h2.max_outbound_frame_size, len(data) - sent)
@@ -153,7 +153,7 @@ async def test_data_of_cancelled_streams_costs_the_connection_nothing(wire, requ
 
 
 async def drain(server, stream_id: int, size: int) -> None:
-    """Read that much of a request, giving window back."""
+    """Read that much of a request, and open the windows again."""
     while size:
         data = await server.next(h2.events.DataReceived)
         assert data.stream_id == stream_id

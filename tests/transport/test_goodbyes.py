@@ -1,4 +1,4 @@
-"""How a connection ends: GOAWAY, loss, and our own wish; the server is moved by hand."""
+"""A connection ends by GOAWAY, by loss, or by our own decision; the test controls the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What HTTP/2's libraries say of headers is repeated without what they quote of them."""
+"""Errors of the HTTP/2 libraries are repeated without the header values that they quote."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/b"), (b
     ],
 )
 def test_errors_do_not_repeat_header_values_that_h2_quotes(field: tuple[bytes, bytes]) -> None:
-    """A server that has h2 check what it is sent."""
+    """The server has h2 check its requests."""
     server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
     client = h2.connection.H2Connection(
         h2.config.H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False)

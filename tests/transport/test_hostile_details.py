@@ -1,4 +1,4 @@
-"""What rows of docs/hostile-servers.md say besides the status, the connection and the memory, on both engines."""
+"""Details of docs/hostile-servers.md besides status, connection and memory, on both engines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from support.hostile.stage import Outcome, perform
 from trxds.transport.options import WireOptions
 
 
-@pytest.fixture(params=[True, False], ids=["lean", "h2"])
+@pytest.fixture(params=[True, False], ids=["fast", "h2"])
 def options(request: pytest.FixtureRequest) -> WireOptions:
     return WireOptions(lean=request.param)
 
 
 def requests(outcome: Outcome) -> list[int]:
-    """How many each connection had."""
+    """Return the number of requests on each connection."""
     return [peer.heard[HEADERS] for peer in outcome.peers]
 
 
@@ -67,7 +67,7 @@ async def test_the_status_message_names_what_the_hostile_server_did(
 async def test_the_same_failure_of_hostile_servers_has_the_same_message(
     name: str, options: WireOptions, autojump_clock
 ) -> None:
-    """No address of an object in it, say: messages are what failures are grouped by."""
+    """Failures are grouped by their messages, so no message contains the address of an object, for example."""
     first, second = [await perform(SCRIPTS[name], options) for _ in range(2)]
     assert first.statuses == second.statuses and "0x" not in first.statuses[0].message
 

@@ -1,4 +1,4 @@
-"""Callers that are alone read their own answers, and nobody waits for it: not other callers, not the server's news."""
+"""Lone callers read their own answers, and neither other callers nor a GOAWAY have to wait for that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK = 0.21  # seconds in which the reader has looked twice
 
 
 class Steps(trio.abc.Instrument):
-    """How often each task runs."""
+    """Counts how often each task runs."""
 
     def __init__(self) -> None:
         self.of: dict[str, int] = {}
@@ -25,8 +25,8 @@ class Steps(trio.abc.Instrument):
         self.of[task.name] = self.of.get(task.name, 0) + 1
 
 
-async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_lone_call_does_not_wake_the_reader(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     steps = Steps()
     trio.lowlevel.add_instrument(steps)
     for _ in range(10):
@@ -35,8 +35,8 @@ async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clo
     assert not [name for name in steps.of if "Connection.run" in name]
 
 
-async def never_lent(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
-    """As many lone calls as otherwise do, so many seconds apart, and its reader reads for them all."""
+async def check_not_delegated(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
+    """Make lone calls at this interval, and check that the reader reads for all of them."""
     for _ in range(20):
         await asked(connection, server, request)
         assert not connection.inline_reads.is_delegated
@@ -44,18 +44,18 @@ async def never_lent(connection: Connection, server: Any, request: Any, apart: f
 
 
 async def test_reading_is_not_delegated_without_a_plain_socket(wire, request_, autojump_clock) -> None:
-    await never_lent(*await wire(), request_(message=b"x"))
+    await check_not_delegated(*await wire(), request_(message=b"x"))
 
 
 async def test_reading_is_not_delegated_between_calls_that_are_far_apart(wire, request_, autojump_clock) -> None:
-    await never_lent(*await wire(sockets=True), request_(message=b"x"), apart=LOOK)
+    await check_not_delegated(*await wire(sockets=True), request_(message=b"x"), apart=LOOK)
 
 
 async def test_reading_is_not_delegated_while_a_long_call_is_open(wire, request_, autojump_clock) -> None:
     connection, server = await wire(sockets=True)
     connection.open_stream(request_(message=b"x"))
     await server.request()
-    await never_lent(connection, server, request_(message=b"x"))
+    await check_not_delegated(connection, server, request_(message=b"x"))
 
 
 async def test_reading_is_not_delegated_to_concurrent_callers(wire, request_, autojump_clock) -> None:
@@ -72,8 +72,8 @@ async def test_reading_is_not_delegated_to_concurrent_callers(wire, request_, au
 # -- between calls
 
 
-async def test_a_goaway_is_noticed_while_reading_is_delegated_and_no_call_follows(lent, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_goaway_is_noticed_while_reading_is_delegated_and_no_call_follows(delegated, autojump_clock) -> None:
+    connection, server = await delegated()
     server.h2.close_connection()
     await server.flush()
     await trio.sleep(LOOK)
@@ -81,25 +81,25 @@ async def test_a_goaway_is_noticed_while_reading_is_delegated_and_no_call_follow
 
 
 async def test_a_goaway_is_noticed_before_the_next_call_while_reading_is_delegated(
-    lent, request_, autojump_clock
+    delegated, request_, autojump_clock
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     await trio.sleep(0.001)
     server.h2.close_connection()
     await server.flush()
     assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
 
 
-async def test_a_connection_lost_while_reading_is_delegated_takes_no_call(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_connection_lost_while_reading_is_delegated_takes_no_call(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     await server.transport.aclose()
     assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
     assert connection.closed_status is not None
 
 
-async def test_a_connection_closed_while_reading_is_delegated_takes_no_call(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_connection_closed_while_delegated_takes_no_call(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     server.h2.ping(b"12345678")
     await server.flush()
@@ -114,8 +114,8 @@ async def test_a_connection_closed_while_reading_is_delegated_takes_no_call(lent
 # -- other calls
 
 
-async def test_a_streaming_call_reclaims_the_delegated_reading_at_once(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_streaming_call_reclaims_the_delegated_reading_at_once(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     stream = connection.open_stream(request_())
     stream.send_nowait(b"x", end=True)
@@ -123,8 +123,8 @@ async def test_a_streaming_call_reclaims_the_delegated_reading_at_once(lent, req
     assert await stream.receive() == b"echo" and trio.current_time() == began
 
 
-async def test_a_wait_for_headers_reclaims_the_delegated_reading_at_once(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_wait_for_headers_reclaims_the_delegated_reading_at_once(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     stream = connection.open_stream(request_(message=b"x"))
     await server.answer(await server.request(), b"echo")
@@ -142,8 +142,8 @@ async def test_lone_calls_count_anew_after_the_reading_was_reclaimed(wire, reque
     assert not connection.inline_reads.is_delegated
 
 
-async def test_a_leader_reads_for_a_second_caller(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_leader_reads_for_a_second_caller(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     first = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(answered, first)
@@ -156,9 +156,9 @@ async def test_a_leader_reads_for_a_second_caller(lent, request_, nursery, autoj
 
 
 async def test_the_reader_reads_for_a_second_caller_when_the_leader_has_its_answer(
-    lent, request_, nursery, autojump_clock
+    delegated, request_, nursery, autojump_clock
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     began = trio.current_time()
     first = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(answered, first)
@@ -174,9 +174,9 @@ async def test_the_reader_reads_for_a_second_caller_when_the_leader_has_its_answ
 
 
 async def test_the_reader_reads_for_a_second_caller_when_the_leader_is_cancelled(
-    lent, request_, nursery, autojump_clock
+    delegated, request_, nursery, autojump_clock
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     began = trio.current_time()
     first = connection.open_stream(request_(message=b"x"))
     with trio.CancelScope() as scope:
@@ -194,9 +194,9 @@ async def test_the_reader_reads_for_a_second_caller_when_the_leader_is_cancelled
 
 
 async def test_the_reader_reclaims_the_reading_from_a_leader_that_waits_long(
-    lent, request_, nursery, autojump_clock
+    delegated, request_, nursery, autojump_clock
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     slow = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(answered, slow)
     await server.request()
@@ -210,8 +210,8 @@ async def test_the_reader_reclaims_the_reading_from_a_leader_that_waits_long(
     assert connection.error is not None
 
 
-async def test_a_long_call_does_not_keep_waking_the_delegating_reader(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_long_call_does_not_wake_the_delegating_reader(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated()
     nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
     await server.request()
     await trio.sleep(1)
@@ -223,8 +223,8 @@ async def test_a_long_call_does_not_keep_waking_the_delegating_reader(lent, requ
     nursery.cancel_scope.cancel()
 
 
-async def test_a_call_that_has_to_queue_reclaims_the_delegated_reading(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_call_that_has_to_queue_reclaims_the_delegated_reading(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     await server.flush()

@@ -1,4 +1,4 @@
-"""Signs of life (A8): when a connection asks for one, what it does without, and whom it heeds."""
+"""Keepalive (A8): when a connection sends a PING, what happens without an answer, and `too_many_pings`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNAVAILABLE = Status(StatusCode.UNAVAILABLE, "there: no answer to a PING within 
 
 
 class Quiet:
-    """A server that reads everything and says its SETTINGS, and what it is told to say."""
+    """A server that reads everything, and sends its SETTINGS and what the test tells it."""
 
     def __init__(self, nursery: trio.Nursery, keepalive: Keepalive | None) -> None:
         ours, self.transport = memory_stream_pair()
@@ -188,7 +188,7 @@ async def test_a_repeated_too_many_pings_of_one_connection_counts_once(autojump_
 async def test_keepalive_keeps_a_connection_to_an_unresponsive_server_that_answers_pings(
     name: str, autojump_clock
 ) -> None:
-    """These servers are alive: they answer PINGs. So the callers' own patience stays the only end."""
+    """These servers answer PINGs, so only the callers' deadlines end the calls."""
     outcome = await perform(SCRIPTS[name], WireOptions(), Keepalive(10, 5))
     assert {status.code for status in outcome.statuses} == {StatusCode.DEADLINE_EXCEEDED}
 

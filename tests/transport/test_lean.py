@@ -1,4 +1,4 @@
-"""What the lean engine does in its own way: bounds, errors of RFC 9113, and header blocks that are remembered."""
+"""Rules of the fast engine alone: bounds, errors of RFC 9113, and cached header blocks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 @pytest.fixture
 def engine() -> FastHttp2Engine:
-    """With one stream, 1, and the greetings said."""
+    """Return an engine with one stream, 1, after both prefaces."""
     made = FastHttp2Engine(OPTIONS)
     assert made.receive(frames.settings({})) == [SettingsReceived()]
     assert made.open_stream(FIXED, [], []) == 1
@@ -278,7 +278,7 @@ TRAILERS = [(b"grpc-status", b"0")]
 
 
 def plain(fields: list[tuple[bytes, bytes]], flags: int, stream_id: int) -> bytes:
-    """Headers that change no table, so that the same bytes mean the same again."""
+    """Return headers that change no table, so that the same bytes mean the same again."""
     encoder = BlockEncoder()
     encoder.encode((), [], [])
     return frame(1, flags, stream_id, encoder.encode(tuple(fields), [], []))
@@ -290,7 +290,7 @@ def answer(stream_id: int, data: bytes = b"data") -> bytes:
 
 @pytest.fixture
 def usual(engine: FastHttp2Engine) -> FastHttp2Engine:
-    """What an answer says is known; streams 5 and 7 are open, and have said what they had to say."""
+    """Return an engine that has cached an answer's headers; streams 5 and 7 have sent their requests."""
     for stream_id in (3, 5, 7):
         assert engine.open_stream(FIXED, [], [], b"all") == stream_id
     assert [type(event) for event in engine.receive(answer(3))] == [HeadersReceived, DataReceived, HeadersReceived]

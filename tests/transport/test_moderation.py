@@ -1,4 +1,4 @@
-"""Answers are left to gather where that saves waking and nobody feels it, and nowhere else."""
+"""Read coalescing lets answers gather where that saves wake-ups and delays no call, and nowhere else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
-    """What it comes to when reads bring `at_once` answers, `every` so many seconds."""
+    """Return the pause when reads bring `at_once` answers, `every` so many seconds."""
     moderation, result = ReadCoalescing(most), 0.0
     for read in range(1, 200):
         for _ in range(at_once):
@@ -62,7 +62,7 @@ def test_read_coalescing_makes_no_pause_after_a_long_silence_and_resumes_soon() 
 
 
 class Steady:
-    """One answer in a quarter of a millisecond, after 12 ms each; `pauses` is whether the last read was worth one."""
+    """One answer each quarter of a millisecond, after 12 ms each; `pauses` is whether the last read caused a pause."""
 
     def __init__(self) -> None:
         self.moderation = ReadCoalescing(0.002)
@@ -133,7 +133,7 @@ EVERY = 0.000_3
 
 
 async def closed_loop(wire, request_, nursery, most: float) -> list[float]:
-    """When each answer reached its caller: fifty callers, a server that answers one after the other."""
+    """Return when each answer reached its caller: fifty callers, and a server that answers one after the other."""
     connection, server = await wire(options=WireOptions(max_read_delay=most))
     came: list[float] = []
 
@@ -192,9 +192,9 @@ async def test_a_quick_call_among_many_long_ones_is_not_delayed_by_coalescing(
 
 
 async def beside_forty_calls(wire, request_, nursery) -> tuple[Connection, Any, trio.Lock]:
-    """A connection with forty callers that are answered after 16 ms each, and whose answers gather; its server.
+    """Return a connection with forty callers whose answers come after 16 ms each and are coalesced, and its server.
 
-    Who has the lock may use the server. Quick calls it answers at once, and of watches it leaves the test to speak.
+    A task that has the lock may use the server. It answers quick calls at once, and leaves watches to the test.
     """
     connection, server = await wire()
     came: list[float] = []

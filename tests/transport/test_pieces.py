@@ -1,4 +1,4 @@
-"""What comes in pieces is put together once, and crumbs cost no object each."""
+"""Bytes that come in chunks are joined once, and small chunks are merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that wait for a place at the server, and what else of a connection is bounded."""
+"""Streams wait for one of the server's concurrent streams, and other bounds of a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name's addresses, tried as RFC 8305 has it: on a clock that jumps, and once over real sockets."""
+"""A name's addresses are tried by RFC 8305: on a clock that jumps, and once over real sockets."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from trxds.transport.connection_race import first_connected
 
 
 class Made:
-    """What stands for a connection: it only knows whether it was closed."""
+    """Stands for a connection, and knows only whether it was closed."""
 
     def __init__(self, address):
         self.address = address
@@ -24,7 +24,7 @@ class Made:
 
 
 class Hosts:
-    """By address the seconds after which it answers, or the errno with which it refuses at once; unknown ones hang."""
+    """Maps addresses to the seconds until they answer, or the errno with which they refuse; unknown ones hang."""
 
     def __init__(self, **known):
         self.known = known

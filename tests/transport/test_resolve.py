@@ -1,4 +1,4 @@
-"""The platform's resolver, with Trio's own stand-in where a name would need a network."""
+"""The platform's resolver, replaced by Trio's stand-in where a name would need a network."""
 
 import socket
 

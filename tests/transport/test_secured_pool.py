@@ -1,4 +1,4 @@
-"""Hosts are shared by address and by what their users ask of the connection."""
+"""Subchannels are shared by address and by the security that their users require."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADDRESS = "10.0.0.1:443"
 
 
 class Networks:
-    """A network for each demand; all lead to the same place."""
+    """Makes a network for each security; all reach the same hosts."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self.network = network

@@ -1,4 +1,4 @@
-"""What one hostile client may cost the others: each attack beside a good client, whose call is answered at once."""
+"""One hostile client must not cost the others too much: in each attack, a good client is answered at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADDRESS = "s:1"
 
 
 class Stage:
-    """A server in memory; `cancelled` handlers were."""
+    """A server in memory; `cancelled` counts the handlers that were cancelled."""
 
     def __init__(self, network: MemoryNetwork, server: Server) -> None:
         self.network, self.server = network, server
@@ -51,7 +51,7 @@ class Stage:
             self.running -= 1
 
     async def linger(self, call: Call) -> None:
-        """A handler that has something to put away when it is cancelled."""
+        """A handler that has to clean up when it is cancelled."""
         try:
             await self.wait(call)
         finally:
@@ -66,7 +66,7 @@ class Stage:
         return client
 
     async def good_call(self) -> float:
-        """How long a good client's call takes, connecting included, on the clock of the test."""
+        """Return the time that a good client's call takes, with connecting, on the test's clock."""
         began = trio.current_time()
         connection = Connection(await self.network.connect(ADDRESS), peer=ADDRESS)
         async with trio.open_nursery() as nursery:
@@ -107,13 +107,13 @@ def rapid_reset() -> Iterator[bytes]:
 
 
 def data_behind_the_end() -> Iterator[bytes]:
-    """MadeYouReset: who says more after its end makes the server reset the stream."""
+    """MadeYouReset: data behind END_STREAM makes the server reset the stream."""
     for stream in count(1, 2):
         yield headers(stream, pseudo_path="/s/Wait", end=True) + data(stream, b"more")
 
 
 def window_too_far() -> Iterator[bytes]:
-    """MadeYouReset by a window above its largest size."""
+    """MadeYouReset by a window above the largest size."""
     for stream in count(1, 2):
         yield headers(stream, pseudo_path="/s/Wait") + 2 * frame(WINDOW_UPDATE, 0, stream, (2**31 - 1).to_bytes(4))
 
@@ -236,7 +236,7 @@ async def test_options_without_a_stream_limit_keep_the_servers_default(nursery: 
 
 
 async def test_a_reset_stream_frees_no_handler_slot_until_its_handler_returns(stage: Stage, autojump_clock) -> None:
-    """A handler that is cancelled may have to put something away; its stream is open no longer."""
+    """A cancelled handler may have to clean up, while its stream is no longer open."""
     client = await stage.hostile()
     for stream in range(1, 601, 2):
         await client.send(headers(stream, pseudo_path="/s/Linger"))
@@ -279,7 +279,7 @@ def test_the_reset_budget_refills_with_time_and_with_served_calls() -> None:
 
 
 async def test_a_client_that_hedges_may_go_on_for_ever(nursery: trio.Nursery, autojump_clock) -> None:
-    """One of two calls is cancelled, hundreds of them in no time at all."""
+    """One of two calls is cancelled, hundreds of times without a pause."""
     async with on_stage(limits=ServerLimits(max_resets=50)) as stage:
         client = await stage.hostile()
         for stream in range(1, 1201, 4):
@@ -323,7 +323,7 @@ def test_server_limits_that_make_no_sense_are_refused(wrong: dict[str, float], s
 
 
 async def test_a_client_that_reads_no_answers_is_not_read(nursery: trio.Nursery, autojump_clock) -> None:
-    """Trailers and refusals wait for no window, so nothing but this bounds them."""
+    """Trailers and refusals wait for no window, so nothing else bounds them."""
     async with on_stage(limits=ServerLimits(max_resets=math.inf)) as stage:
         client = await stage.hostile()
         asked = trio.Event()

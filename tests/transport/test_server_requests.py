@@ -1,4 +1,4 @@
-"""Requests that a server refuses, and how: PROTOCOL-HTTP2, statuscodes.md, RFC 9113 §8.1.1."""
+"""Requests that a server refuses, by the rules of PROTOCOL-HTTP2, statuscodes.md and RFC 9113 §8.1.1."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def client(network: MemoryNetwork, server: Server) -> RawClient:
 
 
 async def goes_on(client: RawClient, stream: int = 99) -> bool:
-    """Whether a good call on the same connection is served."""
+    """Return whether a good call on the same connection is served."""
     await client.send(headers(stream), data(stream, message(b"x"), end=True))
     return (await client.answer(stream))["grpc-status"] == "0" and not client.ended
 

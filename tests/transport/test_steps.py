@@ -1,4 +1,4 @@
-"""Nothing that a peer says keeps other tasks waiting for long: it is read, answered and ended in steps."""
+"""No input of a peer delays other tasks for long: it is read, answered and ended in steps."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def window(stream_id: int, size: int) -> bytes:
 
 
 @pytest.fixture(
-    params=[FastHttp2Engine, lambda options: H2LibraryEngine(client=True, options=options)], ids=["lean", "h2"]
+    params=[FastHttp2Engine, lambda options: H2LibraryEngine(client=True, options=options)], ids=["fast", "h2"]
 )
 def engine(request: pytest.FixtureRequest) -> Http2Engine:
-    """With two streams, and the server's first SETTINGS."""
+    """Return an engine with two streams, after the server's first SETTINGS."""
     made: Http2Engine = request.param(WireOptions())
     made.receive(frame(SETTINGS, 0, 0))
     for _ in range(2):
@@ -106,9 +106,9 @@ async def test_other_tasks_run_in_the_middle_of_a_read(wire: Any, nursery: trio.
 
 
 async def test_a_leader_leaves_the_rest_of_a_long_read_to_the_reader(
-    lent: Any, request_: Any, nursery: trio.Nursery, autojump_clock: Any
+    delegated: Any, request_: Any, nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     stream = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(stream.receive_unary)
     await server.request()
@@ -240,7 +240,7 @@ async def test_the_calls_of_a_lost_connection_end_even_if_it_is_closed_first(
 
 
 def test_a_third_table_size_in_one_header_block_is_refused(engine: Http2Engine) -> None:
-    """Each byte may be one: 64 KiB of them take 80 ms."""
+    """Each byte may be a new size: 64 KiB of them take 80 ms."""
     receive_all(engine, frame(HEADERS, END_HEADERS, 1, b"\x20\x3f\xe1\x1f\x88"))
     (broken,) = receive_all(engine, frame(HEADERS, END_HEADERS, 3, b"\x20" * 3 + b"\x88"))
     assert isinstance(broken, ConnectionFailed) and broken.message.endswith("more than two new sizes in one block")

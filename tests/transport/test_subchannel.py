@@ -1,4 +1,4 @@
-"""One address through its states, on a clock that jumps."""
+"""A subchannel passes through its states, on a clock that jumps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDRESS = "10.0.0.1:443"
 
 
 class Middle(Random):
-    """No jitter."""
+    """A random source without jitter."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -55,7 +55,7 @@ async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
 
 
 class States:
-    """What a mailbox that leases one host is told, with the time since the beginning."""
+    """The states that a mailbox gets from a subchannel, with the time since the beginning."""
 
     def __init__(self, pool: SubchannelPool, address: str = ADDRESS) -> None:
         self.mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()

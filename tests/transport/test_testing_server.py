@@ -1,4 +1,4 @@
-"""The server that tests and demos stand on, and the network in memory."""
+"""The server of tests and demos, and the network in memory."""
 
 from __future__ import annotations
 

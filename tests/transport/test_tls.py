@@ -1,4 +1,4 @@
-"""TLS: who the peer is is proven, HTTP/2 is agreed, and an error names peer and cause."""
+"""TLS proves the peer's name and agrees on HTTP/2, and an error names peer and cause."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_cancelled_handshake_closes_the_transport(authority, network, au
 
 
 async def lost_reason(network: Network) -> str:
-    """Why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
+    """Return why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
     pool = SubchannelPool(network, WireOptions(), Random(1))
     mailbox: ConflatingQueue = ConflatingQueue()
     async with trio.open_nursery() as nursery:
@@ -219,7 +219,7 @@ async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(auth
 
 
 def test_an_invalid_certificate_path_is_named() -> None:
-    """A bootstrap may have any text there."""
+    """A bootstrap may have any text as a path."""
     with pytest.raises(OSError, match=r"^cannot read 'the roots of /a\\x00b': embedded null"):
         client_context(CertificateFiles(roots="/a\0b"))
 

@@ -1,4 +1,4 @@
-"""A socket's way past Trio: bytes leave at once, in order, and none is lost; real sockets, real clock."""
+"""A socket's transport sends bytes at once, in order, and loses none; with real sockets and the real clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trxds.transport.transport import READ_SIZE, Transport, transport_of
 
 
 async def sockets() -> tuple[trio.SocketStream, socket.socket]:
-    """Ours, and the other end as the platform has it."""
+    """Return our stream and the platform's socket at the other end."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(5)
     return trio.SocketStream(trio.socket.from_stdlib_socket(ours)), theirs
@@ -89,7 +89,7 @@ async def test_a_reset_socket_is_a_broken_resource() -> None:
 
 
 class Counted(Transport):
-    """How often a transport was asked, and in which way."""
+    """Counts how often a transport was called, and by which method."""
 
     at_once = True
 
@@ -124,7 +124,7 @@ async def echo(requests, call: Call) -> AsyncIterator[bytes]:
 
 @pytest.fixture(params=["lean", "h2"])
 async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIterator[tuple[Connection, Counted]]:
-    """A connection over TCP whose greetings are over."""
+    """Return a connection over TCP after both prefaces."""
     async with serve({"/s/Repeat": unary(repeat), "/s/Echo": bidi_streaming(echo)}) as server:
         host, port = server.address.split(":")
         connection = Connection(

@@ -1,4 +1,4 @@
-"""What a connection makes of answers that come whole, and of those that nearly do."""
+"""A connection handles answers that come in one read, and those that nearly do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows grow where the peer is far away, and only there."""
+"""Windows grow where round trips are long, and only there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trxds.transport.window_estimate import WindowEstimate
 
 
 def sampled(estimate: WindowEstimate, sample: int, seconds: float = 0.01) -> bool:
-    """A PING, and its answer when so much has come."""
+    """Begin a sample, and end it after so many bytes; return whether the window has grown."""
     assert estimate.begin_sample(1000, 5.0)
     return estimate.end_sample(1000 + sample, 5.0 + seconds)
 
@@ -92,7 +92,7 @@ def test_a_larger_window_holds_for_open_and_new_streams(lean: bool) -> None:
     fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 
     def exchange() -> int:
-        """How much data the client was sent."""
+        """Return how much data the client was sent."""
         server.receive(client.outgoing.take())
         events = client.receive(server.outgoing.take())
         server.receive(client.outgoing.take())
