@@ -82,8 +82,8 @@ def trailers_status(headers: Headers, peer: str) -> Status:
     message = find(headers, b"grpc-message")
     # A code that gRPC does not define counts as UNKNOWN.
     if code is StatusCode.UNKNOWN and text != b"2":
-        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
-        return Status(code, f"the server sent {shown}, which no gRPC knows")
+        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is not a number"
+        return Status(code, f"the server sent {shown}, which gRPC does not define")
     return Status(code, decode_message(message) if message else "", _decode_details(headers))
 
 
@@ -102,7 +102,7 @@ def _describe_content_type(content_type: bytes) -> str:
     kind = content_type.partition(b";")[0].strip()
     if not kind:
         return "no content-type"
-    return f"content-type {kind.decode()!r}" if _MEDIA_TYPE.match(kind) else "a content-type that is none"
+    return f"content-type {kind.decode()!r}" if _MEDIA_TYPE.match(kind) else "a malformed content-type"
 
 
 def _status_without_code(headers: Headers, peer: str) -> Status:
@@ -116,7 +116,7 @@ def _status_without_code(headers: Headers, peer: str) -> Status:
 def _http_status(http: bytes | None, peer: str) -> Status:
     if http is None:
         return Status(StatusCode.INTERNAL, f"{peer}: the answer has no HTTP status")
-    shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is no number"
+    shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is not a number"
     return Status(_http_code(http), f"{peer}: the answer has {shown}; {_NO_GRPC}")
 
 
