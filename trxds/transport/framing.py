@@ -141,7 +141,3 @@ class Deframer:
         if self.encoding in {"", IDENTITY}:
             return "the headers name no compression"
         return f"its compression {describe_encoding(self.encoding)} is unknown here; known are {ACCEPTED.decode()}"
-
-
-NOTHING_ARRIVED = Deframer(0)
-"""Stands where nothing has come yet, and is never fed: most calls do without one of their own."""
