@@ -173,7 +173,7 @@ ONLY_H2 = {
     "Received frame with invalid padding": "hyperframe refuses HEADERS that are all padding; §6.2 allows them",
     "InvalidBodyLengthError": "gRPC's messages have lengths of their own; nobody looks at content-length",
 }
-# Where only the lean engine does.
+# Where only the fast engine does.
 ONLY_LEAN = {
     "which was never opened": "h2 ignores RST_STREAM on an idle stream, and looks at header blocks when they are whole",
     "HEADERS too short for their priority": "hyperframe reads padding as a priority",

@@ -118,7 +118,7 @@ class Connection:
         return self._has_settings and self.closed_status is None
 
     def run(self) -> Awaitable[None]:
-        """Read and write until the connection has ended for any reason, which `closed_status` tells."""
+        """Read and write until the connection has ended; `closed_status` has the reason."""
         http2, start = self.http2, None
         if self._keepalive is not None:
             start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
