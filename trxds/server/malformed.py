@@ -34,7 +34,9 @@ def _is_usual_request(headers: Headers) -> bool:
         # A colon there would be a pseudo-header field behind others, or one too many (§8.3).
         and all(map(_REGULAR_NAME.match, names[4:]))
         and _CONNECTION_SPECIFIC.isdisjoint(names)
+        # §8.2.2: "te" may only say "trailers"; other spellings are left to the check field by field.
         and names.count(b"te") == headers.count(_TE)
+        # A41: "host" may come once, which the check field by field counts.
         and b"host" not in names
         and _NOT_IN_VALUE.search(b" ".join([value for _, value in headers])) is None
         and all([value for _, value in headers[:4]])

@@ -34,9 +34,11 @@ def http_refusal(headers: Headers) -> HttpRefusal | None:
     method, content_type = find(headers, b":method"), find(headers, b"content-type")
     if content_type != _CONTENT_TYPE and content_subtype(content_type) is None:
         fields = [(b":status", b"415"), (b"content-type", b"text/plain; charset=utf-8")]
+        # RFC 9110 §9.3.2: an answer to HEAD has no body.
         return HttpRefusal(fields, b"" if method == b"HEAD" else _NO_GRPC)
     if method != b"POST":
         message = encode_message("the method of the HTTP request is not POST, which gRPC's is")
+        # RFC 9110 §15.5.6: a 405 names the methods that are allowed.
         fields = [(b":status", b"405"), (b"allow", b"POST"), (b"content-type", _CONTENT_TYPE)]
         return HttpRefusal([*fields, (b"grpc-status", b"%d" % StatusCode.INTERNAL), (b"grpc-message", message)])
     return None
@@ -44,6 +46,7 @@ def http_refusal(headers: Headers) -> HttpRefusal | None:
 
 def content_subtype(content_type: bytes | None) -> str | None:
     """Return the message format in a gRPC content-type ("proto", empty if none); None if it is not gRPC's."""
+    # Media types are case-insensitive (RFC 9110 §8.3.1).
     value = (content_type or b"").strip().lower()
     if not value.startswith(_CONTENT_TYPE):
         return None

@@ -114,6 +114,7 @@ class Server:
             async with trio.open_nursery() as self._nursery:
                 await self._nursery.start(self._listen, listener)
                 task_status.started()
+                # `stop` ends only the listening, so that `restart` can begin it again.
                 await trio.sleep_forever()
         finally:
             self._nursery = None
@@ -164,6 +165,7 @@ class Server:
             return await unix_listener(self.address.removeprefix("unix:"))
         host, port = split_address(self.address)
         (listener,) = await trio.open_tcp_listeners(port, host=host)
+        # The system has chosen the port if it was 0, and `restart` has to use the same one.
         self.address = _address(listener.socket.getsockname())
         return listener
 

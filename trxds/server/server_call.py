@@ -67,6 +67,7 @@ class Call:
         self.id = stream_id
         self.outgoing = OutgoingMessages(connection.http2, stream_id)
         self.incoming = IncomingMessages(connection.http2, stream_id, connection.max_receive_size)
+        # Latin-1 keeps every byte of a field's value.
         self.path = (find(headers, b":path") or b"").decode("latin-1")
         self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
         self.authority = (find(headers, b":authority") or b"").decode("latin-1")
@@ -188,6 +189,7 @@ class Call:
         with self._scope:
             status = await self._run_handler(handler)
             await self.outgoing.wait_taken()
+            # The trailers follow the last message, which may have waited for windows.
             self._send_status(status)
         if self.status is None:  # only the deadline cancels a call that has not ended
             self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
@@ -250,6 +252,7 @@ class Call:
 
     def was_reset(self, code: int) -> None:
         self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
+        # Rapid reset (CVE-2023-44487).
         self._connection.count_reset()
 
     def fail(self, status: Status) -> None:

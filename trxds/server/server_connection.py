@@ -174,6 +174,7 @@ class ServerConnection:
                     stream = self.streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
+                # MadeYouReset (CVE-2025-8671): a reset that the client provokes costs as much as its own.
                 case StreamFailed() | HeadersTooLarge():
                     self.http2.handle(event)
                     self.count_reset()
@@ -236,6 +237,7 @@ class ServerConnection:
         await self.http2.writer.taken.wait(self._has_room)
 
     def _has_room(self) -> bool:
+        # Once the connection has ended nothing is written, so the reader must not wait for it.
         return self._engine.outgoing.unsent <= self._max_unsent or self.closed_status is not None
 
     def output_taken(self) -> None:
