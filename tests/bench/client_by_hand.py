@@ -26,7 +26,7 @@ class ByHand:
         self._alone = alone
         self._said: list[bytes] = [
             frames.PREFACE + frames.settings({}),
-            frames.long_frame(frames.WINDOW_UPDATE, 0, _WIDE),
+            frames.uint32_frame(frames.WINDOW_UPDATE, 0, _WIDE),
         ]
         self._callers: dict[int, trio.lowlevel.Task] = {}
         self._writer: trio.lowlevel.Task | None = None

@@ -44,7 +44,7 @@ class Raw:
         await call.receive()
         call._headers_sent = True
         named = [(b"grpc-encoding", self.encoding)] if self.encoding else []
-        call._link.send_headers(call.id, [(b":status", b"200"), (b"content-type", b"application/grpc"), *named])
+        call._connection.send_headers(call.id, [(b":status", b"200"), (b"content-type", b"application/grpc"), *named])
         for message in self.messages:
             await call.send(message)
 
@@ -131,7 +131,7 @@ async def test_behind_a_message_that_is_none_nothing_is_shown(autojump_clock):
 
 async def test_a_server_that_does_not_know_the_compression_says_unimplemented(monkeypatch, autojump_clock):
     async with served(Echo()) as channel:
-        monkeypatch.setattr("trxds.client.method.encoding_named", lambda name: name)
+        monkeypatch.setattr("trxds.client.method.parse_encoding", lambda name: name)
         monkeypatch.setattr("trxds.client.rpc.compress", lambda payload, encoding: Compressed(payload))
         with pytest.raises(RpcError, match="'snappy' is unknown; use identity,deflate,gzip") as caught:
             await method(channel, PATH)(LONG, compression="snappy")

@@ -106,7 +106,7 @@ def _answer() -> bytes:
 
 def _dialogue() -> bytes:
     ping = frames.head(8, frames.PING, 0, 0) + b"01234567"
-    rest = frames.long_frame(frames.WINDOW_UPDATE, 0, 9) + frames.long_frame(frames.RST_STREAM, 3, 8)
+    rest = frames.uint32_frame(frames.WINDOW_UPDATE, 0, 9) + frames.uint32_frame(frames.RST_STREAM, 3, 8)
     return _answer() + ping + rest + frames.goaway(1, 0, b"bye")
 
 

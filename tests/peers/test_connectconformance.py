@@ -39,7 +39,7 @@ def conformance(mode: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("mode", CONFORMANCE_CASES)
-def test_every_case_passes_but_those_that_are_known_to_fail(mode: str, tmp_path: Path) -> None:
+def test_every_connectconformance_case_passes_except_known_failures(mode: str, tmp_path: Path) -> None:
     done = conformance(mode, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     found = TOTAL.search(done.stdout + done.stderr)

@@ -120,15 +120,15 @@ def test_envoy_accepts_what_we_accept(said: Said, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_both_refuse_what_cannot_be_right(said: Said, case: str) -> None:
+def test_envoy_and_trxds_refuse_the_same_invalid_resources(said: Said, case: str) -> None:
     assert "ACK" not in (said.envoy[case], said.ours[case])
 
 
 @pytest.mark.parametrize("case", ONLY_OURS)
-def test_what_envoy_refuses_and_we_do_not(said: Said, case: str) -> None:
+def test_resources_that_only_envoy_refuses(said: Said, case: str) -> None:
     assert said.ours[case] == "ACK" != said.envoy[case]
 
 
 @pytest.mark.parametrize("case", ONLY_ENVOYS)
-def test_what_we_refuse_and_envoy_does_not(said: Said, case: str) -> None:
+def test_resources_that_only_trxds_refuses(said: Said, case: str) -> None:
     assert said.envoy[case] == "ACK" != said.ours[case]

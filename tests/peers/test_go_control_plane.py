@@ -185,7 +185,7 @@ async def test_a_session_stays_on_its_host_while_that_drains(mode: tuple[str, ..
 
 @pytest.mark.long
 @in_both_protocols
-async def test_a_refused_cluster_is_refused_less_than_fifty_times_in_five_seconds(mode: tuple[str, ...]) -> None:
+async def test_an_invalid_cluster_is_nacked_less_than_fifty_times_in_five_seconds(mode: tuple[str, ...]) -> None:
     """go-control-plane answers each NACK with the same response again, at once."""
     async with world(*mode) as shop:
         await shop.serve(CDS=REFUSED)
@@ -197,7 +197,7 @@ async def test_a_refused_cluster_is_refused_less_than_fifty_times_in_five_second
 
 
 @in_both_protocols
-async def test_while_a_cluster_is_refused_the_other_types_are_served(mode: tuple[str, ...]) -> None:
+async def test_other_resource_types_are_served_while_a_cluster_is_nacked(mode: tuple[str, ...]) -> None:
     async with world(*mode) as shop:
         await shop.serve(CDS=REFUSED)
         await shop.plane.wait_for_request(CLUSTER, refused=True)
@@ -207,7 +207,7 @@ async def test_while_a_cluster_is_refused_the_other_types_are_served(mode: tuple
 
 
 @in_both_protocols
-async def test_a_cluster_that_is_good_after_all_is_acknowledged_with_the_next_answer(mode: tuple[str, ...]) -> None:
+async def test_a_repaired_cluster_is_acked_with_the_next_response(mode: tuple[str, ...]) -> None:
     """In the state-of-the-world protocol go-control-plane sends nothing while it waits for the NACK."""
     async with world(*mode) as shop:
         await shop.serve(CDS=REFUSED)

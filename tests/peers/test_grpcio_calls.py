@@ -41,7 +41,7 @@ async def test_messages_are_compressed_both_ways(monkeypatch, encoding):
         assert call.trailing_metadata.first("size") == str(len(LONG))
 
 
-async def test_it_counts_the_attempts_as_we_do():
+async def test_a_grpcio_server_counts_the_attempts_as_we_do():
     route = xds.route("echo")
     route["route"]["retry_policy"] = RETRY
     async with channel_to_grpcio(route) as channel:
@@ -53,7 +53,7 @@ async def test_it_counts_the_attempts_as_we_do():
             await flaky(b"", metadata=[failing, ("fail-times", "9"), ("pushback", "-1")])
 
 
-async def test_of_hedged_attempts_it_answers_the_one_that_it_likes(monkeypatch):
+async def test_hedging_to_a_grpcio_server_follows_its_non_fatal_status_codes(monkeypatch):
     policy = {"maxAttempts": 4, "hedgingDelay": "0s", "nonFatalStatusCodes": ["UNAVAILABLE"]}
     monkeypatch.setattr(BoundRoutes, "_bind", bind_with(for_all(hedgingPolicy=policy)))
     async with channel_to_grpcio() as channel:
@@ -65,7 +65,7 @@ async def test_of_hedged_attempts_it_answers_the_one_that_it_likes(monkeypatch):
             await flaky(b"", metadata=[("fail-with", "ABORTED"), ("fail-times", "9")])
 
 
-async def test_it_hears_the_authorization_of_call_credentials():
+async def test_a_grpcio_server_gets_the_authorization_of_call_credentials():
     async def token(context):
         return [("authorization", f"{context.service_url} {context.method}")]
 
@@ -84,7 +84,7 @@ async def test_rich_details_come_as_messages():
     assert status.detail(RetryInfo) == RetryInfo() and status.detail(BadRequest) is None
 
 
-async def test_more_metadata_than_it_takes_is_not_sent():
+async def test_more_metadata_than_a_grpcio_server_takes_is_not_sent():
     async with channel_to_grpcio() as channel:
         ask = method(channel, "unary")
         assert await ask(b"x", metadata=[("long", "a" * 1_000)]) == b"x"

@@ -114,7 +114,7 @@ async def test_all_kinds_of_call_work():
     assert said == [[""], ["r0", "r1", "r2"], ["3"], ["x", "y"]]
 
 
-async def test_its_cookie_for_a_host_has_the_same_bytes_as_ours():
+async def test_grpcios_cookie_for_a_host_has_the_same_bytes_as_ours():
     async with Shop.run() as shop:
         ours = {host: base64.b64decode(cookie) for host, cookie in await shop.ours(150)}
         # Once grpcio was seen to set no cookie for one of these calls, which says nothing of the bytes.
@@ -124,7 +124,7 @@ async def test_its_cookie_for_a_host_has_the_same_bytes_as_ours():
 
 
 @pytest.mark.parametrize("by", ["ours", "theirs"])
-async def test_a_cookie_minted_by_one_pins_the_other(by):
+async def test_a_cookie_minted_by_one_client_pins_the_other(by):
     other = {"ours": "theirs", "theirs": "ours"}[by]
     async with Shop.run() as shop:
         ((host, cookie),) = await getattr(shop, by)(1)
@@ -133,7 +133,7 @@ async def test_a_cookie_minted_by_one_pins_the_other(by):
     assert set(outcomes) == {(host, None)}
 
 
-async def test_a_cookie_pins_both_to_a_host_of_the_lighter_cluster():
+async def test_a_cookie_pins_both_clients_to_a_host_of_the_lighter_cluster():
     async with Shop.run() as shop:
         green = next(host for host in shop.hosts if host.cluster == "green")
         cookie = base64.b64encode(f"{green.address};green".encode()).decode()

@@ -108,13 +108,13 @@ async def unary(connection: Connection, path: str, message: bytes = b"x", **fiel
 
 
 @pytest.mark.parametrize("size", [0, *SIZES])
-async def test_unary(connection, size: int) -> None:
+async def test_a_unary_call_to_a_grpcio_server(connection, size: int) -> None:
     reply, stream = await unary(connection, "/s/Echo", b"m" * size)
     assert reply == b"m" * size and stream.status == OK
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_client_streaming(connection, size: int) -> None:
+async def test_a_client_streaming_call_to_a_grpcio_server(connection, size: int) -> None:
     stream = opened(connection, "/s/Sum")
     for number in range(3):
         assert await stream.send(bytes([number]) * size)
@@ -123,7 +123,7 @@ async def test_client_streaming(connection, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_server_streaming(connection, size: int) -> None:
+async def test_a_server_streaming_call_to_a_grpcio_server(connection, size: int) -> None:
     stream = opened(connection, "/s/Count")
     stream.send_nowait(b"m" * size, end=True)
     for _ in range(5):
@@ -132,7 +132,7 @@ async def test_server_streaming(connection, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_bidi_streaming_in_turns(connection, size: int) -> None:
+async def test_a_bidi_call_to_a_grpcio_server_in_turns(connection, size: int) -> None:
     stream = opened(connection, "/s/Chat")
     for number in range(3):
         assert await stream.send(bytes([number]) * size)
@@ -141,7 +141,7 @@ async def test_bidi_streaming_in_turns(connection, size: int) -> None:
     assert await stream.receive() is None and stream.status == OK
 
 
-async def test_bidi_streaming_both_ways_at_once(connection) -> None:
+async def test_a_bidi_call_to_a_grpcio_server_both_ways_at_once(connection) -> None:
     stream = opened(connection, "/s/Chat")
 
     async def send() -> None:
@@ -161,7 +161,7 @@ async def test_a_stream_without_messages(connection) -> None:
     assert await stream.receive() is None and stream.status == OK
 
 
-async def test_many_at_once(connection) -> None:
+async def test_many_concurrent_calls_to_a_grpcio_server(connection) -> None:
     done: list[bool] = []
 
     async def call(number: int) -> None:
@@ -180,14 +180,14 @@ async def test_status_message_and_trailers(connection) -> None:
     assert stream.trailing_metadata == (("cost", "3"), ("trace-bin", b"\0\xff"))
 
 
-async def test_a_failure_after_messages(connection) -> None:
+async def test_a_grpcio_server_may_fail_a_call_after_messages(connection) -> None:
     stream = opened(connection, "/s/FailLate")
     stream.send_nowait(b"x", end=True)
     assert await stream.receive() == b"x" and await stream.receive() is None
     assert stream.status == Status(StatusCode.DATA_LOSS, "gone") and not stream.trailers_only
 
 
-async def test_a_method_that_is_not_there(connection) -> None:
+async def test_an_unknown_method_of_a_grpcio_server_is_unimplemented(connection) -> None:
     _, stream = await unary(connection, "/s/Nothing")
     assert stream.status.code is StatusCode.UNIMPLEMENTED and stream.trailers_only
 

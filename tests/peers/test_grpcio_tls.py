@@ -57,20 +57,20 @@ async def method(files: Files, server: list[str], *, socket: dict | None):
             yield channel.method("/peer.Echo/unary")
 
 
-async def test_tls(files: Files) -> None:
+async def test_mesh_security_case_tls(files: Files) -> None:
     server = files.paths("server-cert", "server-key")
     async with method(files, server, socket=transport_socket(NAME, identity=False)) as reverse:
         assert await reverse(b"abc", timeout=10) == b"cba"
         assert await reverse(bytes(1_000_000), timeout=10) == bytes(1_000_000)
 
 
-async def test_mtls(files: Files) -> None:
+async def test_mesh_security_case_mtls(files: Files) -> None:
     server = files.paths("server-cert", "server-key", "roots")
     async with method(files, server, socket=transport_socket(NAME, identity=True)) as reverse:
         assert await reverse(b"abc", timeout=10) == b"cba"
 
 
-async def test_plaintext_fallback(files: Files) -> None:
+async def test_mesh_security_case_plaintext_fallback(files: Files) -> None:
     async with method(files, [], socket=None) as reverse:
         assert await reverse(b"abc", timeout=10) == b"cba"
 
@@ -82,7 +82,7 @@ async def failure(reverse) -> str:
     return caught.value.status.message
 
 
-async def test_mtls_error(files: Files) -> None:
+async def test_mesh_security_case_mtls_error(files: Files) -> None:
     server = files.paths("server-cert", "server-key", "roots")
     async with method(files, server, socket=transport_socket(NAME, identity=False)) as reverse:
         # It says no more than that: the handshake is over for us when it finds nothing there (TLS 1.3).
@@ -94,7 +94,7 @@ async def test_a_server_of_tls_that_is_spoken_to_in_plain_text(files: Files) -> 
         assert "before HTTP/2 began; does it speak TLS?" in await failure(reverse)
 
 
-async def test_server_authz_error(files: Files) -> None:
+async def test_mesh_security_case_server_authz_error(files: Files) -> None:
     server = files.paths("server-cert", "server-key")
     async with method(files, server, socket=transport_socket("depot.example", identity=False)) as reverse:
         assert f"the cluster allows none of the peer's names ({NAME})" in await failure(reverse)

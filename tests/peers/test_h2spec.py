@@ -35,7 +35,7 @@ async def report(path: Path) -> list[tuple[str, bool]]:
     ]
 
 
-async def test_every_strict_case_passes_but_those_that_are_known_to_fail(tmp_path: Path) -> None:
+async def test_every_strict_h2spec_case_passes_except_known_failures(tmp_path: Path) -> None:
     cases = await report(tmp_path / "report.xml")
     assert len(cases) == H2SPEC_CASES
     assert sorted(name for name, passed in cases if not passed) == sorted(known_failures("h2spec"))

@@ -1,7 +1,7 @@
-"""One hostile client over TCP, in a process of its own, and a good one beside it: its calls take less than a second.
+"""A hostile client over TCP, in a process of its own, delays a good client's calls by less than a second.
 
-What is measured is CPU time of this process, in which the server and the good client are: it keeps the server busy all
-the time, and how busy the machine is with other things does not matter.
+The measure is the CPU time of this process, which has the server and the good client: the attack keeps the server busy
+all the time, and other load of the machine does not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No socket is left, over real TCP, wherever the block is cancelled."""
+"""No socket is left, over real TCP, wherever the program is cancelled."""
 
 import pytest
 import trio
@@ -30,7 +30,7 @@ async def program(address):
 
 @pytest.fixture
 def sockets(monkeypatch):
-    """Every socket that anybody makes in order to connect."""
+    """Collect every socket that is made to connect."""
     made = []
     make = trio.socket.socket
 
@@ -42,7 +42,7 @@ def sockets(monkeypatch):
     return made
 
 
-async def test_no_socket_is_left_wherever_the_program_is_cancelled(sockets):
+async def test_a_program_that_is_cancelled_anywhere_leaves_no_socket(sockets):
     async with serve(fallback=echo) as one, serve(fallback=echo) as other:
         plane = ManagementServer()
         plane.put(

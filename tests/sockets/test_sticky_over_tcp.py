@@ -1,4 +1,4 @@
-"""The whole path once over real sockets: a control plane, three backends, sessions, a drain, a restart, a removal."""
+"""The whole path over real sockets: a control plane, three backends, sessions, a drain, a restart, a removal."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -14,7 +14,7 @@ PATIENCE = 20  # seconds on the real clock; a step takes milliseconds
 
 
 class Town:
-    """Everything listens on loopback, at ports of the system's choice."""
+    """A control plane and backends that listen on loopback, at ports of the system's choice."""
 
     def __init__(self, servers, nursery):
         self.servers = {server.address: server for server in servers}
@@ -44,7 +44,7 @@ class Town:
         return trxds.open_channel("xds:///shop", bootstrap=xds.bootstrap(self.address))
 
     async def start_plane(self):
-        """At the address it had before."""
+        """Start the control plane at the address that it had before."""
         await self._nursery.start(self._serve_plane)
 
     async def stop_plane(self):
@@ -58,7 +58,7 @@ class Town:
                 await trio.sleep_forever()
 
     async def become(self, *hosts, draining=()):
-        """Those endpoints, from when the client has acknowledged them."""
+        """Set the endpoints; return when the client has acknowledged them."""
         self.plane.put(xds.endpoints("cart", xds.locality(*hosts, health=dict.fromkeys(draining, "DRAINING"))))
         await self.plane.wait_for_ack("EDS")
 
@@ -69,7 +69,7 @@ async def echo(call):
 
 
 async def met(caller, times=20):
-    """The hosts of so many calls."""
+    """Return the hosts of that many calls."""
     hosts = set()
     for _ in range(times):
         async with bidi(caller).open(timeout=PATIENCE, wait_for_ready=True) as call:
@@ -80,13 +80,13 @@ async def met(caller, times=20):
 
 
 async def meets(caller, hosts):
-    """Wait until so many calls meet exactly these: over real sockets nobody says when all has settled."""
+    """Wait until that many calls meet exactly these hosts: over real sockets nothing shows when all is settled."""
     with trio.fail_after(PATIENCE):
         while await met(caller) != hosts:  # noqa: ASYNC110
             await trio.sleep(0.01)
 
 
-async def test_a_session_through_a_drain_a_restart_and_a_removal():
+async def test_a_session_survives_a_drain_and_a_restart_and_moves_at_a_removal():
     async with Town.run() as town, town.channel() as channel, channel.session() as session:
         everybody = set(town.servers)
         (host,) = await met(session, 1)
@@ -108,7 +108,7 @@ async def test_a_session_through_a_drain_a_restart_and_a_removal():
         assert new_host in others, "its host is gone"
 
 
-async def test_nothing_is_connected_after_the_channel():
+async def test_a_closed_channel_has_no_connections():
     async with Town.run() as town:
         async with town.channel() as channel:
             await meets(channel, set(town.servers))
@@ -130,7 +130,7 @@ async def test_a_host_that_dies_takes_no_session_with_it():
         assert new_host in others
 
 
-async def test_a_control_plane_that_does_not_run_is_reported_with_the_cause_and_the_remedy():
+async def test_an_unreachable_control_plane_is_reported_with_cause_and_remedy():
     with trio.socket.socket() as unused:  # bound and not listening, so that nobody is there
         await unused.bind(("127.0.0.1", 0))
         bootstrap = xds.bootstrap(f"127.0.0.1:{unused.getsockname()[1]}")

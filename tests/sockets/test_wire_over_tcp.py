@@ -1,4 +1,4 @@
-"""The wire over real sockets, on the real clock."""
+"""The transport over real sockets, on the real clock."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_a_subchannel_finds_its_restarted_server(server, nursery) -> None:
     pool.close()
 
 
-async def test_nobody_listening_is_a_failure_with_the_systems_word(nursery) -> None:
+async def test_a_refused_tcp_connection_has_the_systems_error_text(nursery) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -132,7 +132,7 @@ async def test_nobody_listening_is_a_failure_with_the_systems_word(nursery) -> N
         pool.close()
 
 
-async def test_unix_sockets(tmp_path: Path, nursery) -> None:
+async def test_calls_work_over_unix_sockets(tmp_path: Path, nursery) -> None:
     path = tmp_path / "s"
     listener = trio.socket.socket(socket.AF_UNIX)
     with listener:
@@ -165,7 +165,7 @@ async def test_a_connection_is_made_to_an_address_of_either_family_and_to_a_name
 
 
 async def ask(connection: Connection) -> None:
-    """A unary call, whose message leaves with its headers."""
+    """Make a unary call, whose message leaves with its headers."""
     await connection.open_stream(Request("/s/Echo", "s", message=b"x")).receive_unary()
 
 
@@ -173,20 +173,20 @@ def writers(server) -> int:
     return task_names().count(f"transport/writer/{server.address}")
 
 
-async def test_calls_one_at_a_time_need_no_writer(connection, server) -> None:
+async def test_sequential_calls_start_no_writer_task(connection, server) -> None:
     for _ in range(3):
         await ask(connection)
     assert writers(server) == 0
 
 
-async def test_calls_at_once_have_one_writer(connection, server) -> None:
+async def test_concurrent_calls_share_one_writer_task(connection, server) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(ask, connection)
     assert writers(server) == 1
 
 
-async def test_a_writer_does_not_inherit_the_context_of_who_needed_it_first(connection, server) -> None:
+async def test_a_writer_does_not_inherit_the_context_of_the_call_that_started_it(connection, server) -> None:
     span: ContextVar[str] = ContextVar("span", default="none")
     span.set("of an RPC")
     async with trio.open_nursery() as nursery:
@@ -196,6 +196,6 @@ async def test_a_writer_does_not_inherit_the_context_of_who_needed_it_first(conn
     assert span not in writer.context
 
 
-async def test_what_the_socket_does_not_take_is_the_writers(connection, server) -> None:
+async def test_the_writer_sends_bytes_that_the_tcp_socket_does_not_take(connection, server) -> None:
     assert await hello(connection, bytes(MANY // 4)) == bytes(MANY // 4)
     assert writers(server) == 1

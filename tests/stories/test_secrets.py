@@ -288,13 +288,15 @@ async def test_what_a_host_sends_against_the_rules_is_shown_nowhere(first, eithe
         opening = [each for each in usual if each[0] not in [name for name, _ in fields]]
         call._headers_sent = True
         if first:
-            call._link.send_headers(call.id, [*(each for each in fields if each[0] == b":status"), *opening, *fields])
+            call._connection.send_headers(
+                call.id, [*(each for each in fields if each[0] == b":status"), *opening, *fields]
+            )
         else:
-            call._link.send_headers(call.id, usual)
+            call._connection.send_headers(call.id, usual)
         await call.send(b"")
         if not first:
             call.sending = False
-            call._link.send_headers(call.id, fields, end=True)
+            call._connection.send_headers(call.id, fields, end=True)
 
     async with overheard(max_metadata_size=8_000) as (mesh, channel, said):
         echo(mesh, answer)

@@ -1,6 +1,6 @@
-"""A hostile client in a process of its own, over TCP: `python hostile_client.py ADDRESS ATTACK`, until it is killed.
+"""A hostile client over TCP for a process of its own: `python hostile_client.py ADDRESS ATTACK`, until killed.
 
-It prints a line when the attack has begun. A server may close its connections; then it makes new ones.
+It prints a line when the attack has begun. If a server closes a connection, it makes a new one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ATTACKS = {each.__name__: each for each in (rapid_reset, many_streams, calls, se
 
 
 def attack(host: str, port: int, name: str) -> None:
-    """One connection's worth."""
+    """Attack on one connection."""
     made = socket.create_connection((host, port))
     threading.Thread(target=read, args=(made,), daemon=True).start()
     frames = ATTACKS[name]()

@@ -1,4 +1,4 @@
-"""A server's end of a connection that a test moves frame by frame, by h2 itself and not by our engine."""
+"""The server's end of a connection, which a test controls frame by frame, by h2 itself and not by our engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OK_TRAILERS = [("grpc-status", "0")]
 
 
 class ScriptedServer:
-    """Nothing happens here by itself: no credit is given, nothing is answered."""
+    """A server that does nothing by itself: it opens no window and answers nothing."""
 
     def __init__(self, transport: trio.abc.Stream, settings: dict[Any, int]) -> None:
         self.transport = transport
@@ -44,11 +44,11 @@ class ScriptedServer:
         await self.transport.send_all(self.h2.data_to_send())
 
     async def read(self) -> None:
-        """One read's worth of events, into `seen`."""
+        """Add the events of one read to `seen`."""
         self.seen += self.h2.receive_data(await self.transport.receive_some())
 
     async def next(self, kind: type[E]) -> E:
-        """The next event of that kind; those before it are dropped."""
+        """Return the next event of that kind; those before it are dropped."""
         while True:
             while self.seen:
                 event = self.seen.pop(0)
@@ -57,7 +57,7 @@ class ScriptedServer:
             await self.read()
 
     async def request(self) -> int:
-        """Wait for a request; returns its stream."""
+        """Wait for a request; return its stream identifier."""
         stream_id = (await self.next(h2.events.RequestReceived)).stream_id
         assert stream_id is not None
         return stream_id
@@ -67,7 +67,7 @@ class ScriptedServer:
             pass
 
     async def answer(self, stream_id: int, message: bytes = b"", trailers: list[tuple[str, str]] | None = None) -> None:
-        """Headers, one message, trailers."""
+        """Send headers, one message and trailers."""
         self.h2.send_headers(stream_id, HEADERS)
         self.h2.send_data(stream_id, framed(message))
         self.h2.send_headers(stream_id, trailers or OK_TRAILERS, end_stream=True)
@@ -79,7 +79,7 @@ def framed(message: bytes) -> bytes:
 
 
 def socket_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
-    """Two ends within this process: what one has sent the other has at once, so Trio's MockClock does for them."""
+    """Return two connected sockets in this process: bytes arrive at once, so they work with Trio's MockClock."""
     ours, theirs = (trio.socket.from_stdlib_socket(end) for end in socket.socketpair())
     return trio.SocketStream(ours), trio.SocketStream(theirs)
 
@@ -94,7 +94,7 @@ Wire = Callable[..., Awaitable[tuple[Connection, ScriptedServer]]]
 
 @pytest.fixture(params=["lean", "h2"])
 def wire(nursery: trio.Nursery, request: pytest.FixtureRequest) -> Wire:
-    """`await wire(settings, options=...)`: a connection that runs, on each engine, and its server."""
+    """`await wire(settings, options=...)` returns a running connection, on each engine, and its server."""
 
     async def make(
         settings: dict[Any, int] | None = None,
@@ -127,14 +127,14 @@ def request_() -> Callable[..., Request]:
 
 
 async def fail_in_the_end() -> None:
-    """When nothing else happens any more; it would be waited for in vain."""
+    """Fail when no task can go on, where a test would otherwise wait for ever."""
     await trio.sleep(1000)
     raise TimeoutError
 
 
 @pytest.fixture
-def lent(wire, request_, nursery):
-    """A connection after so many lone calls that its callers read for themselves, and its server."""
+def delegated(wire, request_, nursery):
+    """Return a connection with delegated reading, after enough lone calls, and its server."""
 
     async def make(options: WireOptions | None = None, settings: Any = None) -> tuple[Connection, Any]:
         connection, server = await wire(settings, options=options, sockets=True)

@@ -1,4 +1,4 @@
-"""Whatever a server does and however its bytes are cut into reads: no crash, and every call ends."""
+"""Every call ends without a crash, whatever a server does and however its bytes are cut into reads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def send(stream: ClientStream, count: int) -> None:
 
 
 class AnyServer:
-    """Does what the actions say, as far as h2 lets a server do it."""
+    """A server that performs the given actions, as far as h2 allows them."""
 
     def __init__(self, transport: trio.abc.Stream) -> None:
         self.transport = transport
@@ -88,7 +88,7 @@ class AnyServer:
 @pytest.mark.parametrize("lean", [True, False])
 @settings(deadline=None, max_examples=150)
 @given(script=st.lists(actions, max_size=40), single=st.booleans(), sends=st.integers(0, 2))
-def test_every_call_ends_and_nothing_crashes(
+def test_every_call_ends_without_a_crash_whatever_the_server_sends(
     lean: bool, script: list[tuple[Any, ...]], single: bool, sends: int
 ) -> None:
     async def story() -> None:

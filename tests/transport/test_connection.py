@@ -1,4 +1,4 @@
-"""What a connection does with streams and queues; the server is moved by hand."""
+"""A connection's streams, with a server that the test controls."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_an_answer_in_pieces_wakes_a_unary_call_once(wire, request_, autoj
     assert len(steps) == 1
 
 
-async def test_the_request_says_what_grpc_wants_to_hear(wire, request_) -> None:
+async def test_the_request_has_the_headers_that_grpc_requires(wire, request_) -> None:
     connection, server = await wire()
     connection.open_stream(request_(metadata=[(b"user", b"7")], deadline=trio.current_time() + 2.5))
     event = await server.next(h2.events.RequestReceived)
@@ -86,13 +86,13 @@ async def test_the_request_says_what_grpc_wants_to_hear(wire, request_) -> None:
     }
 
 
-async def test_headers_that_are_more_than_the_server_takes_are_not_sent(wire, request_, autojump_clock) -> None:
+async def test_headers_above_the_servers_limit_are_not_sent(wire, request_, autojump_clock) -> None:
     connection, _ = await wire({SettingCodes.MAX_HEADER_LIST_SIZE: 1000})
     await connection.wait_ready()
     taken = connection.open_stream(request_(metadata=[(b"user", b"7" * 400)]))
     refused = connection.open_stream(request_(metadata=[(b"user", b"7" * 1000)]))
-    assert taken.status is None and taken.opened
-    assert (refused.opened, refused.refused, refused.status.code) == (False, False, StatusCode.RESOURCE_EXHAUSTED)
+    assert taken.status is None and taken.is_opened
+    assert (refused.is_opened, refused.refused, refused.status.code) == (False, False, StatusCode.RESOURCE_EXHAUSTED)
     assert "more than the 1000 that it takes; send less metadata" in refused.status.message
     assert connection.stream_count == 1
 
@@ -110,10 +110,10 @@ async def test_large_metadata_does_not_outlive_its_call(wire, request_, autojump
     assert gone() is None
 
 
-async def test_headers_that_were_sent_are_refused_when_the_server_takes_less(wire, request_, autojump_clock) -> None:
+async def test_a_lower_header_limit_in_later_settings_refuses_the_same_headers(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     metadata = [(b"user", b"7" * 1000)]
-    assert connection.open_stream(request_(metadata=metadata)).opened
+    assert connection.open_stream(request_(metadata=metadata)).is_opened
     server.h2.update_settings({SettingCodes.MAX_HEADER_LIST_SIZE: 1000})
     await server.flush()
     await wait_all_tasks_blocked()
@@ -150,7 +150,7 @@ async def test_two_tasks_may_not_receive_at_once(wire, request_, autojump_clock,
         await stream.receive()
 
 
-async def test_the_commit_is_told_by_the_reader_before_anyone_receives(wire, request_, autojump_clock) -> None:
+async def test_headers_commit_the_call_before_any_task_receives(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     told: list[str] = []
     stream = connection.open_stream(request_(on_headers=lambda: told.append("committed")))
@@ -161,7 +161,7 @@ async def test_the_commit_is_told_by_the_reader_before_anyone_receives(wire, req
     assert told == ["committed"] and stream.initial_metadata == (("set-cookie", "a=b"),)
 
 
-async def test_a_trailers_only_answer_does_not_commit(wire, request_, autojump_clock) -> None:
+async def test_a_trailers_only_answer_does_not_commit_the_call(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     told: list[str] = []
     stream = connection.open_stream(request_(on_headers=lambda: told.append("committed")))
@@ -183,7 +183,7 @@ async def test_messages_that_came_before_a_failure_are_delivered_first(wire, req
     assert stream.status == Status(StatusCode.INTERNAL)
 
 
-async def test_a_second_message_is_one_too_many_for_a_unary_call(wire, request_, autojump_clock) -> None:
+async def test_a_second_message_of_a_unary_call_is_unimplemented(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -197,7 +197,7 @@ async def test_a_second_message_is_one_too_many_for_a_unary_call(wire, request_,
     assert (await server.next(h2.events.StreamReset)).stream_id == stream_id
 
 
-async def test_ok_without_a_message_is_no_answer_to_a_unary_call(wire, request_, autojump_clock) -> None:
+async def test_ok_without_a_message_of_a_unary_call_is_unimplemented(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -206,7 +206,7 @@ async def test_ok_without_a_message_is_no_answer_to_a_unary_call(wire, request_,
     assert await answered(stream) == (None, NO_REPLY)
 
 
-async def test_ok_in_the_middle_of_a_message_is_not_ok(wire, request_, autojump_clock) -> None:
+async def test_ok_in_the_middle_of_a_message_is_internal(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -218,7 +218,7 @@ async def test_ok_in_the_middle_of_a_message_is_not_ok(wire, request_, autojump_
     assert stream.status == Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
 
 
-async def test_a_message_above_the_limit_ends_the_stream_and_tells_the_server(wire, request_, autojump_clock) -> None:
+async def test_a_message_above_the_limit_ends_and_resets_the_stream(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_(max_receive_size=10))
     stream_id = await server.request()
@@ -321,7 +321,7 @@ async def test_a_cancelled_stream_sends_nothing_more_and_its_neighbour_does(wire
         (99, StatusCode.INTERNAL),
     ],
 )
-async def test_a_reset_becomes_a_status(wire, request_, autojump_clock, code, status) -> None:
+async def test_the_code_of_a_reset_decides_the_status(wire, request_, autojump_clock, code, status) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     server.h2.reset_stream(await server.request(), code)
@@ -330,7 +330,7 @@ async def test_a_reset_becomes_a_status(wire, request_, autojump_clock, code, st
     assert stream.status.code is status and stream.refused is (code == 7)
 
 
-async def test_a_server_that_gives_up_at_the_deadline_means_the_deadline(wire, request_, autojump_clock) -> None:
+async def test_a_server_that_cancels_at_the_deadline_means_deadline_exceeded(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_(deadline=trio.current_time() + 1))
     stream_id = await server.request()

@@ -1,4 +1,4 @@
-"""What every engine does, whichever it is: the lean one and h2 run the same tests."""
+"""The rules that both engines keep: the fast one and h2's pass the same tests."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def frame(kind: int, stream_id: int = 0, payload: bytes = b"", flags: int = 0, l
     return size.to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
 
 
-def test_each_side_hears_of_the_others_settings(make_client) -> None:
+def test_each_engine_reports_the_peers_settings(make_client) -> None:
     client = make_client(OPTIONS)
     server = H2LibraryEngine(client=False, options=WireOptions(max_concurrent_streams=7))
     assert SettingsReceived() in client.receive(server.outgoing.take())
     assert client.peer_max_streams == 7
 
 
-def test_a_request_and_its_answer(pair: Pair) -> None:
+def test_engines_exchange_a_request_and_its_answer(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(b"hello"), end=True, limit=100)
     assert pair.to_server() == [HeadersReceived(1, REQUEST, False), DataReceived(1, b"hello", 5, True)]
@@ -102,7 +102,7 @@ def test_a_request_and_its_answer(pair: Pair) -> None:
     ]
 
 
-def test_a_whole_request_leaves_with_its_headers_and_is_charged_to_both_windows(pair: Pair) -> None:
+def test_a_complete_request_leaves_with_its_headers_and_is_charged_to_both_windows(pair: Pair) -> None:
     room, window = pair.client.initial_data_limit(), pair.client.connection_window
     assert room == OPTIONS.max_frame  # the windows are wider
     stream_id = pair.client.open_stream(FIXED, [], [], b"hello")
@@ -112,13 +112,13 @@ def test_a_whole_request_leaves_with_its_headers_and_is_charged_to_both_windows(
     assert pair.to_client() == [HeadersReceived(1, [*RESPONSE, (b"grpc-status", b"0")], True)]
 
 
-def test_what_may_leave_with_headers_is_bounded_by_the_connections_window(pair: Pair) -> None:
+def test_the_initial_data_limit_is_bounded_by_the_connections_window(pair: Pair) -> None:
     for size in (100_000, 99_993):
         assert pair.client.write(pair.open_stream(), bytes(size), end=False, limit=10**6) == size
     assert pair.client.initial_data_limit() == pair.client.connection_window == 7
 
 
-def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None:
+def test_uncached_headers_do_not_enter_the_compression_table(pair: Pair) -> None:
     sizes = set()
     for timeout in (b"1001m", b"1002m", b"1003m"):
         pair.client.open_stream(FIXED, [], [(b"grpc-timeout", timeout)])
@@ -129,7 +129,7 @@ def test_fields_that_pass_do_not_enter_the_compression_table(pair: Pair) -> None
     assert not any(b"grpc-timeout" in entry for entry in table)
 
 
-def test_streams_go_on_after_a_goaway_and_what_was_queued_is_still_sent(pair: Pair) -> None:
+def test_streams_go_on_after_a_goaway_and_queued_frames_are_still_sent(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.exchange()
     pair.server.ping(b"12345678")
@@ -149,7 +149,7 @@ def test_a_server_goes_away_in_two_steps(pair: Pair) -> None:
     assert pair.to_client() == [GoAwayReceived(1, 0, b"")]
 
 
-def test_no_more_is_written_than_windows_and_limit_allow(pair: Pair) -> None:
+def test_a_write_is_bounded_by_windows_and_limit(pair: Pair) -> None:
     data = memoryview(bytes(300_000))
     first, second = pair.open_stream(), pair.open_stream()
     assert pair.client.write(first, data, end=True, limit=30_000) == 30_000
@@ -163,7 +163,7 @@ def test_no_more_is_written_than_windows_and_limit_allow(pair: Pair) -> None:
     assert not any(event.end for event in frames)
 
 
-def test_the_end_comes_with_the_last_byte(pair: Pair) -> None:
+def test_end_stream_leaves_with_the_last_byte(pair: Pair) -> None:
     stream_id = pair.open_stream()
     assert pair.client.write(stream_id, memoryview(b"abc"), end=True, limit=2) == 2
     assert pair.client.write(stream_id, memoryview(b"c"), end=True, limit=2) == 1
@@ -171,14 +171,14 @@ def test_the_end_comes_with_the_last_byte(pair: Pair) -> None:
     assert events == [(b"ab", 2, False), (b"c", 1, True)]
 
 
-def test_the_end_alone_needs_no_window(pair: Pair) -> None:
+def test_end_stream_alone_needs_no_window(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
     assert pair.client.write(stream_id, memoryview(b""), end=True, limit=0) == 0
     assert pair.to_server()[-1] == DataReceived(1, b"", 0, True)
 
 
-def test_the_end_alone_needs_no_window_even_if_that_is_negative(make_client) -> None:
+def test_end_stream_alone_needs_no_window_even_if_it_is_negative(make_client) -> None:
     client = make_client(OPTIONS)
     stream_id = client.open_stream(FIXED, [], [])
     client.write(stream_id, memoryview(bytes(1000)), end=False, limit=10**6)
@@ -190,7 +190,7 @@ def test_the_end_alone_needs_no_window_even_if_that_is_negative(make_client) -> 
     assert client.outgoing.take() == frame(0, stream_id, flags=1)
 
 
-def test_windows_given_back_are_heard_of(pair: Pair) -> None:
+def test_a_window_update_reaches_the_peer(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.client.write(stream_id, memoryview(bytes(100_000)), end=False, limit=10**6)
     pair.to_server()
@@ -201,7 +201,7 @@ def test_windows_given_back_are_heard_of(pair: Pair) -> None:
     assert pair.client.stream_window(1) == 100 and pair.client.connection_window == before + 50
 
 
-def test_a_reset_is_heard_of_and_a_second_is_nothing(pair: Pair) -> None:
+def test_a_reset_reaches_the_peer_and_a_second_one_is_not_sent(pair: Pair) -> None:
     stream_id = pair.open_stream()
     pair.client.reset(stream_id, ErrorCode.CANCEL)
     pair.client.reset(stream_id, ErrorCode.CANCEL)
@@ -219,7 +219,7 @@ def test_headers_above_the_limit_cost_their_stream_and_leave_the_compression_tab
     assert pair.to_client() == [HeadersTooLarge(first, size), HeadersReceived(second, large[:2], False)]
 
 
-def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:
+def test_acknowledgements_are_counted_as_control_bytes(pair: Pair) -> None:
     pair.client.receive(frame(6, payload=b"12345678") * 10)
     assert pair.client.outgoing.control_unsent == pair.client.outgoing.unsent == 170
     pair.open_stream()
@@ -228,7 +228,7 @@ def test_what_a_peer_provokes_is_counted_as_control(pair: Pair) -> None:
     assert pair.client.outgoing.control_unsent == pair.client.outgoing.unsent == 0
 
 
-def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
+def test_closed_streams_do_not_accumulate_in_the_engine(pair: Pair) -> None:
     for _ in range(500):
         stream_id = pair.open_stream()
         pair.client.write(stream_id, memoryview(b""), end=True, limit=0)
@@ -242,7 +242,7 @@ def test_closed_streams_do_not_pile_up(pair: Pair) -> None:
 # -- peers that speak something else
 
 
-def test_an_http1_answer_is_named_at_once(make_client) -> None:
+def test_an_http1_answer_is_recognized_at_once(make_client) -> None:
     client = make_client(OPTIONS)
     (event,) = client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.FRAME_SIZE_ERROR
@@ -269,7 +269,7 @@ any_frame = st.tuples(st.integers(0, 12), st.sampled_from([0, 1, 2, 3, 5]), st.b
 @both
 @settings(deadline=None)
 @given(frames=st.lists(any_frame))
-def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[int, int, bytes, int]]) -> None:
+def test_arbitrary_frames_never_raise(make_client: MakeClient, frames: list[tuple[int, int, bytes, int]]) -> None:
     pair = Pair(make_client)
     pair.open_stream()
     for kind, stream_id, payload, flags in frames:
@@ -281,13 +281,13 @@ def test_no_frames_whatever_raise(make_client: MakeClient, frames: list[tuple[in
 
 @settings(deadline=None)
 @given(st.binary(max_size=100))
-def test_no_bytes_whatever_raise(data: bytes) -> None:
+def test_arbitrary_bytes_never_raise(data: bytes) -> None:
     for engine in (FastHttp2Engine(OPTIONS), h2_engine(OPTIONS), H2LibraryEngine(client=False, options=OPTIONS)):
         engine.receive(data)
 
 
 def ended_in_the_same_read(pair: Pair, how: str) -> int:
-    """A stream whose end the client has read together with what it is about to handle."""
+    """Return a stream whose end the client has read together with the event that it handles next."""
     stream_id = pair.open_stream()
     if how == "trailers":
         pair.client.write(stream_id, memoryview(b""), end=True, limit=0)
@@ -303,18 +303,18 @@ def ended_in_the_same_read(pair: Pair, how: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["trailers", "reset"])
-def test_window_of_a_stream_that_ended_in_the_same_read_is_not_given_back(pair: Pair, how: str) -> None:
+def test_the_window_of_a_stream_that_ended_in_the_same_read_is_not_given_back(pair: Pair, how: str) -> None:
     stream_id = ended_in_the_same_read(pair, how)
     pair.client.increment_window(stream_id, 9)
     assert pair.client.outgoing.take() == b""
 
 
-def test_nothing_is_written_to_a_stream_that_was_reset_in_the_same_read(pair: Pair) -> None:
+def test_a_stream_that_was_reset_in_the_same_read_is_not_written_to(pair: Pair) -> None:
     stream_id = ended_in_the_same_read(pair, "reset")
     assert pair.client.write(stream_id, memoryview(b"more"), end=True, limit=100) == 0
     assert pair.client.write(stream_id, memoryview(b""), end=True, limit=100) == 0
     assert pair.client.outgoing.take() == b""
 
 
-def test_a_stream_of_which_nothing_is_known_any_more_has_no_window(pair: Pair) -> None:
+def test_a_forgotten_stream_has_no_window(pair: Pair) -> None:
     assert pair.client.stream_window(1) == 0

@@ -1,6 +1,6 @@
-"""Both engines are fed the same bytes and must see the same events: h2 is the judge of the lean one.
+"""Both engines read the same bytes and must report the same events: h2 is the reference for the fast one.
 
-Where RFC 9113 leaves a choice, and the two choose differently, `agree` says so and the script ends there.
+Where RFC 9113 leaves a choice and the two choose differently, `agree` notes it and the script ends there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ setting = st.tuples(st.integers(0, 7) | st.just(4), words | st.just(20_000))
 
 
 def sized(payloads: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """Mostly of the right size."""
+    """Return payloads that mostly have the right size."""
     return st.one_of(payloads, payloads, payloads, st.binary(max_size=10))
 
 
@@ -74,7 +74,7 @@ client_actions = st.one_of(
 
 
 class Both:
-    """The two engines, and a server's compressor for what they are sent."""
+    """The two engines, and a server's compressor for the headers that they are sent."""
 
     def __init__(self) -> None:
         self.lean: Http2Engine = FastHttp2Engine(OPTIONS)
@@ -84,13 +84,13 @@ class Both:
         self.ended: set[int] = set()  # our halves
 
     def act(self, name: str, *args: Any) -> bool:
-        """Whether there is a point in going on."""
+        """Perform one action; return whether the script can go on."""
         return bool(getattr(self, name.replace(" ", "_"))(*args))
 
     def receive(self, data: bytes) -> bool:
-        ours, theirs = told_one_by_one(receive_all(self.lean, data)), receive_all(self.h2, data)
+        ours, theirs = split_unary_responses(receive_all(self.lean, data)), receive_all(self.h2, data)
         assert agree(ours, theirs), f"lean: {ours}, h2: {theirs}"
-        return told_alike(ours, theirs) and not any(isinstance(event, ConnectionFailed) for event in ours)
+        return have_equal_events(ours, theirs) and not any(isinstance(event, ConnectionFailed) for event in ours)
 
     def same(self, ours: object, theirs: object) -> bool:
         assert ours == theirs
@@ -109,7 +109,7 @@ class Both:
         return self.receive(frames.head(len(data), 1, 4 | end, stream_id) + data)
 
     def answer(self, stream_id: int, block: int, data: bytes, last: int) -> bool:
-        """In one read: what the lean engine may take for one event."""
+        """Send an answer in one read, which the fast engine may report as one event."""
         frame = frames.head(len(data), 0, 0, stream_id) + data
         sent = []
         for number, flags in ((block, 4), (last, 5)):
@@ -131,7 +131,7 @@ class Both:
         return True
 
     def ask(self, size: int) -> bool:
-        """With the whole request in one go, as far as there is room."""
+        """Send a request with all its data at once, as far as windows allow."""
         room = self.lean.initial_data_limit()
         self.same(room, self.h2.initial_data_limit())
         if self.opened < min(3, self.lean.peer_max_streams) and size <= room:
@@ -173,19 +173,19 @@ ONLY_H2 = {
     "Received frame with invalid padding": "hyperframe refuses HEADERS that are all padding; §6.2 allows them",
     "InvalidBodyLengthError": "gRPC's messages have lengths of their own; nobody looks at content-length",
 }
-# Where only the lean engine does.
+# Where only the fast engine does.
 ONLY_LEAN = {
     "which was never opened": "h2 ignores RST_STREAM on an idle stream, and looks at header blocks when they are whole",
     "HEADERS too short for their priority": "hyperframe reads padding as a priority",
 }
 
 
-def told_one_by_one(events: Sequence[Event]) -> list[Event]:
+def split_unary_responses(events: Sequence[Event]) -> list[Event]:
     return [part for event in events for part in parts_of(event)]
 
 
 def agree(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
-    """The same events, or a difference that the RFC leaves room for."""
+    """Compare the engines' events; return whether they are equal, or differ as the RFC allows."""
     match ours, theirs:
         case [ConnectionFailed()], [ConnectionFailed()]:
             return True  # hyperframe knows one code for all that it refuses
@@ -195,11 +195,11 @@ def agree(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
             return any(excuse in text for excuse in ONLY_LEAN)
         case [*_], [ConnectionFailed(message=text)]:
             return any(excuse in text for excuse in ONLY_H2)
-    return told_alike(ours, theirs)
+    return have_equal_events(ours, theirs)
 
 
-def told_alike(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
-    """The same events; only of windows that opened the lean engine may be silent, where they were open before."""
+def have_equal_events(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
+    """Compare events; the fast engine may leave out updates of windows that were open already."""
     rest = iter(theirs)
     for event in ours:
         for other in rest:
@@ -216,7 +216,7 @@ def told_alike(ours: Sequence[Event], theirs: Sequence[Event]) -> bool:
 @example([("frame", 1, 8, 1, b"\n" + bytes(10))])
 @given(st.lists(st.one_of(frame_actions, frame_actions, client_actions), max_size=30))
 @example([("frame", 1, 5, 1, b" "), ("answer", 1, 0, b"", 0)])  # a stream's error, then the connection's, in one read
-def test_the_same_bytes_are_the_same_events(script: list[tuple[Any, ...]]) -> None:
+def test_both_engines_read_the_same_bytes_as_the_same_events(script: list[tuple[Any, ...]]) -> None:
     both = Both()
     both.receive(frames.settings({}))
     both.open()

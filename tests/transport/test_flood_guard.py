@@ -1,4 +1,4 @@
-"""How many frames that carry nothing of a call a peer may send."""
+"""The number of frames that a peer may send which carry nothing of a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.hostile.peer import ACK, DATA, GOAWAY, PING, PRIORITY, SETTINGS, WI
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.transport.events import ErrorCode
-from trxds.transport.flood_guard import EARNED, FloodGuard
+from trxds.transport.flood_guard import EARNED_PER_FRAME, FloodGuard
 from trxds.transport.options import WireOptions
 
 pytestmark = pytest.mark.slow
@@ -20,23 +20,23 @@ pytestmark = pytest.mark.slow
 # -- the rule
 
 
-def test_so_many_frames_are_no_flood_and_one_more_is() -> None:
+def test_one_frame_of_overhead_above_the_allowance_is_a_flood() -> None:
     guard = FloodGuard(1000)
     assert guard.admits(1000, 0, 5.0)
     assert not guard.admits(1, 0, 5.0)
 
 
-def test_a_rate_that_is_kept_is_no_flood_however_long() -> None:
+def test_overhead_at_the_rate_is_never_a_flood() -> None:
     guard = FloodGuard(1000)
     assert all(guard.admits(10, 0, tick / 100) for tick in range(10_000))
 
 
-def test_a_little_above_the_rate_is_a_flood_in_the_end() -> None:
+def test_overhead_a_little_above_the_rate_is_a_flood_in_the_end() -> None:
     guard = FloodGuard(1000)
     assert not all(guard.admits(11, 0, tick / 100) for tick in range(2_000))
 
 
-def test_silence_earns_no_more_than_a_second_of_it() -> None:
+def test_a_silent_peer_earns_at_most_one_second_of_the_rate() -> None:
     guard = FloodGuard(1000)
     assert guard.admits(1000, 0, 1000.0)
     assert not guard.admits(1001, 0, 2000.0)
@@ -44,11 +44,11 @@ def test_silence_earns_no_more_than_a_second_of_it() -> None:
 
 def test_each_frame_of_ours_earns_the_peer_ten() -> None:
     guard = FloodGuard(1000)
-    assert guard.admits(1000 + 50 * EARNED, 50, 1.0)
+    assert guard.admits(1000 + 50 * EARNED_PER_FRAME, 50, 1.0)
     assert not guard.admits(1, 50, 1.0)
 
 
-def test_what_our_frames_earn_is_kept_up_to_ten_times_the_rate() -> None:
+def test_earned_frames_are_kept_up_to_ten_times_the_rate() -> None:
     guard = FloodGuard(1000)
     assert guard.admits(0, 10**9, 1.0)
     assert guard.admits(10_000, 10**9, 1.0)
@@ -72,7 +72,9 @@ OVERHEAD = {
 
 
 @pytest.mark.parametrize("kind", OVERHEAD)
-async def test_each_kind_is_a_flood_past_the_rate(kind: str, wire: Any, request_: Any, autojump_clock: Any) -> None:
+async def test_each_type_of_overhead_frame_is_a_flood_above_the_rate(
+    kind: str, wire: Any, request_: Any, autojump_clock: Any
+) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_(message=b"x"))
     await server.request()
@@ -88,7 +90,7 @@ async def test_each_kind_is_a_flood_past_the_rate(kind: str, wire: Any, request_
     assert stream.status == connection.closed_status
 
 
-async def test_a_flood_is_told_why_the_connection_ends(wire: Any, autojump_clock: Any) -> None:
+async def test_a_flooding_peer_gets_a_goaway_with_the_reason(wire: Any, autojump_clock: Any) -> None:
     _, server = await wire()
     await server.transport.send_all(OVERHEAD["unknown"] * 1500)
     goaway = await server.next(h2.events.ConnectionTerminated)
@@ -98,7 +100,7 @@ async def test_a_flood_is_told_why_the_connection_ends(wire: Any, autojump_clock
 async def test_a_server_that_answers_each_frame_of_ours_with_five_is_no_flood(
     wire: Any, request_: Any, autojump_clock: Any
 ) -> None:
-    """Two WINDOW_UPDATE for each DATA frame and a PING to measure the way is what the busiest of servers send."""
+    """The busiest servers send two WINDOW_UPDATE for each DATA frame, and a PING to measure the round trip."""
     connection, server = await wire()
     more = OVERHEAD["WINDOW_UPDATE"] * 4 + OVERHEAD["PING"]
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Windows in both directions: nothing deadlocks, nobody holds up others, memory stays bounded."""
+"""Windows in both directions: no deadlock, no stream that delays the others, and bounded memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prefixed(size: int) -> bytes:
 
 
 async def send_within_windows(server, stream_id: int, data: bytes) -> int:
-    """As much as the client lets the server send without another read of its own."""
+    """Send as much as the client allows without another read of the server."""
     sent = 0
     while True:
         room = min(server.h2.local_flow_control_window(stream_id), server.h2.max_outbound_frame_size, len(data) - sent)
@@ -65,7 +65,9 @@ async def test_an_application_that_waits_is_sent_a_message_larger_than_the_windo
     assert await send_within_windows(server, stream_id, prefixed(100_000)) == 100_005
 
 
-async def test_one_that_begins_to_wait_late_is_sent_the_rest(wire, request_, autojump_clock, nursery) -> None:
+async def test_an_application_that_waits_late_is_sent_the_rest_of_a_large_message(
+    wire, request_, autojump_clock, nursery
+) -> None:
     connection, server = await wire(options=SMALL)
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -91,7 +93,7 @@ async def test_a_waiting_application_is_not_sent_messages_behind_the_one_it_wait
     assert sent <= 1005 + SMALL.stream_window
 
 
-async def test_messages_that_are_taken_make_room(wire, request_, autojump_clock) -> None:
+async def test_taken_messages_open_the_streams_window(wire, request_, autojump_clock) -> None:
     connection, server = await wire(options=SMALL)
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -114,7 +116,7 @@ async def test_a_stream_that_nobody_reads_does_not_hold_up_others(wire, request_
         assert await send_within_windows(server, stream_id, bytes(10_000)) == 10_000
 
 
-async def test_padding_is_given_back_at_once(wire, request_, autojump_clock) -> None:
+async def test_window_of_padding_is_given_back_at_once(wire, request_, autojump_clock) -> None:
     connection, server = await wire(options=SMALL)
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -151,7 +153,7 @@ async def test_data_of_cancelled_streams_costs_the_connection_nothing(wire, requ
 
 
 async def drain(server, stream_id: int, size: int) -> None:
-    """Read that much of a request, giving window back."""
+    """Read that much of a request, and open the windows again."""
     while size:
         data = await server.next(h2.events.DataReceived)
         assert data.stream_id == stream_id
@@ -160,7 +162,7 @@ async def drain(server, stream_id: int, size: int) -> None:
         await server.flush()
 
 
-async def test_send_parks_until_windows_have_taken_the_message(wire, request_, autojump_clock, nursery) -> None:
+async def test_send_waits_until_windows_have_taken_the_message(wire, request_, autojump_clock, nursery) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     sent: list[bool] = []
@@ -177,7 +179,7 @@ async def test_send_parks_until_windows_have_taken_the_message(wire, request_, a
     assert sent == [True]
 
 
-async def test_no_more_is_buffered_than_the_bound_though_windows_are_open(request_, wire, autojump_clock) -> None:
+async def test_the_unsent_buffer_is_bounded_though_windows_are_open(request_, wire, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.INITIAL_WINDOW_SIZE: 2**30}, capacity=1000)
     server.h2.increment_flow_control_window(2**30)
     await server.flush()
@@ -193,13 +195,13 @@ async def test_headers_wait_for_room_in_the_buffer_too(request_, wire, autojump_
     streams = [connection.open_stream(request_(metadata=[(b"x", b"%d" % n * 500)])) for n in range(100, 200)]
     await wait_all_tasks_blocked()
     assert connection.http2.engine.outgoing.unsent < 2 * SMALL.unsent_bound
-    assert streams[0].opened and not streams[-1].opened
+    assert streams[0].is_opened and not streams[-1].is_opened
     for _ in streams:
         await server.request()
-    assert streams[-1].opened
+    assert streams[-1].is_opened
 
 
-async def test_streams_in_line_are_served_in_turn(wire, request_, autojump_clock) -> None:
+async def test_queued_streams_are_served_in_turn(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.INITIAL_WINDOW_SIZE: 2**20})
     server.h2.increment_flow_control_window(2**20)
     await server.flush()

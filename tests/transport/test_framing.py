@@ -24,7 +24,7 @@ def taken(deframer: Deframer) -> list[bytes]:
 
 @settings(deadline=None)
 @given(messages_and_cuts)
-def test_messages_survive_any_cutting_of_their_bytes(case: tuple[list[bytes], list[int]]) -> None:
+def test_messages_are_the_same_however_their_bytes_are_cut(case: tuple[list[bytes], list[int]]) -> None:
     messages, cuts = case
     deframer = Deframer(100)
     for piece in pieces(b"".join(map(frame, messages)), cuts):
@@ -35,7 +35,7 @@ def test_messages_survive_any_cutting_of_their_bytes(case: tuple[list[bytes], li
 
 @settings(deadline=None)
 @given(messages_and_cuts)
-def test_buffered_is_what_was_fed_less_what_was_taken(case: tuple[list[bytes], list[int]]) -> None:
+def test_buffered_counts_bytes_that_were_fed_and_not_taken(case: tuple[list[bytes], list[int]]) -> None:
     messages, cuts = case
     deframer, fed = Deframer(100), 0
     for piece in pieces(b"".join(map(frame, messages)), cuts):
@@ -93,7 +93,7 @@ def test_messages_before_a_bad_one_can_be_taken() -> None:
     assert taken(deframer) == [b"good"]
 
 
-def test_the_middle_of_a_prefix_and_of_a_body_are_no_place_to_end() -> None:
+def test_a_stream_must_not_end_within_a_prefix_or_a_message() -> None:
     deframer = Deframer(10)
     deframer.feed(b"\0\0")
     assert not deframer.between_messages

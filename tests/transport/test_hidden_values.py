@@ -1,4 +1,4 @@
-"""What HTTP/2's libraries say of headers is repeated without what they quote of them."""
+"""Errors of the HTTP/2 libraries are repeated without the header values that they quote."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ REQUEST = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/b"), (b
         (b"content-length", SECRET),
     ],
 )
-def test_what_h2_quotes_of_a_header_is_not_repeated(field: tuple[bytes, bytes]) -> None:
-    """A server that has h2 check what it is sent."""
+def test_errors_do_not_repeat_header_values_that_h2_quotes(field: tuple[bytes, bytes]) -> None:
+    """The server has h2 check its requests."""
     server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
     client = h2.connection.H2Connection(
         h2.config.H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False)
@@ -48,7 +48,7 @@ def test_what_h2_quotes_of_a_header_is_not_repeated(field: tuple[bytes, bytes]) 
     assert "Secret" not in said and len(said) > 10
 
 
-def test_what_holds_headers_has_a_repr_without_them() -> None:
+def test_objects_with_headers_have_a_repr_without_values() -> None:
     headers: Headers = [(b"token", SECRET)]
     table = PrivateTable()
     table.add(b"token", SECRET)

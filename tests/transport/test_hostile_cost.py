@@ -1,6 +1,7 @@
-"""What hostile frames cost in CPU, on both engines: the same however many calls are open, and little at once.
+"""The CPU cost of hostile frames, on both engines: it is the same however many calls are open, and small for each step.
 
-Lines of our code and h2's are counted, and not seconds: they are the same on a busy machine. `make bench` has seconds.
+The measure is lines of our code and h2's that run, and not seconds: it is the same on a busy machine. `make bench` has
+seconds.
 """
 
 from __future__ import annotations

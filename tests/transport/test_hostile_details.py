@@ -1,4 +1,4 @@
-"""What rows of docs/hostile-servers.md say besides the status, the connection and the memory, on both engines."""
+"""Details of docs/hostile-servers.md besides status, connection and memory, on both engines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from support.hostile.stage import Outcome, perform
 from trxds.transport.options import WireOptions
 
 
-@pytest.fixture(params=[True, False], ids=["lean", "h2"])
+@pytest.fixture(params=[True, False], ids=["fast", "h2"])
 def options(request: pytest.FixtureRequest) -> WireOptions:
     return WireOptions(lean=request.param)
 
 
 def requests(outcome: Outcome) -> list[int]:
-    """How many each connection had."""
+    """Return the number of requests on each connection."""
     return [peer.heard[HEADERS] for peer in outcome.peers]
 
 
-async def test_after_a_goaway_each_call_has_a_connection_of_its_own(options: WireOptions, autojump_clock) -> None:
+async def test_each_call_has_a_connection_of_its_own_at_a_server_that_always_sends_goaway(
+    options: WireOptions, autojump_clock
+) -> None:
     outcome = await perform(SCRIPTS["goaway"], options)
     assert requests(outcome) == [1, 1]
 
@@ -54,7 +56,7 @@ async def test_a_call_that_a_goaway_excludes_is_on_the_next_connection(
         ("window_overflow_of_a_stream", "10.0.0.1:443: FLOW_CONTROL_ERROR: "),
     ],
 )
-async def test_the_message_says_what_the_server_did(
+async def test_the_status_message_names_what_the_hostile_server_did(
     name: str, message: str, options: WireOptions, autojump_clock
 ) -> None:
     (status,) = (await perform(SCRIPTS[name], options)).statuses
@@ -62,24 +64,28 @@ async def test_the_message_says_what_the_server_did(
 
 
 @pytest.mark.parametrize("name", ["headers_of_no_sense", "data_on_stream_0", "settings_of_5_bytes"])
-async def test_the_same_failure_has_the_same_message(name: str, options: WireOptions, autojump_clock) -> None:
-    """No address of an object in it, say: messages are what failures are grouped by."""
+async def test_the_same_failure_of_hostile_servers_has_the_same_message(
+    name: str, options: WireOptions, autojump_clock
+) -> None:
+    """Failures are grouped by their messages, so no message contains the address of an object, for example."""
     first, second = [await perform(SCRIPTS[name], options) for _ in range(2)]
     assert first.statuses == second.statuses and "0x" not in first.statuses[0].message
 
 
-async def test_the_first_settings_are_waited_for_20_s(options: WireOptions, autojump_clock) -> None:
+async def test_a_connection_waits_20_s_for_the_first_settings(options: WireOptions, autojump_clock) -> None:
     began = trio.current_time()
     await perform(SCRIPTS["settings_never_sent"], options)
     assert trio.current_time() - began == pytest.approx(20, abs=1)
 
 
 @pytest.mark.parametrize("name", ["ping_flood_of_the_deaf", "settings_flood_of_the_deaf"])
-async def test_of_who_reads_no_answers_no_more_is_read(name: str, options: WireOptions, autojump_clock) -> None:
+async def test_a_server_that_reads_no_acknowledgements_is_not_read(
+    name: str, options: WireOptions, autojump_clock
+) -> None:
     outcome = await perform(SCRIPTS[name], options)
     assert not outcome.peers[0].said_all
 
 
-async def test_each_refused_call_is_made_once_more(options: WireOptions, autojump_clock) -> None:
+async def test_each_refused_call_is_retried_transparently_once(options: WireOptions, autojump_clock) -> None:
     outcome = await perform(SCRIPTS["rapid_reset"], options)
     assert requests(outcome) == [200]  # on one connection

@@ -1,8 +1,7 @@
 """Servers that break the rules, or stretch them: each row of docs/hostile-servers.md holds, on both engines.
 
-The table is the expectation: what every call of a script ends with, whether the connection goes on, and
-how much memory both ends together may take meanwhile. The floods are long enough to go far beyond it if
-anything of them were kept.
+The table is the expectation: the status of every call of a script, whether the connection goes on, and how much memory
+both ends together may take. The floods are long enough to exceed that by far if anything of them were kept.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.slow
 ROWS = rows()
 
 
-def test_the_document_has_a_row_for_every_script_and_no_other() -> None:
+def test_the_document_of_hostile_peers_has_a_row_for_every_script() -> None:
     assert sorted(ROWS) == sorted(SCRIPTS)
 
 

@@ -1,4 +1,4 @@
-"""Callers that are alone read their own answers, and nobody waits for it: not other callers, not the server's news."""
+"""Lone callers read their own answers, and neither other callers nor a GOAWAY have to wait for that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK = 0.21  # seconds in which the reader has looked twice
 
 
 class Steps(trio.abc.Instrument):
-    """How often each task runs."""
+    """Counts how often each task runs."""
 
     def __init__(self) -> None:
         self.of: dict[str, int] = {}
@@ -25,8 +25,8 @@ class Steps(trio.abc.Instrument):
         self.of[task.name] = self.of.get(task.name, 0) + 1
 
 
-async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_lone_call_does_not_wake_the_reader(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     steps = Steps()
     trio.lowlevel.add_instrument(steps)
     for _ in range(10):
@@ -35,30 +35,30 @@ async def test_a_lone_call_does_not_wake_the_reader(lent, request_, autojump_clo
     assert not [name for name in steps.of if "Connection.run" in name]
 
 
-async def never_lent(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
-    """As many lone calls as otherwise do, so many seconds apart, and its reader reads for them all."""
+async def check_not_delegated(connection: Connection, server: Any, request: Any, apart: float = 0) -> None:
+    """Make lone calls at this interval, and check that the reader reads for all of them."""
     for _ in range(20):
         await asked(connection, server, request)
         assert not connection.inline_reads.is_delegated
         await trio.sleep(apart)
 
 
-async def test_what_is_no_plain_socket_is_left_to_the_reader(wire, request_, autojump_clock) -> None:
-    await never_lent(*await wire(), request_(message=b"x"))
+async def test_reading_is_not_delegated_without_a_plain_socket(wire, request_, autojump_clock) -> None:
+    await check_not_delegated(*await wire(), request_(message=b"x"))
 
 
-async def test_calls_that_are_far_apart_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
-    await never_lent(*await wire(sockets=True), request_(message=b"x"), apart=LOOK)
+async def test_reading_is_not_delegated_between_calls_that_are_far_apart(wire, request_, autojump_clock) -> None:
+    await check_not_delegated(*await wire(sockets=True), request_(message=b"x"), apart=LOOK)
 
 
-async def test_calls_beside_one_that_takes_long_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+async def test_reading_is_not_delegated_while_a_long_call_is_open(wire, request_, autojump_clock) -> None:
     connection, server = await wire(sockets=True)
     connection.open_stream(request_(message=b"x"))
     await server.request()
-    await never_lent(connection, server, request_(message=b"x"))
+    await check_not_delegated(connection, server, request_(message=b"x"))
 
 
-async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autojump_clock) -> None:
+async def test_reading_is_not_delegated_to_concurrent_callers(wire, request_, autojump_clock) -> None:
     connection, server = await wire(sockets=True)
     for _ in range(20):
         streams = [connection.open_stream(request_(message=b"x")) for _ in range(2)]
@@ -72,32 +72,34 @@ async def test_callers_side_by_side_are_left_to_the_reader(wire, request_, autoj
 # -- between calls
 
 
-async def test_news_are_heard_when_no_call_follows(lent, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_goaway_is_noticed_while_reading_is_delegated_and_no_call_follows(delegated, autojump_clock) -> None:
+    connection, server = await delegated()
     server.h2.close_connection()
     await server.flush()
     await trio.sleep(LOOK)
     assert connection.error is not None
 
 
-async def test_news_are_heard_before_the_next_call(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_goaway_is_noticed_before_the_next_call_while_reading_is_delegated(
+    delegated, request_, autojump_clock
+) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     server.h2.close_connection()
     await server.flush()
     assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
 
 
-async def test_a_connection_that_was_lost_meanwhile_takes_no_call(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_connection_lost_while_reading_is_delegated_takes_no_call(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     await server.transport.aclose()
     assert connection.inline_reads.is_delegated and connection.open_stream(request_(message=b"x")) is None
     assert connection.closed_status is not None
 
 
-async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_connection_closed_while_delegated_takes_no_call(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     server.h2.ping(b"12345678")
     await server.flush()
@@ -112,8 +114,8 @@ async def test_a_connection_that_was_closed_takes_no_call(lent, request_, autoju
 # -- other calls
 
 
-async def test_a_call_that_streams_is_read_at_once(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_streaming_call_reclaims_the_delegated_reading_at_once(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     stream = connection.open_stream(request_())
     stream.send_nowait(b"x", end=True)
@@ -121,8 +123,8 @@ async def test_a_call_that_streams_is_read_at_once(lent, request_, autojump_cloc
     assert await stream.receive() == b"echo" and trio.current_time() == began
 
 
-async def test_who_waits_for_headers_gets_them_at_once(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_wait_for_headers_reclaims_the_delegated_reading_at_once(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     stream = connection.open_stream(request_(message=b"x"))
     await server.answer(await server.request(), b"echo")
@@ -130,7 +132,7 @@ async def test_who_waits_for_headers_gets_them_at_once(lent, request_, autojump_
     assert stream.initial_metadata is not None and trio.current_time() == began
 
 
-async def test_when_the_reader_was_called_lone_calls_count_anew(wire, request_, autojump_clock) -> None:
+async def test_lone_calls_count_anew_after_the_reading_was_reclaimed(wire, request_, autojump_clock) -> None:
     connection, server = await wire(sockets=True)
     while not connection.inline_reads.is_delegated:
         await asked(connection, server, request_(message=b"x"))
@@ -140,8 +142,8 @@ async def test_when_the_reader_was_called_lone_calls_count_anew(wire, request_, 
     assert not connection.inline_reads.is_delegated
 
 
-async def test_a_second_caller_is_read_for_by_the_first(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_leader_reads_for_a_second_caller(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     first = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(answered, first)
@@ -153,10 +155,10 @@ async def test_a_second_caller_is_read_for_by_the_first(lent, request_, nursery,
     await server.answer(first.id, b"echo")
 
 
-async def test_a_second_caller_is_read_for_when_the_first_has_its_answer(
-    lent, request_, nursery, autojump_clock
+async def test_the_reader_reads_for_a_second_caller_when_the_leader_has_its_answer(
+    delegated, request_, nursery, autojump_clock
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     began = trio.current_time()
     first = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(answered, first)
@@ -171,8 +173,10 @@ async def test_a_second_caller_is_read_for_when_the_first_has_its_answer(
     assert trio.current_time() == began
 
 
-async def test_a_second_caller_is_read_for_when_the_first_is_cancelled(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_the_reader_reads_for_a_second_caller_when_the_leader_is_cancelled(
+    delegated, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await delegated()
     began = trio.current_time()
     first = connection.open_stream(request_(message=b"x"))
     with trio.CancelScope() as scope:
@@ -189,8 +193,10 @@ async def test_a_second_caller_is_read_for_when_the_first_is_cancelled(lent, req
     assert second.status == OK and trio.current_time() == began
 
 
-async def test_after_a_call_that_takes_long_the_reader_reads(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_the_reader_reclaims_the_reading_from_a_leader_that_waits_long(
+    delegated, request_, nursery, autojump_clock
+) -> None:
+    connection, server = await delegated()
     slow = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(answered, slow)
     await server.request()
@@ -204,8 +210,8 @@ async def test_after_a_call_that_takes_long_the_reader_reads(lent, request_, nur
     assert connection.error is not None
 
 
-async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_long_call_does_not_wake_the_delegating_reader(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated()
     nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
     await server.request()
     await trio.sleep(1)
@@ -217,14 +223,14 @@ async def test_a_call_that_takes_long_does_not_keep_the_reader_awake(lent, reque
     nursery.cancel_scope.cancel()
 
 
-async def test_a_call_that_has_to_queue_is_read_for(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_call_that_has_to_queue_reclaims_the_delegated_reading(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     await trio.sleep(0.001)
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     await server.flush()
     began = trio.current_time()
     stream = connection.open_stream(request_(message=b"x"))
-    assert not stream.opened
+    assert not stream.is_opened
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     await server.flush()
     assert await stream.wait_open() and trio.current_time() == began

@@ -1,4 +1,4 @@
-"""How it ends for callers that read their own answers: by others, with the connection, in pieces, in a flood."""
+"""The end of delegated reading: by another task, with the connection, in small pieces, in a flood."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trxds.transport.options import WireOptions
 from trxds.transport.transport import READ_SIZE
 
 
-async def test_a_caller_that_reads_learns_that_its_call_was_ended(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_leader_is_woken_when_its_call_is_ended(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
         callers.start_soon(stream.receive_unary)
@@ -30,8 +30,8 @@ async def test_a_caller_that_reads_learns_that_its_call_was_ended(lent, request_
     await asked(connection, server, request_(message=b"x"))
 
 
-async def test_a_caller_that_reads_learns_that_the_connection_was_closed(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_leader_is_woken_when_the_connection_is_closed(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
         callers.start_soon(stream.receive_unary)
@@ -41,11 +41,11 @@ async def test_a_caller_that_reads_learns_that_the_connection_was_closed(lent, r
 
 
 @pytest.fixture
-def stuck(lent, request_, nursery):
-    """A connection whose writer waits for the socket, the call that reads for itself, and the server."""
+def stuck(delegated, request_, nursery):
+    """Return a connection whose writer waits for the socket, the call whose caller is the leader, and the server."""
 
     async def make() -> tuple[Connection, ClientStream, Any]:
-        connection, server = await lent(settings={SettingCodes.INITIAL_WINDOW_SIZE: 2**30})
+        connection, server = await delegated(settings={SettingCodes.INITIAL_WINDOW_SIZE: 2**30})
         server.h2.increment_flow_control_window(2**30)
         await server.flush()
         for _ in range(20):
@@ -59,7 +59,7 @@ def stuck(lent, request_, nursery):
     return make
 
 
-async def test_the_writer_goes_on_when_a_caller_that_reads_is_told_to_stop(stuck, request_, autojump_clock) -> None:
+async def test_the_writer_goes_on_when_a_leader_is_interrupted(stuck, request_, autojump_clock) -> None:
     connection, large, server = await stuck()
     large.cancel()
     await wait_all_tasks_blocked()
@@ -68,14 +68,14 @@ async def test_the_writer_goes_on_when_a_caller_that_reads_is_told_to_stop(stuck
     await asked(connection, server, request_(message=b"x"))
 
 
-async def test_a_connection_that_is_closed_says_goodbye_although_a_caller_reads(stuck, autojump_clock) -> None:
+async def test_a_connection_closed_while_a_leader_reads_sends_goaway(stuck, autojump_clock) -> None:
     connection, _, server = await stuck()
     connection.close(unavailable("closed"))
     await server.next(h2.events.ConnectionTerminated)
 
 
-async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_leader_finds_a_lost_connection(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     stream = connection.open_stream(request_(message=b"x"))
     async with trio.open_nursery() as callers:
         callers.start_soon(stream.receive_unary)
@@ -84,8 +84,8 @@ async def test_a_caller_that_reads_finds_the_connection_lost(lent, request_, aut
     assert stream.status.code is StatusCode.UNAVAILABLE and "closed by the peer" in stream.status.message
 
 
-async def test_an_answer_in_many_pieces_is_whole(lent, request_, autojump_clock) -> None:
-    connection, server = await lent()
+async def test_a_leader_reads_an_answer_in_many_pieces(delegated, request_, autojump_clock) -> None:
+    connection, server = await delegated()
     stream = connection.open_stream(request_(message=b"x"))
     reply: list[bytes | None] = []
 
@@ -102,7 +102,7 @@ async def test_an_answer_in_many_pieces_is_whole(lent, request_, autojump_clock)
 
 
 class Piecewise:
-    """Sends a byte at a time."""
+    """A stream that sends one byte at a time."""
 
     def __init__(self, transport: trio.abc.Stream) -> None:
         self.transport = transport
@@ -113,8 +113,8 @@ class Piecewise:
             await wait_all_tasks_blocked()
 
 
-async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent(WireOptions(control_bound=1000))
+async def test_a_flood_of_pings_is_bounded_while_a_leader_reads(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated(WireOptions(control_bound=1000))
     stream = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(stream.receive_unary)
     await server.request()
@@ -132,8 +132,8 @@ async def test_the_peers_pings_are_bounded_where_a_caller_reads(lent, request_, 
     nursery.cancel_scope.cancel()
 
 
-async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent(WireOptions(control_bound=1000))
+async def test_a_flood_of_pings_is_bounded_if_a_call_reads_first(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated(WireOptions(control_bound=1000))
     while connection.http2.reader.transport.send_nowait(bytes(100_000)):
         pass
 
@@ -151,8 +151,8 @@ async def test_pings_that_come_before_calls_are_bounded(lent, request_, nursery,
     nursery.cancel_scope.cancel()
 
 
-async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, autojump_clock) -> None:
-    connection, server = await lent(WireOptions(stream_window=65_535))
+async def test_a_large_answer_is_left_to_the_reader_by_its_leader(delegated, request_, nursery, autojump_clock) -> None:
+    connection, server = await delegated(WireOptions(stream_window=65_535))
     nursery.start_soon(connection.open_stream(request_(message=b"x")).receive_unary)
     stream_id = await server.request()
     server.h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
@@ -163,7 +163,9 @@ async def test_a_large_answer_is_left_to_the_reader(lent, request_, nursery, aut
     nursery.cancel_scope.cancel()
 
 
-async def test_a_fault_of_ours_ends_the_connection_as_ever(wire, request_, monkeypatch, autojump_clock) -> None:
+async def test_an_internal_error_in_a_leaders_read_is_raised_by_the_connection(
+    wire, request_, monkeypatch, autojump_clock
+) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Signs of life (A8): when a connection asks for one, what it does without, and whom it heeds."""
+"""Keepalive (A8): when a connection sends a PING, what happens without an answer, and `too_many_pings`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNAVAILABLE = Status(StatusCode.UNAVAILABLE, "there: no answer to a PING within 
 
 
 class Quiet:
-    """A server that reads everything and says its SETTINGS, and what it is told to say."""
+    """A server that reads everything, and sends its SETTINGS and what the test tells it."""
 
     def __init__(self, nursery: trio.Nursery, keepalive: Keepalive | None) -> None:
         ours, self.transport = memory_stream_pair()
@@ -59,14 +59,14 @@ class Quiet:
         await self.transport.send_all(data)
 
 
-async def test_nobody_is_asked_without_keepalive(nursery, autojump_clock) -> None:
+async def test_a_connection_without_keepalive_sends_no_ping(nursery, autojump_clock) -> None:
     server = Quiet(nursery, None)
     server.connection.open_stream(Request("/s/M", "s"))
     await trio.sleep(10_000)
     assert server.pings == [] and server.connection.closed_status is None
 
 
-async def test_a_quiet_peer_is_asked_and_one_that_answers_is_kept(nursery, autojump_clock) -> None:
+async def test_a_quiet_peer_that_answers_keepalive_pings_stays_connected(nursery, autojump_clock) -> None:
     server = Quiet(nursery, Keepalive(30))
     server.answers = True
     server.connection.open_stream(Request("/s/M", "s"))
@@ -76,9 +76,7 @@ async def test_a_quiet_peer_is_asked_and_one_that_answers_is_kept(nursery, autoj
     assert server.connection.closed_status is None
 
 
-async def test_one_that_answers_is_asked_again_in_time_though_an_answer_might_take_longer(
-    nursery, autojump_clock
-) -> None:
+async def test_keepalive_pings_again_after_its_time_though_the_timeout_is_longer(nursery, autojump_clock) -> None:
     server = Quiet(nursery, Keepalive(10, 25))
     server.answers = True
     stream = server.connection.open_stream(Request("/s/M", "s"))
@@ -90,7 +88,7 @@ async def test_one_that_answers_is_asked_again_in_time_though_an_answer_might_ta
     assert trio.current_time() - began == pytest.approx(40 + 25, abs=1)
 
 
-async def test_one_that_gives_no_sign_of_life_is_left_and_its_calls_end(nursery, autojump_clock) -> None:
+async def test_a_peer_that_answers_no_keepalive_ping_is_disconnected_and_its_calls_end(nursery, autojump_clock) -> None:
     server = Quiet(nursery, Keepalive(30))
     stream = server.connection.open_stream(Request("/s/M", "s"))
     began = trio.current_time()
@@ -99,7 +97,7 @@ async def test_one_that_gives_no_sign_of_life_is_left_and_its_calls_end(nursery,
     assert stream.status == UNAVAILABLE and not stream.refused
 
 
-async def test_any_byte_is_a_sign_of_life(nursery, autojump_clock) -> None:
+async def test_any_received_byte_counts_for_keepalive(nursery, autojump_clock) -> None:
     server = Quiet(nursery, Keepalive(30))
     server.connection.open_stream(Request("/s/M", "s"))
     for _ in range(20):
@@ -112,13 +110,13 @@ async def test_any_byte_is_a_sign_of_life(nursery, autojump_clock) -> None:
     assert len(server.pings) == 1 and server.connection.closed_status is None
 
 
-async def test_without_calls_nobody_is_asked_unless_wanted(nursery, autojump_clock) -> None:
+async def test_keepalive_sends_no_ping_without_calls_unless_configured(nursery, autojump_clock) -> None:
     servers = [Quiet(nursery, Keepalive(30)), Quiet(nursery, Keepalive(30, without_calls=True))]
     await trio.sleep(100)
     assert [(server.pings, server.connection.closed_status) for server in servers] == [([], None), ([30], UNAVAILABLE)]
 
 
-async def test_a_call_that_begins_after_a_long_silence_is_looked_after(nursery, autojump_clock) -> None:
+async def test_keepalive_watches_a_call_that_begins_after_a_long_silence(nursery, autojump_clock) -> None:
     server = Quiet(nursery, Keepalive(30))
     await trio.sleep(1000)
     stream = server.connection.open_stream(Request("/s/M", "s"))
@@ -127,7 +125,7 @@ async def test_a_call_that_begins_after_a_long_silence_is_looked_after(nursery, 
     assert trio.current_time() - began <= 30 + 30 + 20
 
 
-async def test_nothing_of_it_is_left_when_the_connection_ends(autojump_clock) -> None:
+async def test_the_keepalive_task_ends_with_its_connection(autojump_clock) -> None:
     async with trio.open_nursery() as nursery:
         server = Quiet(nursery, Keepalive(30))
         await wait_all_tasks_blocked()
@@ -136,12 +134,12 @@ async def test_nothing_of_it_is_left_when_the_connection_ends(autojump_clock) ->
     assert trio.current_time() - began < 1
 
 
-def test_nobody_asks_more_often_than_every_ten_seconds() -> None:
+def test_the_keepalive_time_is_at_least_ten_seconds() -> None:
     assert Keepalive(1).time == 10
 
 
 @pytest.mark.parametrize(("time", "timeout"), [(0, 20), (-1, 20), (30, 0), (30, math.inf), (math.nan, 1)])
-def test_times_of_no_sense_are_refused(time: float, timeout: float) -> None:
+def test_keepalive_times_that_make_no_sense_are_refused(time: float, timeout: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         Keepalive(time, timeout)
 
@@ -151,7 +149,7 @@ def test_times_of_no_sense_are_refused(time: float, timeout: float) -> None:
     [(ENHANCE_YOUR_CALM, b"too_many_pings", 60), (ENHANCE_YOUR_CALM, b"slow down", 30), (0, b"too_many_pings", 30)],
 )
 @pytest.mark.parametrize("lean", [True, False])
-async def test_too_many_pings_halves_the_rate_for_the_channel_and_says_so(
+async def test_too_many_pings_halves_the_rate_for_the_channel_and_is_logged(
     lean: bool, code: int, debug: bytes, time: float, autojump_clock, caplog
 ) -> None:
     @script()
@@ -172,7 +170,7 @@ async def test_too_many_pings_halves_the_rate_for_the_channel_and_says_so(
     assert said == ([warning] if time == 60 else [])
 
 
-async def test_a_complaint_that_a_server_repeats_counts_once(autojump_clock) -> None:
+async def test_a_repeated_too_many_pings_of_one_connection_counts_once(autojump_clock) -> None:
     @script()
     async def complains(peer: Peer) -> None:
         stream = await peer.request()
@@ -187,8 +185,10 @@ async def test_a_complaint_that_a_server_repeats_counts_once(autojump_clock) -> 
 
 
 @pytest.mark.parametrize("name", ["silence", "goaway_then_silence", "no_streams_allowed", "window_never_opened"])
-async def test_keepalive_asks_a_server_that_only_says_nothing_and_waits_on(name: str, autojump_clock) -> None:
-    """These servers are alive: they answer PINGs. So the callers' own patience stays the only end."""
+async def test_keepalive_keeps_a_connection_to_an_unresponsive_server_that_answers_pings(
+    name: str, autojump_clock
+) -> None:
+    """These servers answer PINGs, so only the callers' deadlines end the calls."""
     outcome = await perform(SCRIPTS[name], WireOptions(), Keepalive(10, 5))
     assert {status.code for status in outcome.statuses} == {StatusCode.DEADLINE_EXCEEDED}
 

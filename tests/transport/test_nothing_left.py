@@ -1,4 +1,4 @@
-"""Cancelled at any step of any task, the wire leaves no open socket and no unanswered caller."""
+"""A transport that is cancelled at any step of any task leaves no open socket and no unanswered caller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CancelAtStep(trio.abc.Instrument):
 
 
 class WatchedNetwork(MemoryNetwork):
-    """Remembers the client's ends."""
+    """A network that remembers the client's ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ async def echo(requests, call: Call):
 
 
 async def client(network: MemoryNetwork, streams: list[ClientStream], lean: bool) -> None:
-    """Connect, two messages larger than the window there and back, close."""
+    """Connect, exchange two messages larger than the window, and close."""
     pool = SubchannelPool(network, replace(SMALL, lean=lean), Random(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
@@ -84,7 +84,7 @@ async def send(stream: ClientStream) -> None:
 
 
 async def cancelled_at(step: int, lean: bool) -> bool:
-    """Whether the story ended before that step."""
+    """Cancel at that step; return whether the client had ended before."""
     network, streams = WatchedNetwork(), []
     handlers = {"/s/All": bidi_streaming(echo)}
     async with serve(handlers, network=network, address="s:1", options=SMALL) as server:
@@ -101,7 +101,7 @@ async def cancelled_at(step: int, lean: bool) -> bool:
 
 
 @pytest.mark.parametrize("lean", [True, False])
-def test_cancelled_at_any_step_nothing_is_left(lean: bool) -> None:
+def test_a_call_that_is_cancelled_at_any_step_leaves_nothing_behind(lean: bool) -> None:
     step = 1
     while not trio.run(cancelled_at, step, lean, clock=MockClock(autojump_threshold=0)):
         step += 1

@@ -19,13 +19,13 @@ def test_pseudo_headers_come_first() -> None:
     assert [key for key, _ in fields[:4]] == [b":method", b":scheme", b":path", b":authority"]
 
 
-def test_the_fields_of_a_method_are_made_once() -> None:
+def test_the_common_headers_of_a_method_are_made_once() -> None:
     headers = RequestHeaders("host:1", b"http")
     assert headers.fields("/s/M", "shop") is headers.fields("/s/M", "shop")
     assert headers.fields("/s/M", "shop") != headers.fields("/s/N", "shop")
 
 
-def test_the_timeout_is_what_is_left() -> None:
+def test_the_timeout_header_is_the_remaining_time() -> None:
     assert Request("/s/M", "shop", deadline=12.5).timeout(now=10) == [(b"grpc-timeout", b"2500000u")]
     assert Request("/s/M", "shop", deadline=9.0).timeout(now=10) == [(b"grpc-timeout", b"1n")]
     assert Request("/s/M", "shop", deadline=math.inf).timeout(now=10) == []

@@ -1,4 +1,4 @@
-"""The platform's resolver, with Trio's own stand-in where a name would need a network."""
+"""The platform's resolver, replaced by Trio's stand-in where a name would need a network."""
 
 import socket
 
@@ -25,28 +25,28 @@ class Names(trio.abc.HostnameResolver):
         raise NotImplementedError
 
 
-async def test_an_address_is_its_own_name():
+async def test_an_ip_address_resolves_to_itself():
     assert await resolve("10.0.0.1", 443) == ("10.0.0.1:443",)
     assert await resolve("::1", 443) == ("[::1]:443",)
 
 
-async def test_a_name_has_its_addresses_in_the_platforms_order_each_once():
+async def test_a_host_name_resolves_to_its_addresses_in_order_each_once():
     addresses = [("::1", 443, 0, 0), ("10.0.0.1", 443), ("::1", 443, 0, 0)]
     trio.socket.set_custom_hostname_resolver(Names(cart=addresses))
     assert await resolve("cart", 443) == ("[::1]:443", "10.0.0.1:443")
 
 
-async def test_the_real_network_resolves_this_way():
+async def test_the_tcp_network_resolves_host_names():
     trio.socket.set_custom_hostname_resolver(Names(cart=[("10.0.0.1", 443)]))
     assert await TcpNetwork().resolve("cart", 443) == ("10.0.0.1:443",)
 
 
-async def test_an_unknown_name_is_an_os_error():
+async def test_an_unknown_host_name_is_an_os_error():
     trio.socket.set_custom_hostname_resolver(Names(cart=socket.EAI_NONAME))
     with pytest.raises(OSError, match="no such name"):
         await resolve("cart", 443)
 
 
-async def test_what_cannot_be_a_name_is_an_os_error_too():
+async def test_an_invalid_host_name_is_an_os_error():
     with pytest.raises(OSError, match="no host name"):
         await resolve("cart..example", 443)

@@ -44,7 +44,7 @@ def test_headers_of_grpc_are_no_problem() -> None:
     assert headers_error([(b":status", b"200"), (b"content-type", b"application/grpc+proto")], PEER) is None
 
 
-def test_an_answer_that_is_no_grpc_names_its_content_type() -> None:
+def test_an_answer_that_is_not_grpc_names_its_content_type() -> None:
     problem = headers_error([(b":status", b"200"), (b"content-type", b"text/html")], PEER)
     assert problem is not None and problem.code is StatusCode.UNKNOWN
     assert problem.message.startswith("10.0.0.1:443: the answer has content-type 'text/html'; check that a gRPC server")
@@ -54,11 +54,11 @@ def test_an_answer_without_http_status_is_malformed() -> None:
     assert headers_error([GRPC], PEER) == Status(StatusCode.INTERNAL, "10.0.0.1:443: the answer has no HTTP status")
 
 
-def test_ok() -> None:
+def test_grpc_status_0_is_ok() -> None:
     assert trailers_status([(b"grpc-status", b"0")], PEER) == OK
 
 
-def test_message_and_details_are_decoded() -> None:
+def test_grpc_message_and_status_details_are_decoded() -> None:
     details = base64.b64encode(b"\0\1\2\3").rstrip(b"=")
     status = trailers_status(
         [(b"grpc-status", b"9"), (b"grpc-message", b"no%20%E2%82%AC"), (b"grpc-status-details-bin", details)], PEER
@@ -67,7 +67,7 @@ def test_message_and_details_are_decoded() -> None:
 
 
 @pytest.mark.parametrize("text", [b"17", b"-1", b"OK", b"", b"00"])
-def test_a_status_that_nobody_knows_is_unknown(text: bytes) -> None:
+def test_an_undefined_grpc_status_is_unknown(text: bytes) -> None:
     assert trailers_status([(b"grpc-status", text)], PEER).code is StatusCode.UNKNOWN
 
 
@@ -76,11 +76,11 @@ def test_trailers_without_a_status_are_unknown() -> None:
     assert status == Status(StatusCode.UNKNOWN, "10.0.0.1:443: the call was ended without grpc-status")
 
 
-def test_details_that_are_no_base64_are_left_out() -> None:
+def test_status_details_that_are_not_base64_are_left_out() -> None:
     assert trailers_status([(b"grpc-status", b"2"), (b"grpc-status-details-bin", b"x")], PEER).details is None
 
 
-def test_a_reset_names_its_code() -> None:
+def test_the_status_of_a_reset_names_the_error_code() -> None:
     assert rst_stream_status(11, deadline_passed=False) == Status(
         StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: ENHANCE_YOUR_CALM"
     )
@@ -89,14 +89,14 @@ def test_a_reset_names_its_code() -> None:
     )
 
 
-def test_answers_that_are_alike_are_read_once() -> None:
+def test_equal_response_headers_are_read_once() -> None:
     answers = ResponseHeaderParser("s:1")
     assert answers.trailers([(b"grpc-status", b"5")]) is answers.trailers([(b"grpc-status", b"5")])
     assert answers.trailers([(b"grpc-status", b"0"), (b"cost", b"3")]) == (OK, (("cost", "3"),))
     assert answers.trailers([(b"grpc-status", b"5")])[0].code is StatusCode.NOT_FOUND
 
 
-def test_the_first_answer_may_be_empty() -> None:
+def test_the_first_response_headers_may_be_empty() -> None:
     answers = ResponseHeaderParser("s:1")
     problem, metadata, encoding = answers.initial([])
     assert problem is not None and problem.code is StatusCode.INTERNAL and (metadata, encoding) == ((), "")
@@ -114,7 +114,7 @@ def test_the_first_answer_may_be_empty() -> None:
         ),
     ],
 )
-def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes, shown: str) -> None:
+def test_an_invalid_header_name_of_the_server_is_internal(name: bytes, shown: str) -> None:
     problem = Status(StatusCode.INTERNAL, f"10.0.0.1:443: it sent a header {shown}, which HTTP/2 forbids")
     assert headers_error([(b":status", b"200"), GRPC, (name, b"1")], PEER) == problem
     assert trailers_status([(b"grpc-status", b"0"), (name, b"1")], PEER) == problem
@@ -131,6 +131,6 @@ def test_a_name_that_no_header_may_have_is_the_servers_mistake(name: bytes, show
         [(b":status", b"200"), GRPC, (b"grpc-status", b"my-Secret")],
     ],
 )
-def test_what_is_not_of_the_form_that_it_should_be_is_not_shown(headers: Headers) -> None:
+def test_malformed_header_values_are_not_shown_in_errors(headers: Headers) -> None:
     said = f"{headers_error(headers, PEER)}{trailers_status(headers, PEER)}"
     assert "Secret" not in said

@@ -1,4 +1,4 @@
-"""Hosts are shared by address and by what their users ask of the connection."""
+"""Subchannels are shared by address and by the security that their users require."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADDRESS = "10.0.0.1:443"
 
 
 class Networks:
-    """A network for each demand; all lead to the same place."""
+    """Makes a network for each security; all reach the same hosts."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self.network = network
@@ -40,13 +40,13 @@ def pool(networks: Networks) -> SubchannelPool:
     return SubchannelPool(networks.network, WireOptions(), Random(1), networks.of)
 
 
-async def test_an_equal_demand_is_an_equal_host(pool: SubchannelPool, networks: Networks) -> None:
+async def test_equal_security_shares_a_subchannel(pool: SubchannelPool, networks: Networks) -> None:
     one, other = (pool.with_security(lambda address: "tls") for _ in range(2))
     assert one.lease(ADDRESS, ConflatingQueue()).subchannel is other.lease(ADDRESS, ConflatingQueue()).subchannel
     assert networks.asked == ["tls"]
 
 
-async def test_another_demand_is_another_host(pool: SubchannelPool) -> None:
+async def test_different_security_means_another_subchannel(pool: SubchannelPool) -> None:
     plain, tls = (
         pool.lease(ADDRESS, ConflatingQueue()),
         pool.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
@@ -55,30 +55,30 @@ async def test_another_demand_is_another_host(pool: SubchannelPool) -> None:
     assert pool.subchannels.keys() == {(ADDRESS, None), (ADDRESS, "tls")}
 
 
-async def test_a_demand_may_differ_from_address_to_address(pool: SubchannelPool) -> None:
+async def test_security_may_differ_from_address_to_address(pool: SubchannelPool) -> None:
     hosts = pool.with_security(lambda address: address.partition(":")[2])
     for port in (1, 2):
         hosts.lease(f"10.0.0.1:{port}", ConflatingQueue())
     assert pool.subchannels.keys() == {("10.0.0.1:1", "1"), ("10.0.0.1:2", "2")}
 
 
-async def test_only_hosts_of_the_same_demand_are_found(pool: SubchannelPool) -> None:
+async def test_a_lookup_finds_only_subchannels_of_the_same_security(pool: SubchannelPool) -> None:
     tls = pool.with_security(lambda address: "tls")
     lease = tls.lease(ADDRESS, ConflatingQueue())
     assert (pool.lookup(ADDRESS), tls.lookup(ADDRESS)) == (None, lease.subchannel)
 
 
-async def test_no_demand_in_particular_asks_for_no_network(pool: SubchannelPool, networks: Networks) -> None:
+async def test_a_host_without_security_uses_the_pools_network(pool: SubchannelPool, networks: Networks) -> None:
     pool.with_security(lambda address: None).lease(ADDRESS, ConflatingQueue())
     assert networks.asked == [] and pool.lookup(ADDRESS) is not None
 
 
-def test_a_pool_whose_credentials_do_not_care_stays_as_it_is() -> None:
+def test_a_pool_without_secured_networks_ignores_security() -> None:
     pool = SubchannelPool(MemoryNetwork(), WireOptions(), Random(1))
     assert pool.with_security(lambda address: "tls") is pool
 
 
-async def test_the_last_lease_retires_only_its_own_host(pool: SubchannelPool) -> None:
+async def test_the_last_release_retires_only_the_subchannel_of_its_security(pool: SubchannelPool) -> None:
     plain, tls = (
         pool.lease(ADDRESS, ConflatingQueue()),
         pool.with_security(lambda address: "tls").lease(ADDRESS, ConflatingQueue()),
@@ -87,7 +87,7 @@ async def test_the_last_lease_retires_only_its_own_host(pool: SubchannelPool) ->
     assert pool.subchannels == {(ADDRESS, None): plain.subchannel}
 
 
-async def test_each_host_tells_its_own_users_only(
+async def test_a_secured_subchannel_posts_states_to_its_own_users_only(
     pool: SubchannelPool, networks: Networks, nursery: trio.Nursery
 ) -> None:
     mine: ConflatingQueue[object] = ConflatingQueue()

@@ -1,4 +1,4 @@
-"""What one hostile client may cost the others: each attack beside a good client, whose call is answered at once."""
+"""One hostile client must not cost the others too much: in each attack, a good client is answered at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADDRESS = "s:1"
 
 
 class Stage:
-    """A server in memory; `cancelled` handlers were."""
+    """A server in memory; `cancelled` counts the handlers that were cancelled."""
 
     def __init__(self, network: MemoryNetwork, server: Server) -> None:
         self.network, self.server = network, server
@@ -51,7 +51,7 @@ class Stage:
             self.running -= 1
 
     async def linger(self, call: Call) -> None:
-        """A handler that has something to put away when it is cancelled."""
+        """A handler that has to clean up when it is cancelled."""
         try:
             await self.wait(call)
         finally:
@@ -66,7 +66,7 @@ class Stage:
         return client
 
     async def good_call(self) -> float:
-        """How long a good client's call takes, connecting included, on the clock of the test."""
+        """Return the time that a good client's call takes, with connecting, on the test's clock."""
         began = trio.current_time()
         connection = Connection(await self.network.connect(ADDRESS), peer=ADDRESS)
         async with trio.open_nursery() as nursery:
@@ -107,13 +107,13 @@ def rapid_reset() -> Iterator[bytes]:
 
 
 def data_behind_the_end() -> Iterator[bytes]:
-    """MadeYouReset: who says more after its end makes the server reset the stream."""
+    """MadeYouReset: data behind END_STREAM makes the server reset the stream."""
     for stream in count(1, 2):
         yield headers(stream, pseudo_path="/s/Wait", end=True) + data(stream, b"more")
 
 
 def window_too_far() -> Iterator[bytes]:
-    """MadeYouReset by a window above its largest size."""
+    """MadeYouReset by a window above the largest size."""
     for stream in count(1, 2):
         yield headers(stream, pseudo_path="/s/Wait") + 2 * frame(WINDOW_UPDATE, 0, stream, (2**31 - 1).to_bytes(4))
 
@@ -140,7 +140,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-async def test_a_flood_of_resets_ends_in_enhance_your_calm(
+async def test_a_flood_of_resets_ends_the_connection_with_enhance_your_calm(
     flood: Callable[[], Iterator[bytes]], nursery: trio.Nursery, autojump_clock
 ) -> None:
     options = WireOptions(max_header_list=1000)
@@ -158,7 +158,7 @@ async def test_a_flood_of_resets_ends_in_enhance_your_calm(
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-async def test_a_good_client_is_answered_in_the_middle_of_a_flood(
+async def test_a_well_behaved_client_is_answered_during_a_flood_of_resets(
     flood: Callable[[], Iterator[bytes]], nursery: trio.Nursery, autojump_clock
 ) -> None:
     async with on_stage(limits=ServerLimits(max_resets=math.inf)) as stage:
@@ -182,7 +182,7 @@ async def test_a_good_client_is_answered_in_the_middle_of_a_flood(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_flood_leaves_no_memory_behind(autojump_clock) -> None:
+async def test_a_flood_of_resets_leaves_no_memory_behind(autojump_clock) -> None:
     async def attack(stage: Stage) -> None:
         client = await stage.hostile()
         async with trio.open_nursery() as reading:
@@ -213,7 +213,7 @@ async def test_a_flood_leaves_no_memory_behind(autojump_clock) -> None:
 # -- streams and handlers
 
 
-async def test_a_client_may_have_100_streams_unless_said_otherwise(stage: Stage, nursery, autojump_clock) -> None:
+async def test_a_server_allows_100_concurrent_streams_by_default(stage: Stage, nursery, autojump_clock) -> None:
     client = await stage.hostile()
     for stream in range(1, 203, 2):
         await client.send(headers(stream, pseudo_path="/s/Wait"))
@@ -224,7 +224,7 @@ async def test_a_client_may_have_100_streams_unless_said_otherwise(stage: Stage,
     assert stage.begun == 101 and stage.cancelled == 1, "the connection goes on, and a stream is free again"
 
 
-async def test_no_limit_of_streams_can_be_asked_for(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_server_may_set_no_limit_on_concurrent_streams(nursery: trio.Nursery, autojump_clock) -> None:
     async with on_stage(max_concurrent_streams=None) as stage:
         client = await stage.hostile()
         for stream in range(1, 301, 2):
@@ -233,13 +233,13 @@ async def test_no_limit_of_streams_can_be_asked_for(nursery: trio.Nursery, autoj
         assert stage.running == 150
 
 
-async def test_options_without_a_limit_of_streams_keep_the_servers(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_options_without_a_stream_limit_keep_the_servers_default(nursery: trio.Nursery, autojump_clock) -> None:
     async with on_stage(options=WireOptions(stream_window=100_000)) as stage:
         assert stage.server.options.max_concurrent_streams == 100
 
 
-async def test_no_more_handlers_run_than_streams_even_if_those_are_reset(stage: Stage, autojump_clock) -> None:
-    """A handler that is cancelled may have to put something away; its stream is open no longer."""
+async def test_a_reset_stream_frees_no_handler_slot_until_its_handler_returns(stage: Stage, autojump_clock) -> None:
+    """A cancelled handler may have to clean up, while its stream is no longer open."""
     client = await stage.hostile()
     for stream in range(1, 601, 2):
         await client.send(headers(stream, pseudo_path="/s/Linger"))
@@ -268,7 +268,7 @@ async def test_a_call_that_is_reset_while_it_waits_for_a_handler_never_begins(nu
 # -- the budget for resets
 
 
-def test_a_budget_gives_back_with_time_and_with_served_calls() -> None:
+def test_the_reset_budget_refills_with_time_and_with_served_calls() -> None:
     budget = ResetBudget(burst=2, rate=0.5, now=10)
     assert [budget.spend(10) for _ in range(3)] == [True, True, False]
     budget = ResetBudget(burst=2, rate=0.5, now=10)
@@ -282,7 +282,7 @@ def test_a_budget_gives_back_with_time_and_with_served_calls() -> None:
 
 
 async def test_a_client_that_hedges_may_go_on_for_ever(nursery: trio.Nursery, autojump_clock) -> None:
-    """One of two calls is cancelled, hundreds of them in no time at all."""
+    """One of two calls is cancelled, hundreds of times without a pause."""
     async with on_stage(limits=ServerLimits(max_resets=50)) as stage:
         client = await stage.hostile()
         for stream in range(1, 1201, 4):
@@ -317,7 +317,7 @@ async def test_a_server_that_resets_its_own_calls_is_not_counted(nursery: trio.N
         ({"resets_per_second": math.inf}, "resets_per_second is inf; it must be 0 or above, and finite"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float], said: str) -> None:
+def test_server_limits_that_make_no_sense_are_refused(wrong: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ServerLimits(**wrong)
 
@@ -325,8 +325,8 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float], said: st
 # -- a client that does not read its answers
 
 
-async def test_who_does_not_read_the_answers_is_not_read_either(nursery: trio.Nursery, autojump_clock) -> None:
-    """Trailers and refusals wait for no window, so nothing but this bounds them."""
+async def test_a_client_that_reads_no_answers_is_not_read(nursery: trio.Nursery, autojump_clock) -> None:
+    """Trailers and refusals wait for no window, so nothing else bounds them."""
     async with on_stage(limits=ServerLimits(max_resets=math.inf)) as stage:
         client = await stage.hostile()
         asked = trio.Event()
@@ -350,7 +350,7 @@ async def test_who_does_not_read_the_answers_is_not_read_either(nursery: trio.Nu
 # -- connections that ask for nothing
 
 
-async def test_a_connection_without_a_preface_ends_in_time(stage: Stage, autojump_clock) -> None:
+async def test_a_connection_without_a_preface_is_closed_at_the_time_limit(stage: Stage, autojump_clock) -> None:
     client = RawClient(await stage.network.connect(ADDRESS))
     await client.send(b"PRI * HTTP/2.0\r\n")
     await client.read()
@@ -359,7 +359,7 @@ async def test_a_connection_without_a_preface_ends_in_time(stage: Stage, autojum
     assert stage.server.connections == []
 
 
-async def test_a_preface_that_comes_byte_by_byte_gets_no_more_time(stage: Stage, nursery, autojump_clock) -> None:
+async def test_a_preface_sent_byte_by_byte_gets_no_more_time(stage: Stage, nursery, autojump_clock) -> None:
     client = RawClient(await stage.network.connect(ADDRESS))
     nursery.start_soon(client.read)
     with pytest.raises(trio.BrokenResourceError):
@@ -376,7 +376,7 @@ async def test_a_client_may_be_idle_for_ever_once_its_preface_has_come(stage: St
     assert (await client.answer(1))["grpc-status"] == "12"
 
 
-async def test_a_tls_handshake_ends_in_time(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_slow_tls_handshake_is_closed_at_the_time_limit(nursery: trio.Nursery, autojump_clock) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with on_stage(tls=context, limits=ServerLimits(handshake_timeout=3)) as stage:
         client = RawClient(await stage.network.connect(ADDRESS))
@@ -394,7 +394,7 @@ async def test_800_silent_connections_delay_nobody(stage: Stage, autojump_clock)
     assert len(silent) == 800
 
 
-async def test_the_oldest_goes_with_a_goaway_if_too_many_ask_for_nothing(nursery, autojump_clock) -> None:
+async def test_the_oldest_idle_connection_gets_a_goaway_when_too_many_send_no_request(nursery, autojump_clock) -> None:
     async with on_stage(limits=ServerLimits(max_pending_connections=2)) as stage:
         clients = [await stage.hostile() for _ in range(3)]
         await wait_all_tasks_blocked()
@@ -403,7 +403,7 @@ async def test_the_oldest_goes_with_a_goaway_if_too_many_ask_for_nothing(nursery
         assert len(stage.server.connections) == 2
 
 
-async def test_a_connection_that_had_a_call_is_not_counted(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_a_connection_that_had_a_call_is_not_counted_as_pending(nursery: trio.Nursery, autojump_clock) -> None:
     async with on_stage(limits=ServerLimits(max_pending_connections=2)) as stage:
         healthy = [await stage.hostile() for _ in range(2)]
         for client in healthy:
@@ -417,7 +417,9 @@ async def test_a_connection_that_had_a_call_is_not_counted(nursery: trio.Nursery
         assert len(others) == 5
 
 
-async def test_those_held_open_without_a_call_keep_no_newcomer_out(nursery: trio.Nursery, autojump_clock) -> None:
+async def test_connections_held_open_without_a_call_keep_no_new_client_out(
+    nursery: trio.Nursery, autojump_clock
+) -> None:
     async with on_stage(limits=ServerLimits(max_pending_connections=2)) as stage:
         held = [await stage.hostile() for _ in range(2)]
         silent = [RawClient(await stage.network.connect(ADDRESS)) for _ in range(2)]
@@ -426,7 +428,7 @@ async def test_those_held_open_without_a_call_keep_no_newcomer_out(nursery: trio
         assert (len(held), len(silent)) == (2, 2)
 
 
-async def test_connections_that_went_leave_nothing_behind(stage: Stage, autojump_clock) -> None:
+async def test_closed_connections_are_not_counted_as_pending(stage: Stage, autojump_clock) -> None:
     for _ in range(20):
         await stage.hostile()
     await wait_all_tasks_blocked()
@@ -435,10 +437,10 @@ async def test_connections_that_went_leave_nothing_behind(stage: Stage, autojump
     await wait_all_tasks_blocked()
     gc.collect()
     assert len(remembered) == 20 and [each() for each in remembered if each() is not None] == []
-    assert not stage.server._newcomers._idle and not stage.server._newcomers._silent
+    assert not stage.server._pending._idle and not stage.server._pending._silent
 
 
-async def test_a_plane_does_not_remember_the_calls_of_its_clients(autojump_clock) -> None:
+async def test_a_control_plane_does_not_remember_the_calls_of_its_clients(autojump_clock) -> None:
     network, plane = MemoryNetwork(), ManagementServer()
     async with plane.serve(ADDRESS, network):
         client = RawClient(await network.connect(ADDRESS))

@@ -1,4 +1,4 @@
-"""Requests that a server refuses, and how: PROTOCOL-HTTP2, statuscodes.md, RFC 9113 §8.1.1."""
+"""Requests that a server refuses, by the rules of PROTOCOL-HTTP2, statuscodes.md and RFC 9113 §8.1.1."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def client(network: MemoryNetwork, server: Server) -> RawClient:
 
 
 async def goes_on(client: RawClient, stream: int = 99) -> bool:
-    """Whether a good call on the same connection is served."""
+    """Return whether a good call on the same connection is served."""
     await client.send(headers(stream), data(stream, message(b"x"), end=True))
     return (await client.answer(stream))["grpc-status"] == "0" and not client.ended
 
@@ -56,7 +56,9 @@ async def goes_on(client: RawClient, stream: int = 99) -> bool:
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "application/grpcfoo", "application/grp", ""])
-async def test_another_content_type_is_415_and_says_why(client: RawClient, content_type: str, autojump_clock) -> None:
+async def test_a_request_with_another_content_type_is_answered_415(
+    client: RawClient, content_type: str, autojump_clock
+) -> None:
     await client.send(headers(1, content_type=content_type, end=True))
     answer = await client.answer(1)
     assert (answer[":status"], answer["content-type"]) == ("415", "text/plain; charset=utf-8")
@@ -64,7 +66,9 @@ async def test_another_content_type_is_415_and_says_why(client: RawClient, conte
     assert await goes_on(client)
 
 
-async def test_no_content_type_is_415_and_to_head_without_a_body(client: RawClient, autojump_clock) -> None:
+async def test_a_head_request_without_content_type_is_answered_415_without_a_body(
+    client: RawClient, autojump_clock
+) -> None:
     await client.send(headers(1, end=True, pseudo_method="HEAD", without=("content-type",)))
     assert (await client.answer(1))[":status"] == "415" and client.body(1) == b""
 
@@ -80,7 +84,9 @@ async def test_the_text_of_a_415_waits_for_the_windows(network, server: Server, 
     assert b"gRPC" in client.body(1) and repr(server.connections[0]).endswith("0 calls>")
 
 
-async def test_an_upload_behind_a_415_is_read_for_a_while_and_then_aborted(client: RawClient, autojump_clock) -> None:
+async def test_the_upload_of_a_refused_request_is_read_for_a_while_and_then_reset(
+    client: RawClient, autojump_clock
+) -> None:
     await client.send(headers(1, content_type="text/html"))
     await client.answer(1)
     for _ in range(5):
@@ -91,7 +97,9 @@ async def test_an_upload_behind_a_415_is_read_for_a_while_and_then_aborted(clien
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "post"])
-async def test_another_method_is_405_in_grpcs_own_words(client: RawClient, method: str, autojump_clock) -> None:
+async def test_a_request_with_another_method_is_answered_405_with_a_grpc_status(
+    client: RawClient, method: str, autojump_clock
+) -> None:
     await client.send(headers(1, end=True, pseudo_method=method))
     answer = await client.answer(1)
     assert (answer[":status"], answer["allow"], answer["grpc-status"]) == ("405", "POST", INTERNAL)
@@ -147,7 +155,9 @@ async def test_a_handler_that_reads_on_is_cancelled_by_a_request_cut_off(server,
 
 @pytest.mark.parametrize("path", ["/s/M", "/s/Letters"])
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_second_request_where_there_is_one_is_unimplemented(client, path, at_once, autojump_clock) -> None:
+async def test_a_second_request_message_of_a_unary_method_is_unimplemented(
+    client, path, at_once, autojump_clock
+) -> None:
     await client.send(headers(1, pseudo_path=path), data(1, message(b"a") + (message(b"b") if at_once else b"")))
     await wait_all_tasks_blocked()
     if not at_once:
@@ -158,12 +168,14 @@ async def test_a_second_request_where_there_is_one_is_unimplemented(client, path
 
 
 @pytest.mark.parametrize("path", ["/s/M", "/s/Letters"])
-async def test_no_request_where_there_is_one_is_internal(client: RawClient, path: str, autojump_clock) -> None:
+async def test_a_unary_method_without_a_request_message_is_internal(
+    client: RawClient, path: str, autojump_clock
+) -> None:
     await client.send(headers(1, pseudo_path=path, end=True))
     assert (await client.answer(1))["grpc-status"] == INTERNAL
 
 
-async def test_the_one_request_is_answered_when_it_has_ended(client: RawClient, autojump_clock) -> None:
+async def test_a_unary_method_runs_when_the_request_has_ended(client: RawClient, autojump_clock) -> None:
     await client.send(headers(1), data(1, message(b"a")))
     await wait_all_tasks_blocked()
     await client.send(data(1, b"", end=True))
@@ -187,7 +199,7 @@ async def test_a_function_is_not_called_for_a_request_that_is_reset_before_its_e
     assert called == [] and repr(server.connections[0]).endswith("0 calls>")
 
 
-async def test_an_unknown_encoding_is_unimplemented_with_those_that_are_known(
+async def test_an_unknown_encoding_is_unimplemented_and_the_known_ones_are_named(
     client: RawClient, autojump_clock
 ) -> None:
     await client.send(headers(1, grpc_encoding="snappy"), data(1, message(b"x", flag=1), end=True))
@@ -232,7 +244,7 @@ async def test_a_malformed_request_costs_its_stream(client: RawClient, what: str
 
 
 @pytest.mark.parametrize("what", MALFORMED)
-def test_what_is_malformed_is_named_without_its_value(what: str) -> None:
+def test_a_malformed_header_is_named_without_its_value(what: str) -> None:
     problem = malformed_request([(name.encode(), value.encode()) for name, value in MALFORMED[what]])
     assert problem and "secret" not in problem and "keep-alive" not in problem
 
@@ -249,7 +261,7 @@ def test_what_is_malformed_is_named_without_its_value(what: str) -> None:
         [("a!#$%&'*+-.^_`|~9", "1")],
     ],
 )
-def test_what_a_request_may_have(fields: list[tuple[str, str]]) -> None:
+def test_unusual_but_valid_request_headers_are_accepted(fields: list[tuple[str, str]]) -> None:
     encoded: Any = [(name.encode(), value.encode("latin-1")) for name, value in [*REQUEST.items(), *fields]]
     assert malformed_request(encoded) is None
 
@@ -286,7 +298,9 @@ async def test_trailers_end_a_request(client: RawClient, autojump_clock) -> None
     assert (await client.answer(1))["grpc-status"] == "0"
 
 
-async def test_a_protobuf_service_takes_no_other_messages(server: Server, client: RawClient, autojump_clock) -> None:
+async def test_a_protobuf_service_refuses_other_content_subtypes(
+    server: Server, client: RawClient, autojump_clock
+) -> None:
     file = descriptor_pb2.FileDescriptorProto(name="subtypes_test.proto", package="t", syntax="proto3")
     file.message_type.add(name="Text")
     file.service.add(name="Echo").method.add(name="Say", input_type=".t.Text", output_type=".t.Text")
@@ -304,7 +318,7 @@ async def test_a_protobuf_service_takes_no_other_messages(server: Server, client
         assert (await client.answer(stream))["grpc-status"] == status
 
 
-async def test_a_stream_of_a_connection_that_is_over_waits_for_nobody(server: Server, client, autojump_clock) -> None:
+async def test_a_dropped_connection_ends_at_once_with_a_stream_open(server: Server, client, autojump_clock) -> None:
     await client.send(headers(1, end=True, content_type="text/html"))
     await client.answer(1)
     server.drop_connections()

@@ -1,4 +1,4 @@
-"""Nothing that a peer says keeps other tasks waiting for long: it is read, answered and ended in steps."""
+"""No input of a peer delays other tasks for long: it is read, answered and ended in steps."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from support.hostile.peer import (
 from trio.testing import wait_all_tasks_blocked
 
 from trxds.core.status import StatusCode, unavailable
-from trxds.transport.connection_tasks import ENDS
+from trxds.transport.connection_tasks import MAX_ENDS_PER_STEP
 from trxds.transport.engine import Http2Engine
 from trxds.transport.events import ConnectionFailed, ErrorCode
 from trxds.transport.fast_http2 import FastHttp2Engine
 from trxds.transport.h2_engine import H2LibraryEngine
 from trxds.transport.options import WireOptions
-from trxds.transport.send_queue import TURNS
+from trxds.transport.send_queue import MAX_STREAMS_PER_STEP
 
 REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 A_PING = frame(PING, 0, 0, bytes(8))
@@ -45,10 +45,10 @@ def window(stream_id: int, size: int) -> bytes:
 
 
 @pytest.fixture(
-    params=[FastHttp2Engine, lambda options: H2LibraryEngine(client=True, options=options)], ids=["lean", "h2"]
+    params=[FastHttp2Engine, lambda options: H2LibraryEngine(client=True, options=options)], ids=["fast", "h2"]
 )
 def engine(request: pytest.FixtureRequest) -> Http2Engine:
-    """With two streams, and the server's first SETTINGS."""
+    """Return an engine with two streams, after the server's first SETTINGS."""
     made: Http2Engine = request.param(WireOptions())
     made.receive(frame(SETTINGS, 0, 0))
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_an_engine_reads_some_hundred_frames_and_leaves_the_rest(engine: Http2En
     assert engine.unread == A_PING * (1000 - answered)
 
 
-def test_what_is_left_is_read_before_what_comes(engine: Http2Engine) -> None:
+def test_unread_bytes_are_read_before_new_ones(engine: Http2Engine) -> None:
     engine.receive(A_PING * 1000 + A_PING[:5])
     while engine.unread:
         engine.receive(b"")
@@ -82,7 +82,7 @@ def test_bulk_data_is_read_at_once(engine: Http2Engine) -> None:
     assert not engine.unread
 
 
-def test_nothing_is_left_when_the_connection_is_broken(engine: Http2Engine) -> None:
+def test_a_failed_connection_leaves_nothing_unread(engine: Http2Engine) -> None:
     events = receive_all(engine, frame(SETTINGS, 0, 0, b"!") + A_PING * 1000)
     assert isinstance(events[-1], ConnectionFailed) and not engine.unread
 
@@ -105,10 +105,10 @@ async def test_other_tasks_run_in_the_middle_of_a_read(wire: Any, nursery: trio.
     assert left - {0}
 
 
-async def test_a_lone_caller_that_reads_leaves_the_rest_to_the_reader(
-    lent: Any, request_: Any, nursery: trio.Nursery, autojump_clock: Any
+async def test_a_leader_leaves_the_rest_of_a_long_read_to_the_reader(
+    delegated: Any, request_: Any, nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
-    connection, server = await lent()
+    connection, server = await delegated()
     stream = connection.open_stream(request_(message=b"x"))
     nursery.start_soon(stream.receive_unary)
     await server.request()
@@ -124,7 +124,7 @@ async def test_a_lone_caller_that_reads_leaves_the_rest_to_the_reader(
 # -- windows that the peer changes for all streams
 
 
-def test_windows_follow_the_initial_one_also_below_zero(engine: Http2Engine) -> None:
+def test_stream_windows_follow_the_initial_window_even_below_zero(engine: Http2Engine) -> None:
     engine.write(1, bytes(60_000), end=False, limit=10**6)
     engine.receive(setting(INITIAL_WINDOW_SIZE, 1000))
     assert (engine.stream_window(1), engine.stream_window(3)) == (-59_000, 1000)
@@ -141,7 +141,7 @@ def test_an_initial_window_that_opens_a_stream_too_far_ends_the_connection(engin
     assert isinstance(broken, ConnectionFailed) and broken.code == ErrorCode.FLOW_CONTROL_ERROR
 
 
-def test_a_window_that_is_gone_opens_nothing_too_far(engine: Http2Engine) -> None:
+def test_a_closed_streams_window_does_not_count_for_the_limit(engine: Http2Engine) -> None:
     engine.receive(window(3, MAX_WINDOW - 65_535))
     engine.reset(3, ErrorCode.CANCEL)
     assert not any(
@@ -157,7 +157,7 @@ def test_a_stream_may_be_opened_no_further_after_the_initial_window_has_grown(en
     assert engine.stream_window(3) == MAX_WINDOW
 
 
-MANY = 3 * TURNS + 5
+MANY = 3 * MAX_STREAMS_PER_STEP + 5
 
 Open = Callable[..., Any]
 
@@ -201,12 +201,12 @@ async def test_a_stream_that_ends_while_its_window_is_closed_is_forgotten(
     assert not connection.http2.send_queue.blocked
 
 
-async def test_a_limit_that_rises_opens_all_that_wait(wire: Any, request_: Open, autojump_clock: Any) -> None:
+async def test_a_higher_stream_limit_opens_all_waiting_streams(wire: Any, request_: Open, autojump_clock: Any) -> None:
     connection, server = await wire({h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MANY)]
     await server.transport.send_all(setting(MAX_CONCURRENT_STREAMS, 10_000))
     await wait_all_tasks_blocked()
-    assert all(stream.opened for stream in streams)
+    assert all(stream.is_opened for stream in streams)
 
 
 # -- ends
@@ -221,11 +221,11 @@ async def test_calls_of_a_lost_connection_end_a_few_at_a_time(wire: Any, request
     while connection.streams:
         await trio.lowlevel.checkpoint()
         ended.append(sum(stream.status is not None for stream in streams))
-    assert ended[-1] == MANY and len(set(ended)) >= MANY // ENDS // 2
+    assert ended[-1] == MANY and len(set(ended)) >= MANY // MAX_ENDS_PER_STEP // 2
     assert {stream.status.code for stream in streams} == {StatusCode.UNAVAILABLE}
 
 
-async def test_calls_end_all_the_same_when_the_connection_is_closed_before_they_did(
+async def test_the_calls_of_a_lost_connection_end_even_if_it_is_closed_first(
     wire: Any, request_: Open, nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
     async with trio.open_nursery() as its:
@@ -239,8 +239,8 @@ async def test_calls_end_all_the_same_when_the_connection_is_closed_before_they_
 # -- header blocks
 
 
-def test_a_third_new_size_of_the_table_in_one_block_is_refused(engine: Http2Engine) -> None:
-    """Each byte may be one: 64 KiB of them take 80 ms."""
+def test_a_third_table_size_in_one_header_block_is_refused(engine: Http2Engine) -> None:
+    """Each byte may be a new size: 64 KiB of them take 80 ms."""
     receive_all(engine, frame(HEADERS, END_HEADERS, 1, b"\x20\x3f\xe1\x1f\x88"))
     (broken,) = receive_all(engine, frame(HEADERS, END_HEADERS, 3, b"\x20" * 3 + b"\x88"))
     assert isinstance(broken, ConnectionFailed) and broken.message.endswith("more than two new sizes in one block")

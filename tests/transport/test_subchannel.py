@@ -1,4 +1,4 @@
-"""One address through its states, on a clock that jumps."""
+"""A subchannel passes through its states, on a clock that jumps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDRESS = "10.0.0.1:443"
 
 
 class Middle(Random):
-    """No jitter."""
+    """A random source without jitter."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -55,7 +55,7 @@ async def pool(network: MemoryNetwork, nursery: trio.Nursery) -> SubchannelPool:
 
 
 class States:
-    """What a mailbox that leases one host is told, with the time since the beginning."""
+    """The states that a mailbox gets from a subchannel, with the time since the beginning."""
 
     def __init__(self, pool: SubchannelPool, address: str = ADDRESS) -> None:
         self.mailbox: ConflatingQueue[Subchannel] = ConflatingQueue()
@@ -93,14 +93,14 @@ IDLE, CONNECTING, READY, FAILURE = (
 )
 
 
-async def test_a_host_that_nobody_asks_to_connect_is_no_task(network, states, autojump_clock) -> None:
+async def test_an_idle_subchannel_is_no_task(network, states, autojump_clock) -> None:
     await trio.sleep(1000)
     assert states.host.state is IDLE and network.attempts[ADDRESS] == 0
     assert states.host.open_stream(Request("/s/Echo", "s")) is None
     assert repr(states.host) == "<Subchannel 10.0.0.1:443 IDLE>"
 
 
-async def test_a_request_for_a_connection_leads_to_ready_and_calls(network, states, autojump_clock) -> None:
+async def test_a_requested_connection_becomes_ready_and_takes_calls(network, states, autojump_clock) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
         stream = states.host.open_stream(Request("/s/Echo", "s"))
@@ -111,7 +111,7 @@ async def test_a_request_for_a_connection_leads_to_ready_and_calls(network, stat
         assert network.attempts[ADDRESS] == 1
 
 
-async def test_refused_attempts_back_off(network, states, nursery, autojump_clock) -> None:
+async def test_refused_connection_attempts_back_off(network, states, nursery, autojump_clock) -> None:
     nursery.start_soon(states.watch)
 
     async def ask_again() -> None:
@@ -127,14 +127,14 @@ async def test_refused_attempts_back_off(network, states, nursery, autojump_cloc
     assert len(idles) >= 2 and network.attempts[ADDRESS] == 4
 
 
-async def test_a_failure_names_the_address_and_the_cause(network, states, autojump_clock) -> None:
+async def test_a_failed_connection_attempt_names_the_address_and_the_cause(network, states, autojump_clock) -> None:
     states.host.request_connection()
     await states.until(FAILURE)
     text = "10.0.0.1:443: cannot connect: [Errno 111] Connection refused"
     assert states.host.error == Status(StatusCode.UNAVAILABLE, text)
 
 
-async def test_an_attempt_is_given_twenty_seconds(network, states, nursery, autojump_clock) -> None:
+async def test_a_connection_attempt_has_at_least_twenty_seconds(network, states, nursery, autojump_clock) -> None:
     network.black_hole(ADDRESS)
     nursery.start_soon(states.watch)
     states.host.request_connection()
@@ -143,14 +143,16 @@ async def test_an_attempt_is_given_twenty_seconds(network, states, nursery, auto
     assert "no answer in time" in states.host.error.message
 
 
-async def test_a_peer_that_accepts_and_says_nothing_is_a_failure_too(network, states, autojump_clock) -> None:
+async def test_a_peer_that_accepts_and_sends_no_settings_is_a_failed_attempt(network, states, autojump_clock) -> None:
     network.listen(ADDRESS)
     states.host.request_connection()
     await states.until(IDLE)
     assert states.host.error.message == "10.0.0.1:443: connected, but no HTTP/2 SETTINGS came in time"
 
 
-async def test_a_peer_of_another_protocol_is_named(network, states, autojump_clock, nursery) -> None:
+async def test_a_peer_of_another_protocol_is_a_failed_attempt_that_says_so(
+    network, states, autojump_clock, nursery
+) -> None:
     async def http1(stream: trio.abc.Stream) -> None:
         await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
@@ -160,7 +162,7 @@ async def test_a_peer_of_another_protocol_is_named(network, states, autojump_clo
     assert states.host.error.message.startswith("10.0.0.1:443: FRAME_SIZE_ERROR: it does not speak HTTP/2")
 
 
-async def test_the_backoff_begins_anew_after_ready(network, states, nursery, autojump_clock) -> None:
+async def test_the_backoff_is_reset_by_ready(network, states, nursery, autojump_clock) -> None:
     for _ in range(3):
         states.host.request_connection()
         await states.until(FAILURE)
@@ -186,7 +188,7 @@ async def test_a_lost_connection_is_idle_at_once_with_the_cause(network, states,
         assert stream.status.code is StatusCode.UNAVAILABLE and ADDRESS in stream.status.message
 
 
-async def test_after_a_goaway_old_streams_finish_while_new_ones_have_a_new_connection(
+async def test_old_streams_finish_after_a_goaway_while_new_ones_have_a_new_connection(
     network, states, autojump_clock
 ) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS) as server:
@@ -238,13 +240,13 @@ async def test_a_goaway_that_comes_with_the_settings_backs_off(network, states, 
 # -- leases
 
 
-async def test_leases_of_one_address_share_a_host(pool, states, autojump_clock) -> None:
+async def test_leases_of_one_address_share_a_subchannel(pool, states, autojump_clock) -> None:
     other = States(pool)
     assert other.host is states.host is pool.lookup(ADDRESS)
     assert pool.lookup("nobody:1") is None
 
 
-async def test_every_leasing_mailbox_is_told_once(network, pool, states, autojump_clock) -> None:
+async def test_every_leasing_mailbox_gets_each_state_once(network, pool, states, autojump_clock) -> None:
     other = States(pool)
     again = pool.lease(ADDRESS, other.mailbox)
     async with serve(HANDLERS, network=network, address=ADDRESS):
@@ -255,14 +257,14 @@ async def test_every_leasing_mailbox_is_told_once(network, pool, states, autojum
         assert await other.mailbox.next() == {("host", ADDRESS): states.host}
 
 
-async def test_who_has_let_go_is_told_nothing_more(network, pool, states, autojump_clock) -> None:
+async def test_a_released_lease_gets_no_more_states(network, pool, states, autojump_clock) -> None:
     other = States(pool)
     states.host.request_connection()
     other.lease.release()
     assert await other.mailbox.next(deadline=trio.current_time() + 5) == {}
 
 
-async def test_the_last_to_let_go_retires_the_host(network, pool, states, autojump_clock) -> None:
+async def test_the_last_release_retires_the_subchannel(network, pool, states, autojump_clock) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS) as server:
         await ready(states)
         stream = states.host.open_stream(Request("/s/Hang", "s"))
@@ -277,7 +279,9 @@ async def test_the_last_to_let_go_retires_the_host(network, pool, states, autoju
         assert server.connections == []
 
 
-async def test_retiring_an_idle_host_lets_its_old_connection_finish(network, pool, states, autojump_clock) -> None:
+async def test_retiring_an_idle_subchannel_lets_its_old_connection_finish(
+    network, pool, states, autojump_clock
+) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS) as server:
         await ready(states)
         stream = states.host.open_stream(Request("/s/Hang", "s"))
@@ -303,7 +307,9 @@ async def test_retiring_ends_an_attempt_and_a_backoff(network, pool, states, aut
     assert [name for name in task_names() if name.startswith("subchannel/")] == []
 
 
-async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, pool, states, autojump_clock) -> None:
+async def test_a_subchannel_leased_anew_within_an_update_keeps_its_connection(
+    network, pool, states, autojump_clock
+) -> None:
     async with serve(HANDLERS, network=network, address=ADDRESS):
         await ready(states)
         pool.begin_update()
@@ -320,7 +326,7 @@ async def test_a_host_that_moves_within_a_change_keeps_its_connection(network, p
         assert pool.lookup(ADDRESS) is None
 
 
-async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(network, pool, autojump_clock) -> None:
+async def test_a_thousand_requested_connections_are_started_in_slices(network, pool, autojump_clock) -> None:
     hosts = [pool.lease(f"10.0.{n // 250}.{n % 250}:443", ConflatingQueue()).subchannel for n in range(1000)]
     await wait_all_tasks_blocked()
     for host in hosts:
@@ -334,7 +340,7 @@ async def test_a_thousand_hosts_asked_for_in_one_step_are_started_in_slices(netw
     assert most <= 128, "two slices in one pass of ours"
 
 
-async def test_a_host_may_be_asked_to_connect_before_the_pool_runs(network, nursery, autojump_clock) -> None:
+async def test_a_connection_may_be_requested_before_the_pool_runs(network, nursery, autojump_clock) -> None:
     pool = SubchannelPool(network, WireOptions(), Middle())
     early = States(pool)
     early.host.request_connection()
@@ -363,7 +369,9 @@ async def test_closing_the_pool_fails_all_streams_and_ends_run(network, autojump
         retired.lease.release()
 
 
-async def test_a_connection_does_not_inherit_the_context_of_who_asked_for_it(network, states, autojump_clock) -> None:
+async def test_a_connection_does_not_inherit_the_context_of_the_task_that_requested_it(
+    network, states, autojump_clock
+) -> None:
     span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
     seen: list[str] = []
     connect = network.connect
@@ -379,7 +387,7 @@ async def test_a_connection_does_not_inherit_the_context_of_who_asked_for_it(net
     assert seen == ["none"]
 
 
-async def test_a_policy_may_listen_to_a_host_and_learns_how_it_ended(network, states, autojump_clock) -> None:
+async def test_a_policy_may_stream_from_a_host_and_gets_the_final_status(network, states, autojump_clock) -> None:
     async def count(call: Call) -> None:
         async for message in call:
             for number in range(3):
@@ -396,6 +404,6 @@ async def test_a_policy_may_listen_to_a_host_and_learns_how_it_ended(network, st
     assert status is not None and status.code is StatusCode.UNIMPLEMENTED
 
 
-async def test_the_pool_is_few_words(pool, states) -> None:
+async def test_the_repr_of_pool_and_lease_is_short(pool, states) -> None:
     assert repr(pool) == "<Pool 1 subchannels, 0 connections>"
     assert repr(states.lease) == "<Lease 10.0.0.1:443>"

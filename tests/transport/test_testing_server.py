@@ -1,4 +1,4 @@
-"""The server that tests and demos stand on, and the network in memory."""
+"""The server of tests and demos, and the network in memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_initial_metadata_can_come_before_any_message(server, connection, 
     assert stream.trailing_metadata == (("cost", "3"),)
 
 
-async def test_abort_ends_with_its_status(server, connection, autojump_clock) -> None:
+async def test_abort_ends_the_call_with_its_status(server, connection, autojump_clock) -> None:
     async def handler(call: Call) -> None:
         call.abort(StatusCode.NOT_FOUND, "no €\n", b"why")
 
@@ -93,7 +93,7 @@ async def test_abort_ends_with_its_status(server, connection, autojump_clock) ->
     assert stream.status == Status(StatusCode.NOT_FOUND, "no €\n", b"why") and stream.trailers_only
 
 
-async def test_a_handler_that_raises_is_unknown_and_logged(server, connection, caplog, autojump_clock) -> None:
+async def test_an_exception_of_a_handler_is_unknown_and_logged(server, connection, caplog, autojump_clock) -> None:
     async def handler(call: Call) -> None:
         raise LookupError("sku")
 
@@ -104,7 +104,7 @@ async def test_a_handler_that_raises_is_unknown_and_logged(server, connection, c
     assert "handler of /s/M failed" in caplog.text
 
 
-async def test_a_path_without_handler_is_unimplemented(connection, autojump_clock) -> None:
+async def test_a_call_without_a_handler_is_unimplemented(connection, autojump_clock) -> None:
     stream = call(connection, "/s/Nothing")
     await stream.receive()
     assert stream.status == Status(StatusCode.UNIMPLEMENTED, "no handler for /s/Nothing")
@@ -129,7 +129,7 @@ async def test_a_handler_is_cancelled_when_its_client_cancels(server, connection
     assert repr(server.connections[0]).endswith("0 calls>")
 
 
-async def test_the_server_keeps_the_deadline_too(server, connection, autojump_clock) -> None:
+async def test_the_server_enforces_the_deadline_too(server, connection, autojump_clock) -> None:
     async def handler(call: Call) -> None:
         await trio.sleep_forever()
 
@@ -140,7 +140,7 @@ async def test_the_server_keeps_the_deadline_too(server, connection, autojump_cl
     assert trio.current_time() < 2.1
 
 
-async def test_the_kinds_of_handlers_from_functions(server, connection, autojump_clock) -> None:
+async def test_handlers_are_made_from_functions_of_all_four_kinds(server, connection, autojump_clock) -> None:
     async def upper(request: str, call: Call) -> str:
         return request.upper()
 
@@ -165,7 +165,7 @@ async def test_the_kinds_of_handlers_from_functions(server, connection, autojump
     assert await stream.receive_unary() == b"xy"
 
 
-async def test_a_protobuf_service(server, connection, autojump_clock) -> None:
+async def test_a_protobuf_service_gets_parsed_messages(server, connection, autojump_clock) -> None:
     file = descriptor_pb2.FileDescriptorProto(name="wire_test.proto", package="t", syntax="proto3")
     file.message_type.add(name="Text").field.add(name="text", number=1, type=9, label=1)
     service = file.service.add(name="Greeter")
@@ -190,7 +190,7 @@ async def test_a_protobuf_service(server, connection, autojump_clock) -> None:
     assert [Text.FromString(await stream.receive()).text for _ in range(2)] == ["n0", "n1"]
 
 
-async def test_a_reset_in_place_of_a_status(server, connection, autojump_clock) -> None:
+async def test_a_handler_may_reset_the_stream_in_place_of_a_status(server, connection, autojump_clock) -> None:
     async def handler(call: Call) -> None:
         await call.send(b"first")
         call.reset(11)
@@ -201,7 +201,7 @@ async def test_a_reset_in_place_of_a_status(server, connection, autojump_clock) 
     assert await stream.receive() is None and stream.status.code is StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_a_limit_of_streams_is_told_to_clients(network, autojump_clock, nursery) -> None:
+async def test_the_stream_limit_is_announced_to_clients(network, autojump_clock, nursery) -> None:
     async with serve(network=network, address="s:2", max_concurrent_streams=3):
         connection = Connection(await network.connect("s:2"), peer="s:2")
         nursery.start_soon(connection.run)
@@ -221,13 +221,13 @@ async def test_a_stopped_server_refuses_until_it_is_restarted(network, server, c
     assert repr(server) == "<Server s:1 listening, 1 connections>"
 
 
-async def test_an_exception_of_the_block_comes_out_as_it_is(network, autojump_clock) -> None:
+async def test_an_exception_of_the_serve_block_is_not_in_a_group(network, autojump_clock) -> None:
     with pytest.raises(KeyError):
         async with serve(network=network, address="s:3"):
             raise KeyError
 
 
-async def test_a_server_that_cannot_listen_says_so_plainly() -> None:
+async def test_a_server_that_cannot_listen_raises_an_os_error() -> None:
     plane = ManagementServer()
     async with serve() as taken:
         for another in (serve, plane.serve, trxds.admin.serve):
@@ -239,7 +239,7 @@ async def test_a_server_that_cannot_listen_says_so_plainly() -> None:
 # -- the network
 
 
-async def test_a_network_refuses_holds_and_restores(network, server, autojump_clock) -> None:
+async def test_a_test_network_refuses_holds_and_restores_connections(network, server, autojump_clock) -> None:
     network.refuse("s:1")
     with pytest.raises(ConnectionRefusedError):
         await network.connect("s:1")
@@ -251,7 +251,7 @@ async def test_a_network_refuses_holds_and_restores(network, server, autojump_cl
     assert scope.cancelled_caught and network.attempts["s:1"] == 3
 
 
-async def test_two_may_not_listen_at_one_address(network, server, autojump_clock) -> None:
+async def test_two_servers_cannot_listen_at_one_address(network, server, autojump_clock) -> None:
     with pytest.raises(OSError, match="s:1"):
         network.listen("s:1")
 
@@ -269,7 +269,7 @@ async def test_a_memory_stream_keeps_trios_rules() -> None:
     await check_half_closeable_stream(make, make_clogged)
 
 
-async def test_a_memory_stream_pushes_back(autojump_clock) -> None:
+async def test_a_full_memory_stream_blocks_the_sender(autojump_clock) -> None:
     ours, theirs = memory_stream_pair(capacity=10)
     with trio.move_on_after(1) as scope:
         await ours.send_all(bytes(11))

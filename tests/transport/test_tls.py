@@ -1,4 +1,4 @@
-"""TLS: who the peer is is proven, HTTP/2 is agreed, and an error names peer and cause."""
+"""TLS proves the peer's name and agrees on HTTP/2, and an error names peer and cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trxds.transport.connection import Connection
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import Request
-from trxds.transport.tls import Approve, TlsNetwork, contexts
+from trxds.transport.tls import Approve, TlsNetwork, context_source
 
 ADDRESS = "10.0.0.1:443"
 
@@ -57,7 +57,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 def over(
     network: Network, context: ssl.SSLContext, name: str | None = "cart.example", approve: Approve | None = None
 ) -> TlsNetwork:
-    return TlsNetwork(network, contexts(context), name, approve)
+    return TlsNetwork(network, context_source(context), name, approve)
 
 
 async def echo_over(network: Network, address: str, nursery: trio.Nursery) -> bytes | None:
@@ -129,7 +129,7 @@ async def test_a_peer_that_speaks_no_tls_is_refused(authority, network, autojump
     assert text.startswith("TLS with 10.0.0.1:443 as 'cart.example': ") and "speak TLS" in text
 
 
-async def test_a_certificate_may_be_refused_for_our_own_reasons(authority, network, autojump_clock) -> None:
+async def test_a_certificate_may_be_refused_by_the_approval_function(authority, network, autojump_clock) -> None:
     async with serve(address=ADDRESS, network=network, tls=server_context(authority, "cart.example")):
         text = await refusal(over(network, trusting(authority), approve=lambda found: f"{found['subjectAltName']}"))
     assert text == "TLS with 10.0.0.1:443 as 'cart.example': (('DNS', 'cart.example'),)"
@@ -152,7 +152,7 @@ async def test_a_cancelled_handshake_closes_the_transport(authority, network, au
 
 
 async def lost_reason(network: Network) -> str:
-    """Why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
+    """Return why a subchannel to ADDRESS over this network is in TRANSIENT_FAILURE."""
     pool = SubchannelPool(network, WireOptions(), Random(1))
     mailbox: ConflatingQueue = ConflatingQueue()
     async with trio.open_nursery() as nursery:
@@ -189,7 +189,7 @@ def wants_certificates(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
-async def test_both_sides_may_prove_who_they_are(authority, network, nursery, files, autojump_clock) -> None:
+async def test_mutual_tls_proves_both_sides(authority, network, nursery, files, autojump_clock) -> None:
     async with serve(HANDLERS, address=ADDRESS, network=network, tls=wants_certificates(authority)):
         assert await echo_over(over(network, client_context(files)), ADDRESS, nursery) == b"hello"
 
@@ -218,13 +218,13 @@ async def test_a_server_of_tls_that_is_spoken_to_in_plain_text_is_suspected(auth
 # -- files
 
 
-def test_a_path_that_can_be_none_is_named() -> None:
-    """A bootstrap may have any text there."""
+def test_an_invalid_certificate_path_is_named() -> None:
+    """A bootstrap may have any text as a path."""
     with pytest.raises(OSError, match=r"^cannot read 'the roots of /a\\x00b': embedded null"):
         client_context(CertificateFiles(roots="/a\0b"))
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_certificate_file_is_named() -> None:
     with pytest.raises(OSError, match=r"^cannot read the roots of /none\.pem: No such file or directory$"):
         client_context(CertificateFiles(roots="/none.pem"))
 
@@ -243,7 +243,7 @@ def test_a_key_of_another_certificate_is_named(authority, files, tmp_path: Path)
         client_context(CertificateFiles(files.roots, files.certificate, str(other)))
 
 
-def test_files_are_read_again_after_the_interval(files) -> None:
+def test_certificate_files_are_read_again_after_the_interval(files) -> None:
     fresh = FreshContext(files)
     assert fresh.current(0) is None
     first = fresh.take(fresh.read(), 0)
@@ -251,7 +251,7 @@ def test_files_are_read_again_after_the_interval(files) -> None:
     assert fresh.current(600) is None
 
 
-def test_files_that_are_no_good_leave_the_last_good_ones_in_force(files, caplog) -> None:
+def test_unusable_certificate_files_leave_the_last_good_ones_in_force(files, caplog) -> None:
     fresh = FreshContext(files)
     first = fresh.take(fresh.read(), 0)
     whole = Path(files.roots).read_bytes()
@@ -264,7 +264,7 @@ def test_files_that_are_no_good_leave_the_last_good_ones_in_force(files, caplog)
     assert fresh.take(fresh.read(), 602) is not first
 
 
-def test_files_that_were_never_good_are_an_error_each_time() -> None:
+def test_certificate_files_that_were_never_usable_are_an_error_each_time() -> None:
     fresh = FreshContext(CertificateFiles(roots="/none.pem"))
     for now in (0, 1):
         with pytest.raises(OSError, match="cannot read the roots"):

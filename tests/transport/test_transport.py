@@ -1,4 +1,4 @@
-"""A socket's way past Trio: bytes leave at once, in order, and none is lost; real sockets, real clock."""
+"""A socket's transport sends bytes at once, in order, and loses none; with real sockets and the real clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trxds.transport.transport import READ_SIZE, Transport, transport_of
 
 
 async def sockets() -> tuple[trio.SocketStream, socket.socket]:
-    """Ours, and the other end as the platform has it."""
+    """Return our stream and the platform's socket at the other end."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(5)
     return trio.SocketStream(trio.socket.from_stdlib_socket(ours)), theirs
@@ -32,7 +32,7 @@ async def test_a_socket_takes_bytes_at_once() -> None:
         await stream.aclose()
 
 
-async def test_a_full_socket_takes_none() -> None:
+async def test_a_full_socket_takes_no_bytes() -> None:
     stream, theirs = await sockets()
     with theirs:
         transport = transport_of(stream)
@@ -42,13 +42,13 @@ async def test_a_full_socket_takes_none() -> None:
         await stream.aclose()
 
 
-async def test_other_streams_leave_all_to_the_writer() -> None:
+async def test_streams_without_a_socket_leave_all_bytes_to_the_writer() -> None:
     stream, _ = memory_stream_pair()
     transport = transport_of(stream)
     assert not transport.at_once and transport.send_nowait(b"x") == 0
 
 
-async def test_who_sends_a_lot_is_read_in_larger_pieces_until_it_sends_less() -> None:
+async def test_the_read_size_grows_after_a_full_read_and_shrinks_again() -> None:
     stream, theirs = await sockets()
     transport, sizes = transport_of(stream), []
     with theirs:
@@ -62,7 +62,7 @@ async def test_who_sends_a_lot_is_read_in_larger_pieces_until_it_sends_less() ->
     assert sizes == [READ_SIZE, 100_000, READ_SIZE + 1, 10, READ_SIZE, 1]
 
 
-async def test_the_end_is_read_as_nothing() -> None:
+async def test_the_end_of_a_socket_is_read_as_no_bytes() -> None:
     stream, theirs = await sockets()
     theirs.sendall(b"last")
     theirs.close()
@@ -71,7 +71,7 @@ async def test_the_end_is_read_as_nothing() -> None:
     await transport.close()
 
 
-async def test_a_reset_is_a_broken_resource() -> None:
+async def test_a_reset_socket_is_a_broken_resource() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     stream = await trio.open_tcp_stream(*listener.getsockname())
     theirs, _ = listener.accept()
@@ -89,7 +89,7 @@ async def test_a_reset_is_a_broken_resource() -> None:
 
 
 class Counted(Transport):
-    """How often a transport was asked, and in which way."""
+    """Counts how often a transport was called, and by which method."""
 
     at_once = True
 
@@ -124,7 +124,7 @@ async def echo(requests, call: Call) -> AsyncIterator[bytes]:
 
 @pytest.fixture(params=["lean", "h2"])
 async def counted(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIterator[tuple[Connection, Counted]]:
-    """A connection over TCP whose greetings are over."""
+    """Return a connection over TCP after both prefaces."""
     async with serve({"/s/Repeat": unary(repeat), "/s/Echo": bidi_streaming(echo)}) as server:
         host, port = server.address.split(":")
         connection = Connection(
@@ -147,7 +147,7 @@ async def test_a_lone_calls_bytes_leave_in_its_own_step_and_in_one_write(counted
     assert await stream.receive_unary() == b"hello" and stream.status == OK
 
 
-async def test_calls_of_one_step_leave_in_one_write_but_for_the_first(counted) -> None:
+async def test_calls_of_one_step_leave_in_one_write_except_the_first(counted) -> None:
     connection, transport = counted
     streams = [connection.open_stream(Request("/s/Repeat", "s", message=b"%d" % n)) for n in range(20)]
     assert transport.at_once_writes == 1
@@ -155,7 +155,7 @@ async def test_calls_of_one_step_leave_in_one_write_but_for_the_first(counted) -
     assert transport.at_once_writes + transport.later_writes <= 4
 
 
-async def test_what_the_socket_does_not_take_follows_in_order(counted) -> None:
+async def test_bytes_that_the_socket_does_not_take_follow_in_order(counted) -> None:
     connection, _ = counted
     stream = connection.open_stream(Request("/s/Echo", "s"))
     message = bytes(range(256)) * 8000

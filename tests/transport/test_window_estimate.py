@@ -1,4 +1,4 @@
-"""Windows grow where the peer is far away, and only there."""
+"""Windows grow where round trips are long, and only there."""
 
 from __future__ import annotations
 
@@ -18,66 +18,66 @@ from trxds.transport.window_estimate import WindowEstimate
 
 
 def sampled(estimate: WindowEstimate, sample: int, seconds: float = 0.01) -> bool:
-    """A PING, and its answer when so much has come."""
-    assert estimate.begins(1000, 5.0)
-    return estimate.grows(1000 + sample, 5.0 + seconds)
+    """Begin a sample, and end it after so many bytes; return whether the window has grown."""
+    assert estimate.begin_sample(1000, 5.0)
+    return estimate.end_sample(1000 + sample, 5.0 + seconds)
 
 
-def test_a_window_that_was_full_for_a_round_trip_grows_to_twice_what_came() -> None:
+def test_a_window_that_was_full_for_a_round_trip_grows_to_twice_the_sample() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 280) and estimate.window == 560
 
 
-def test_a_window_that_was_not_full_stays() -> None:
+def test_a_window_that_was_not_full_does_not_grow() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert not sampled(estimate, 199) and estimate.window == 300
 
 
-def test_a_full_window_that_brought_no_more_per_second_stays() -> None:
+def test_a_full_window_without_more_bandwidth_does_not_grow() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300, seconds=0.01)
     assert not sampled(estimate, 600, seconds=0.03) and estimate.window == 600
 
 
-def test_it_grows_to_the_most_and_then_asks_no_more() -> None:
+def test_a_window_estimate_at_its_maximum_sends_no_more_pings() -> None:
     estimate = WindowEstimate(300, 500)
     assert sampled(estimate, 300) and estimate.window == 500
-    assert not estimate.begins(0, 0.0)
+    assert not estimate.begin_sample(0, 0.0)
 
 
-def test_one_ping_at_a_time_is_on_its_way() -> None:
+def test_a_window_estimate_has_one_unanswered_ping_at_a_time() -> None:
     estimate = WindowEstimate(300, 10_000)
-    assert estimate.begins(0, 0.0) and not estimate.begins(100, 0.1)
+    assert estimate.begin_sample(0, 0.0) and not estimate.begin_sample(100, 0.1)
 
 
 def test_a_burst_counts_from_its_beginning_whenever_in_it_the_ping_leaves() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300) and estimate.window == 600
     assert not sampled(estimate, 300, seconds=0.02)  # sent under the old window; the next chance is skipped
-    assert not estimate.begins(2000, 6.0)  # a burst of 600: half of it, for which no PING leaves,
-    assert estimate.begins(2300, 6.0001)  # and the other half
-    assert estimate.grows(2600, 6.01) and estimate.window == 1200
+    assert not estimate.begin_sample(2000, 6.0)  # a burst of 600: half of it, for which no PING leaves,
+    assert estimate.begin_sample(2300, 6.0001)  # and the other half
+    assert estimate.end_sample(2600, 6.01) and estimate.window == 1200
 
 
 def test_a_burst_is_over_after_a_part_of_a_round_trip() -> None:
     estimate = WindowEstimate(300, 10_000)
     assert sampled(estimate, 300)
     assert not sampled(estimate, 300, seconds=0.02)
-    assert not estimate.begins(2000, 6.0)
-    assert estimate.begins(2300, 6.005)
-    assert not estimate.grows(2600, 6.015)
+    assert not estimate.begin_sample(2000, 6.0)
+    assert estimate.begin_sample(2300, 6.005)
+    assert not estimate.end_sample(2600, 6.015)
 
 
-def test_an_answer_to_no_ping_of_ours_says_nothing() -> None:
-    assert not WindowEstimate(300, 10_000).grows(10_000, 1.0)
+def test_an_answer_to_another_ping_changes_no_window() -> None:
+    assert not WindowEstimate(300, 10_000).end_sample(10_000, 1.0)
 
 
-def test_it_asks_less_and_less_often_in_vain() -> None:
+def test_a_window_estimate_without_growth_pings_less_and_less() -> None:
     estimate, asked = WindowEstimate(300, 10_000), []
     for chance in range(200):
-        if estimate.begins(0, 0.0):
+        if estimate.begin_sample(0, 0.0):
             asked.append(chance)
-            estimate.grows(10, 0.01)
+            estimate.end_sample(10, 0.01)
     assert asked == [0, 2, 6, 14, 30, 62, 126, 190]
 
 
@@ -85,14 +85,14 @@ def test_it_asks_less_and_less_often_in_vain() -> None:
 
 
 @pytest.mark.parametrize("lean", [True, False])
-def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> None:
+def test_a_larger_window_holds_for_open_and_new_streams(lean: bool) -> None:
     options = WireOptions(stream_window=1000, connection_window=200_000)
     client: Http2Engine = FastHttp2Engine(options) if lean else H2LibraryEngine(client=True, options=options)
     server = H2LibraryEngine(client=False, options=options)
     fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a/B"), (b":authority", b"a"))
 
     def exchange() -> int:
-        """How much data the client was sent."""
+        """Return how much data the client was sent."""
         server.receive(client.outgoing.take())
         events = client.receive(server.outgoing.take())
         server.receive(client.outgoing.take())
@@ -121,7 +121,7 @@ def test_a_wider_window_holds_for_open_streams_and_for_new_ones(lean: bool) -> N
 
 
 @pytest.mark.parametrize("lean", [True, False])
-async def test_large_messages_widen_the_window_up_to_its_most(lean: bool, autojump_clock) -> None:
+async def test_large_messages_widen_the_window_up_to_its_maximum(lean: bool, autojump_clock) -> None:
     windows = []
 
     @script(calls=4)

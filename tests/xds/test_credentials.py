@@ -23,7 +23,7 @@ from trxds.core.status import BootstrapError
 from trxds.resources.types import LDS, ParseContext
 from trxds.testing import ManagementServer, MemoryNetwork, resources, serve
 from trxds.transport.certificates import CertificateFiles
-from trxds.transport.tls import contexts
+from trxds.transport.tls import context_source
 from trxds.transport.transport_credentials import Insecure, Tls
 from trxds.xds import channel_credentials
 from trxds.xds.authorization import authorization, read_token
@@ -293,7 +293,7 @@ async def test_a_token_that_is_long_in_coming_holds_up_nobody(tmp_path: Path) ->
 async def test_certificates_that_are_long_in_coming_hold_up_nobody_and_are_read_once(ca, pem, tmp_path: Path) -> None:
     pipe = tmp_path / "roots"
     os.mkfifo(pipe)
-    next_context = contexts(CertificateFiles(roots=str(pipe)))
+    next_context = context_source(CertificateFiles(roots=str(pipe)))
     found: list[ssl.SSLContext] = []
 
     async def wait() -> None:

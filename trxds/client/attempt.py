@@ -201,7 +201,7 @@ class Attempt:
             return COMMITTED
         # A6: what never left us may be made again as often as it likes. Once a server has refused the call, its next
         # refusal is a failure, or client and server could go on for ever.
-        refused = stream.refused and not (self.refusals and stream.left)
+        refused = stream.refused and not (self.refusals and stream.has_left)
         return AttemptFailed(status, stream.trailing_metadata, refused)
 
     def end(self, status: Status | None = None) -> None:

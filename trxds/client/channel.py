@@ -19,9 +19,9 @@ from trxds.resolver.route_explanation import Explanation
 from trxds.resolver.route_timeout import legacy_route_timeout, max_stream_duration
 from trxds.resolver.target_uri import canonical, checked_authority, parse_non_xds_target
 from trxds.session_affinity.session_hosts import CookieKey, SessionHost
-from trxds.transport.compression import IDENTITY, encoding_named
+from trxds.transport.compression import IDENTITY, parse_encoding
 from trxds.transport.connect import Network, TcpNetwork
-from trxds.transport.keepalive import ANSWER_WITHIN, keepalive
+from trxds.transport.keepalive import DEFAULT_KEEPALIVE_TIMEOUT, make_keepalive
 from trxds.transport.options import MAX_METADATA_SIZE, MAX_READ_DELAY, WireOptions
 from trxds.transport.pool import SubchannelPool
 from trxds.transport.request import MAX_RECEIVE_SIZE
@@ -221,7 +221,7 @@ async def open_channel(
     max_metadata_size: int = MAX_METADATA_SIZE,
     max_read_delay: float = MAX_READ_DELAY,
     keepalive_time: float | None = None,
-    keepalive_timeout: float = ANSWER_WITHIN,
+    keepalive_timeout: float = DEFAULT_KEEPALIVE_TIMEOUT,
     keepalive_without_calls: bool = False,
     idle_timeout: float | None = IDLE_TIMEOUT,
     legacy_route_timeouts: bool = False,
@@ -286,11 +286,11 @@ async def open_channel(
         origin = plain_origin(plain, service_config, checked_authority(authority), policies, network)
     shown = () if call_credentials is None else (call_credentials,)
     most = math.inf if max_send_size is None else max_send_size
-    defaults = CallSettings(max_receive_size, most, encoding_named(compression), shown)
+    defaults = CallSettings(max_receive_size, most, parse_encoding(compression), shown)
     state = ChannelState(target, origin, defaults, Random(), observers)
     observe(observers, telemetry, canonical(target), Locations(state.data_plane))
     tell_after_fork(state.lifecycle)
-    asking = keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
+    asking = make_keepalive(keepalive_time, keepalive_timeout, keepalive_without_calls)
     options = WireOptions(max_header_list=max_metadata_size, max_read_delay=max_read_delay)
     pool = make_pool(network, trusted, origin.authority, origin.providers, state.random, options, asking, observers)
     control = ClientChannel(origin, state, pool, idle_after(idle_timeout))

@@ -148,7 +148,7 @@ class HedgingState:
         self._replay.add(message)
         for hedge in self._running:
             if hedge.has_all and hedge.attempt.stream is not None:
-                hedge.attempt.stream.say([message])
+                hedge.attempt.stream.send_many([message])
 
     def end(self) -> None:
         """There is no more to say; the replay buffer tells it to attempts to come."""

@@ -14,7 +14,7 @@ import trio
 from trxds.core import metadata as md
 from trxds.core.status import OK, RpcError, Status
 from trxds.transport.client_stream import NO_REPLY, SECOND_REPLY
-from trxds.transport.compression import encoding_named
+from trxds.transport.compression import parse_encoding
 
 from .call import Call
 from .call_credentials import CallCredentials
@@ -177,7 +177,7 @@ class Method(Generic[Req, Res]):
         checked = self._checked(metadata) if metadata else md.EMPTY
         settings = self._settings
         if wait_for_ready is not None or compression is not None or credentials is not None:
-            encoding = encoding_named(compression) if compression is not None else None
+            encoding = parse_encoding(compression) if compression is not None else None
             settings = settings.for_call(wait_for_ready, encoding, credentials)
         rpc = Rpc(self._state, self.path, checked, settings, timeout, self._session)
         if self._state.observers.present:

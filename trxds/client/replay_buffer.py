@@ -43,7 +43,7 @@ class ReplayBuffer:
     def replay_on(self, stream: ClientStream) -> None:
         """Say all of it on the stream of an attempt that has just opened."""
         # Not waited for: it is bounded, and the task that opened the stream may be the one that reads.
-        stream.say(self._messages)
+        stream.send_many(self._messages)
         if self.ended:
             stream.end()
 

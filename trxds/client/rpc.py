@@ -207,7 +207,7 @@ class Rpc:
         """Make the same attempt again: at once, without a policy, and as none of the attempts that it allows (A6)."""
         assert refused.stream is not None
         refused.end()
-        return self._new_attempt(refused.number, refused.refusals + refused.stream.left, transparent=True)
+        return self._new_attempt(refused.number, refused.refusals + refused.stream.has_left, transparent=True)
 
     async def _repeated(self, attempt: Attempt, failed: AttemptFailed) -> bool:
         """Put another attempt in the place of one that failed, after its backoff, if it may be made again."""

@@ -15,7 +15,7 @@ from trxds.transport.connect import Network
 from trxds.transport.keepalive import Keepalive
 from trxds.transport.options import WireOptions
 from trxds.transport.pool import SubchannelPool
-from trxds.transport.tls import NextContext, TlsNetwork, contexts, secured
+from trxds.transport.tls import NextContext, TlsNetwork, context_source, credentials_network
 
 from .credentials import ChannelCredentials, XdsCredentials
 
@@ -35,9 +35,14 @@ def make_pool(
     if isinstance(credentials, XdsCredentials):
         by_cluster = ClusterNetworks(network, providers)
         return SubchannelPool(
-            secured(network, credentials.fallback, name), options, random, by_cluster.of, keepalive, observers
+            credentials_network(network, credentials.fallback, name),
+            options,
+            random,
+            by_cluster.of,
+            keepalive,
+            observers,
         )
-    return SubchannelPool(secured(network, credentials, name), options, random, None, keepalive, observers)
+    return SubchannelPool(credentials_network(network, credentials, name), options, random, None, keepalive, observers)
 
 
 def _host(authority: str) -> str:
@@ -63,7 +68,7 @@ class ClusterNetworks:
     async def _context(self, security: UpstreamTls) -> ssl.SSLContext:
         files = self._files(security)
         if files not in self._contexts:
-            self._contexts[files] = contexts(files, check_hostname=False)
+            self._contexts[files] = context_source(files, check_hostname=False)
         return await self._contexts[files]()
 
     def _files(self, security: UpstreamTls) -> CertificateFiles:

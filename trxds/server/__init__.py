@@ -1,1 +1,1 @@
-"""Floor 2: a gRPC server on the wire's own engine, for `trxds.admin` and `trxds.testing`."""
+"""A gRPC server over `trxds.transport`, for `trxds.admin` and `trxds.testing`."""

@@ -1,4 +1,4 @@
-"""The connection of a server's stream, as far as its streams know it."""
+"""A server's streams know their connection by this protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trxds.transport.http2_connection import Http2Connection
 
 
 class StreamOwner(Protocol):
-    """What a call, or a plain answer, asks of its connection."""
+    """The connection of a call, or of a plain answer."""
 
     max_receive_size: int
 
@@ -17,13 +17,13 @@ class StreamOwner(Protocol):
     def http2(self) -> Http2Connection: ...
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        """Send headers or trailers, behind what the stream has sent."""
+        """Send headers or trailers, behind the data that the stream has sent."""
 
     def forget(self, stream_id: int) -> None:
-        """The stream is over."""
+        """Remove a stream that has ended."""
 
     def call_served(self) -> None:
-        """A call has ended with a status."""
+        """Count a call that has ended with a status."""
 
     def count_reset(self) -> None:
-        """The client has reset a call before it was answered."""
+        """Count a call that the client has reset before it was answered."""

@@ -1,9 +1,10 @@
-"""Connections that have not asked for anything yet: how long they may take, and how many there may be.
+"""Connections that have sent no request yet are limited in time and number, as each costs the server.
 
-A client that connects and says nothing costs a file descriptor and some kilobytes. So there is a time limit until
-its preface has come, and a bound on how many are waited for. Beyond it the oldest goes: if it were the newest, those
-that are held open on purpose would keep everybody else out. Those whose preface has come have a bound of their own,
-for the same reason. They have no time limit, as a gRPC client may connect long before its first call.
+A client that connects and sends nothing costs a file descriptor and some kilobytes. So there is a time limit until its
+preface has come, and a bound on how many may be in that state. Beyond the bound the oldest one is closed: if the newest
+were, connections that are held open on purpose would keep everybody else out. Connections whose preface has come have a
+bound of their own, for the same reason. They have no time limit, because a gRPC client may connect long before its
+first call.
 """
 
 from __future__ import annotations
@@ -23,73 +24,75 @@ _log = logging.getLogger("trxds.server")
 
 
 class PendingConnection:
-    """One connection until its first request. Its time limit is that of `scope`."""
+    """One connection until its first request. Its time limit is the deadline of `scope`."""
 
-    __slots__ = ("_newcomers", "connection", "peer", "scope")
+    __slots__ = ("_pending", "connection", "peer", "scope")
 
-    def __init__(self, newcomers: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
-        self._newcomers = newcomers
+    def __init__(self, pending: PendingConnections, peer: str, scope: trio.CancelScope) -> None:
+        self._pending = pending
         self.peer = peer
         self.scope = scope
-        self.connection: ServerConnection | None = None  # once TLS stands
+        self.connection: ServerConnection | None = None  # None until the TLS handshake has ended
 
-    def speaks_tls(self) -> None:
-        """The handshake is done."""
-        self.scope.deadline = trio.current_time() + self._newcomers.limits.preface_timeout
+    def on_handshake(self) -> None:
+        """Start the time limit for the preface, because the TLS handshake has ended."""
+        self.scope.deadline = trio.current_time() + self._pending.limits.preface_timeout
 
-    def said_hello(self) -> None:
-        """Its preface has come."""
+    def on_preface(self) -> None:
+        """End the time limit, because the preface has come."""
         self.scope.deadline = math.inf
-        self._newcomers.said_hello(self)
+        self._pending.on_preface(self)
 
-    def asked(self) -> None:
-        """Its first request has come."""
-        self._newcomers.leave(self)
+    def on_request(self) -> None:
+        """Stop counting this connection, because its first request has come."""
+        self._pending.leave(self)
 
-    def send_away(self, why: str) -> None:
-        """Make room for others; a gRPC client connects again when it has a call."""
+    def close(self, why: str) -> None:
+        """Close this connection to make room for others; a gRPC client connects again when it has a call."""
         _log.info("%s: the connection ends, %s", self.peer, why)
         if self.connection is not None and self.scope.deadline == math.inf:
+            # A client that has sent its preface understands GOAWAY, and retries elsewhere without an error.
             self.connection.goaway(debug=why.encode())
         else:
             self.scope.cancel()
 
 
 class PendingConnections:
-    """All of a server's. In order of age."""
+    """All pending connections of a server, in order of age."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
         self._silent: OrderedDict[PendingConnection, None] = OrderedDict()
-        self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # their preface has come
+        self._idle: OrderedDict[PendingConnection, None] = OrderedDict()  # those whose preface has come
 
     @contextmanager
     def admit(self, peer: str, *, tls: bool) -> Iterator[PendingConnection]:
-        """Somebody has connected, and stays for as long as the block lasts."""
+        """Count a new connection as pending, for the block or until it leaves."""
         limits = self.limits
         timeout = limits.handshake_timeout if tls else limits.preface_timeout
         with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
-            newcomer = PendingConnection(self, peer, scope)
+            pending = PendingConnection(self, peer, scope)
             try:
-                self._join(self._silent, newcomer, "as too many others have not sent their preface")
-                yield newcomer
+                self._join(self._silent, pending, "as too many others have not sent their preface")
+                yield pending
             finally:
-                self.leave(newcomer)
+                self.leave(pending)
+        # `close` and the server's end cancel the scope, too; only its deadline is logged here.
         if scope.cancelled_caught and trio.current_time() >= scope.deadline:
             _log.info("%s: the connection ends, as its preface or TLS handshake took too long", peer)
 
-    def said_hello(self, newcomer: PendingConnection) -> None:
-        """Called by one whose preface has come."""
-        if newcomer in self._silent:
-            del self._silent[newcomer]
-            self._join(self._idle, newcomer, "as too many others have sent no request")
+    def on_preface(self, pending: PendingConnection) -> None:
+        """Move a connection to those whose preface has come."""
+        if pending in self._silent:
+            del self._silent[pending]
+            self._join(self._idle, pending, "as too many others have sent no request")
 
-    def _join(self, waiting: OrderedDict[PendingConnection, None], newcomer: PendingConnection, why: str) -> None:
-        waiting[newcomer] = None
+    def _join(self, waiting: OrderedDict[PendingConnection, None], connection: PendingConnection, why: str) -> None:
+        waiting[connection] = None
         if len(waiting) > self.limits.max_pending_connections:
-            waiting.popitem(last=False)[0].send_away(why)
+            waiting.popitem(last=False)[0].close(why)
 
-    def leave(self, newcomer: PendingConnection) -> None:
-        """It has asked for something, or is gone. Idempotent."""
-        self._silent.pop(newcomer, None)
-        self._idle.pop(newcomer, None)
+    def leave(self, connection: PendingConnection) -> None:
+        """Stop counting a connection, which has sent a request or is gone. Idempotent."""
+        self._silent.pop(connection, None)
+        self._idle.pop(connection, None)

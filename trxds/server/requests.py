@@ -1,8 +1,8 @@
-"""Which requests are gRPC's, and what a client is told whose request is not (PROTOCOL-HTTP2, "Requests").
+"""A request that is not gRPC's gets a plain HTTP answer (PROTOCOL-HTTP2, "Requests").
 
-It is an HTTP status that no client can take for success: 415 for another content-type, 405 for another method than
-POST. The content-type is looked at first, as in grpc-go and grpc-java: a client that has gRPC's can be told in gRPC's
-words. A request without "te: trailers" is served, also as there: the field is there for proxies.
+Its HTTP status cannot be taken for success: 415 for another content-type, 405 for a method other than POST. The
+content-type is checked first, as in grpc-go and grpc-java: a client with gRPC's content-type understands a gRPC status.
+A request without "te: trailers" is served, as they do: the field is there for proxies.
 """
 
 from __future__ import annotations
@@ -16,34 +16,37 @@ from trxds.transport.events import DataReceived, ErrorCode
 from .owner import StreamOwner
 
 _CONTENT_TYPE = b"application/grpc"
-_SEPARATORS = (b"+", b";")  # before a subtype, and before parameters
-_MOST_UPLOADED = 64 * 1024
+_SEPARATORS = (b"+", b";")  # of a subtype, and of parameters
+_MAX_UPLOAD = 64 * 1024
 _NO_GRPC = b"This is a gRPC server: the content-type of a request has to be application/grpc.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRefusal:
-    """A response of plain HTTP."""
+    """A plain HTTP response that refuses a request."""
 
     headers: Headers
     body: bytes = b""
 
 
 def http_refusal(headers: Headers) -> HttpRefusal | None:
-    """Why a request is no gRPC request; None if it is one."""
+    """Return the refusal of a request that is not gRPC's; None if it is."""
     method, content_type = find(headers, b":method"), find(headers, b"content-type")
     if content_type != _CONTENT_TYPE and content_subtype(content_type) is None:
         fields = [(b":status", b"415"), (b"content-type", b"text/plain; charset=utf-8")]
+        # RFC 9110 §9.3.2: an answer to HEAD has no body.
         return HttpRefusal(fields, b"" if method == b"HEAD" else _NO_GRPC)
     if method != b"POST":
         message = encode_message("the method of the HTTP request is not POST, which gRPC's is")
+        # RFC 9110 §15.5.6: a 405 names the methods that are allowed.
         fields = [(b":status", b"405"), (b"allow", b"POST"), (b"content-type", _CONTENT_TYPE)]
         return HttpRefusal([*fields, (b"grpc-status", b"%d" % StatusCode.INTERNAL), (b"grpc-message", message)])
     return None
 
 
 def content_subtype(content_type: bytes | None) -> str | None:
-    """The message format that a gRPC content-type names, such as "proto"; empty if none, None if it is not gRPC's."""
+    """Return the message format in a gRPC content-type ("proto", empty if none); None if it is not gRPC's."""
+    # Media types are case-insensitive (RFC 9110 §8.3.1).
     value = (content_type or b"").strip().lower()
     if not value.startswith(_CONTENT_TYPE):
         return None
@@ -59,21 +62,21 @@ class PlainAnswer:
     The request is read to its end, if that comes soon: a reset might reach the client before it has read the answer.
     """
 
-    __slots__ = ("_body", "_link", "_uploaded", "id", "receiving")
+    __slots__ = ("_body", "_connection", "_uploaded", "id", "is_receiving")
 
-    def __init__(self, connection: StreamOwner, stream_id: int, *, receiving: bool) -> None:
+    def __init__(self, connection: StreamOwner, stream_id: int, *, is_receiving: bool) -> None:
         self.id = stream_id
-        self.receiving = receiving
-        self._link = connection
+        self.is_receiving = is_receiving
+        self._connection = connection
         self._body = b""
         self._uploaded = 0
 
-    def give(self, refusal: HttpRefusal) -> None:
-        """Send it, as windows have room."""
+    def send(self, refusal: HttpRefusal) -> None:
+        """Send the refusal, as far as windows have room."""
         self._body = refusal.body
-        self._link.send_headers(self.id, refusal.headers, end=not refusal.body)
+        self._connection.send_headers(self.id, refusal.headers, end=not refusal.body)
         if refusal.body:
-            self._link.http2.push(self)
+            self._connection.http2.push(self)
         else:
             self._forget_if_done()
 
@@ -81,7 +84,7 @@ class PlainAnswer:
 
     @property
     def outgoing(self) -> PlainAnswer:
-        """Itself: there is no message in it."""
+        """The stream itself, which sends the body."""
         return self
 
     @property
@@ -90,28 +93,29 @@ class PlainAnswer:
 
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes of the body to the connection's output."""
-        written = self._link.http2.engine.write(self.id, self._body, end=True, limit=limit)
+        written = self._connection.http2.engine.write(self.id, self._body, end=True, limit=limit)
         self._body = self._body[written:]
         self._forget_if_done()
 
     def _forget_if_done(self) -> None:
-        if not self._body and not self.receiving:
-            self._link.forget(self.id)
+        if not self._body and not self.is_receiving:
+            self._connection.forget(self.id)
 
     # -- what the connection reads
 
     def accept(self, event: DataReceived) -> None:
-        """Count what is uploaded in vain."""
+        """Count uploaded bytes, and reset the stream when they are too many."""
         self._uploaded += event.flow_length
         if event.end:
             self.peer_ended()
-        elif self._uploaded > _MOST_UPLOADED:
-            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
+        elif self._uploaded > _MAX_UPLOAD:
+            # RFC 9113 §8.1: after a complete response NO_ERROR asks the client to stop its upload.
+            self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
             self._stop()
 
     def peer_ended(self) -> None:
-        """The client has said all."""
-        self.receiving = False
+        """Note that the client has ended its half."""
+        self.is_receiving = False
         self._forget_if_done()
 
     def refuse(self, problem: Status) -> None:
@@ -125,5 +129,5 @@ class PlainAnswer:
 
     def _stop(self) -> None:
         self._body = b""
-        self._link.http2.send_queue.forget(self)
-        self._link.forget(self.id)
+        self._connection.http2.send_queue.forget(self)
+        self._connection.forget(self.id)

@@ -1,7 +1,7 @@
-"""A gRPC server: all four kinds of call, and a knob for what a server can do wrong.
+"""A gRPC server for all four kinds of call, with controls for the faults that tests need.
 
-It is built on the client's own engine, so it proves nothing about the wire by itself; that is what
-`tests/peers` does, where grpcio stands at the other end.
+It is built on the client's own transport, so it proves nothing about the wire format by itself; `tests/peers` does,
+with grpcio at the other end.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from .service import handlers_of
 from .unix import unix_listener
 
 MAX_CONCURRENT_STREAMS = 100
-"""What RFC 9113 §6.5.2 recommends not to go below, and most servers say."""
+"""The limit that RFC 9113 §6.5.2 recommends not to go below, and most servers set."""
 
 MAX_FRAME = 16 * 1024
-"""HTTP/2's own, which grpc-go and grpc-java keep for servers: a client's turn is not longer."""
+"""HTTP/2's default, as in grpc-go's and grpc-java's servers: larger frames delay other streams of the client."""
 
 DEFAULT_LIMITS = ServerLimits()
 
 
 class ServerListener(Protocol):
-    """Where a server can listen, in place of a socket."""
+    """A place to listen at other than a socket of the operating system."""
 
     def listen(self, address: str) -> trio.abc.Listener[trio.abc.Stream]:
-        """`OSError` if somebody does already."""
+        """Return a listener at `address`; `OSError` if it is in use."""
 
 
 class Server:
-    """Run it by `serve`; or `await nursery.start(server.run)`.
+    """A gRPC server. Run it by `serve`, or by `await nursery.start(server.run)`.
 
-    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls,
-    which otherwise end UNIMPLEMENTED. Both may be changed at any time. `connections` are those
-    that stand; `calls` are all there ever were, in order, unless it shall not `remember_calls`. With
-    `tls`, a context for servers, clients must speak TLS; gRPC's want "h2" among its ALPN protocols.
+    `handlers` maps paths (`/pkg.Service/Method`) to handlers; `fallback` takes all other calls, which otherwise end
+    UNIMPLEMENTED. Both may be changed at any time. `connections` are the open ones; `calls` are all calls so far, in
+    order, unless `remember_calls` is false. With `tls`, an SSL context for servers, clients must speak TLS; gRPC
+    clients need "h2" among its ALPN protocols.
 
-    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no
-    limit. `limits` says what else one client may cost the others.
+    A client may have `max_concurrent_streams` open on a connection, and as many handlers run for it; None is no limit.
+    `max_receive_size` is the largest message in bytes. `limits` bounds what one client may cost the others.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Server:
         self.tls = tls
         self.remember_calls = remember_calls
         options = options or WireOptions(max_frame=MAX_FRAME)
+        # Options that set the limit themselves keep it.
         if options.max_concurrent_streams is None:
             options = replace(options, max_concurrent_streams=max_concurrent_streams)
         self.options = options
@@ -86,14 +87,14 @@ class Server:
         self.calls: list[Call] = []
         self._network = network
         self._nursery: trio.Nursery | None = None
-        self._listening: trio.CancelScope | None = None
-        self._deaf = trio.Event()  # set while nobody listens
-        self._deaf.set()
+        self._listen_scope: trio.CancelScope | None = None
+        self._stopped = trio.Event()  # set while the server does not listen
+        self._stopped.set()
         self._client_numbers = itertools.count(1)
-        self._newcomers = PendingConnections(limits)
+        self._pending = PendingConnections(limits)
 
     def __repr__(self) -> str:
-        state = "listening" if self._listening else "stopped"
+        state = "listening" if self._listen_scope else "stopped"
         return f"<Server {self.address} {state}, {len(self.connections)} connections>"
 
     def add_service(self, service: ServiceDescriptor, implementation: object) -> None:
@@ -113,6 +114,7 @@ class Server:
             async with trio.open_nursery() as self._nursery:
                 await self._nursery.start(self._listen, listener)
                 task_status.started()
+                # `stop` ends only the listening, so that `restart` can begin it again.
                 await trio.sleep_forever()
         finally:
             self._nursery = None
@@ -122,22 +124,23 @@ class Server:
         if self._nursery is None:
             raise RuntimeError("the server is not running; use `async with serve(...)`")
         self.stop()
-        await self._deaf.wait()
+        # The old listener has to release the address first.
+        await self._stopped.wait()
         await self._nursery.start(self._listen, await self._listener())
 
     def stop(self) -> None:
         """Stop listening and drop all connections, as if the process had died."""
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._listen_scope is not None:
+            self._listen_scope.cancel()
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """Close all connections without a word."""
+        """Close all connections without GOAWAY."""
         for connection in tuple(self.connections):
             connection.drop()
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"") -> None:
-        """Say GOAWAY on all connections; they close when their calls have ended."""
+        """Send GOAWAY on all connections; they close when their calls have ended."""
         for connection in tuple(self.connections):
             connection.goaway(code, debug)
 
@@ -145,15 +148,15 @@ class Server:
 
     async def _listen(self, listener: trio.abc.Listener[trio.abc.Stream], task_status: trio.TaskStatus[None]) -> None:
         assert self._nursery is not None
-        self._deaf = trio.Event()
+        self._stopped = trio.Event()
         try:
-            with trio.CancelScope() as self._listening:
+            with trio.CancelScope() as self._listen_scope:
                 async with listener:
                     task_status.started()
                     await trio.serve_listeners(self.serve_stream, [listener], handler_nursery=self._nursery)
         finally:
-            self._listening = None
-            self._deaf.set()
+            self._listen_scope = None
+            self._stopped.set()
 
     async def _listener(self) -> trio.abc.Listener[trio.abc.Stream]:
         if self._network is not None:
@@ -162,50 +165,51 @@ class Server:
             return await unix_listener(self.address.removeprefix("unix:"))
         host, port = split_address(self.address)
         (listener,) = await trio.open_tcp_listeners(port, host=host)
+        # The system has chosen the port if it was 0, and `restart` has to use the same one.
         self.address = _address(listener.socket.getsockname())
         return listener
 
     async def serve_stream(self, transport: trio.abc.Stream) -> None:
-        """Serve one client on a stream that somebody else accepted, to its end."""
+        """Serve one client, to its end, on a stream that the caller accepted."""
         peer = self._client_name(transport)
         try:
-            with self._newcomers.admit(peer, tls=self.tls is not None) as newcomer:
+            with self._pending.admit(peer, tls=self.tls is not None) as pending:
                 if self.tls is not None:
                     transport = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
                     try:
                         await transport.do_handshake()
                     except trio.BrokenResourceError:
                         return
-                    newcomer.speaks_tls()
-                await self._converse(transport, newcomer)
+                    pending.on_handshake()
+                await self._serve_connection(transport, pending)
         finally:
             await trio.aclose_forcefully(transport)
 
-    async def _converse(self, transport: trio.abc.Stream, newcomer: PendingConnection) -> None:
+    async def _serve_connection(self, transport: trio.abc.Stream, pending: PendingConnection) -> None:
         async with trio.open_nursery() as nursery:
 
             def start(call: Call) -> None:
                 if self.remember_calls:
                     self.calls.append(call)
-                nursery.start_soon(self._run, connection, call, name=f"server/call{call.path}")
+                nursery.start_soon(self._run_call, connection, call, name=f"server/call{call.path}")
 
-            connection = newcomer.connection = ServerConnection(
+            connection = pending.connection = ServerConnection(
                 transport,
-                peer=newcomer.peer,
+                peer=pending.peer,
                 options=self.options,
-                limits=self._newcomers.limits,
+                limits=self._pending.limits,
                 max_receive_size=self.max_receive_size,
                 start=start,
             )
-            connection.on_preface = newcomer.said_hello
-            connection.on_request = newcomer.asked
+            connection.on_preface = pending.on_preface
+            connection.on_request = pending.on_request
             self.connections.append(connection)
             try:
                 await connection.run()
             finally:
                 self.connections.remove(connection)
 
-    async def _run(self, connection: ServerConnection, call: Call) -> None:
+    async def _run_call(self, connection: ServerConnection, call: Call) -> None:
         try:
             await call.run(self._handler(call.path))
         finally:
@@ -213,7 +217,7 @@ class Server:
 
     def _client_name(self, transport: trio.abc.Stream) -> str:
         if isinstance(transport, trio.SocketStream):
-            with contextlib.suppress(OSError, ValueError):  # it has gone again, or is a unix socket without a name
+            with contextlib.suppress(OSError, ValueError):  # the client is gone, or a Unix socket has no name
                 return _address(transport.socket.getpeername())
         return f"client-{next(self._client_numbers)}"
 
@@ -244,9 +248,10 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     remember_calls: bool = True,
 ) -> AsyncIterator[Server]:
-    """A running server for the length of a block; see `Server` for the arguments.
+    """Run a server for the length of a block; `Server` has the arguments.
 
-    An exception of the block comes out as it is, not in a group; so does `OSError` if nobody can listen there.
+    An exception of the block comes out unchanged, not in a group; so does the `OSError` of an address that cannot be
+    used.
     """
     server = Server(
         handlers,
@@ -260,6 +265,7 @@ async def serve(
         tls=tls,
         remember_calls=remember_calls,
     )
+    # It is raised outside the nursery, which would put it into a group.
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

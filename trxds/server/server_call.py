@@ -1,8 +1,7 @@
 """One call as a server's handler sees it, and handlers made from simpler functions.
 
-A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends
-replies, and returns for OK. It is cancelled when the client cancels, its deadline passes or
-the connection is lost.
+A handler is `async def handler(call: Call) -> None`: it iterates over the call for requests, sends replies, and returns
+for OK. It is cancelled when the client cancels, its deadline passes or the connection is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +26,14 @@ from trxds.core.metadata import (
     find,
 )
 from trxds.core.status import OK, Status, StatusCode
-from trxds.transport.compression import ACCEPTED, IDENTITY, compress, encoding_named, encoding_shown, known
+from trxds.transport.compression import (
+    ACCEPTED,
+    IDENTITY,
+    compress,
+    describe_encoding,
+    is_known_encoding,
+    parse_encoding,
+)
 from trxds.transport.events import DataReceived, ErrorCode, code_name
 from trxds.transport.grpc_timeout import decode_timeout
 from trxds.transport.incoming_messages import IncomingMessages
@@ -42,7 +48,7 @@ _log = logging.getLogger("trxds.server")
 
 
 class Abort(Exception):
-    """Raised by `Call.abort`; ends the handler with a status."""
+    """Ends the handler with a status. Raised by `Call.abort`."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status)
@@ -50,17 +56,18 @@ class Abort(Exception):
 
 
 class Call:
-    """What the client asked, and how to answer.
+    """One call at the server: the client's request, and methods to answer it.
 
-    `path`, `metadata`, `peer`; `timeout` in seconds as the client sent it, or None; `deadline` on
+    `path`, `metadata` and `peer` are the client's; `timeout` is its timeout in seconds, or None; `deadline` is on
     Trio's clock. `status` is how the call ended, None while it has not.
     """
 
     def __init__(self, connection: StreamOwner, stream_id: int, headers: Headers) -> None:
-        self._link = connection
+        self._connection = connection
         self.id = stream_id
         self.outgoing = OutgoingMessages(connection.http2, stream_id)
         self.incoming = IncomingMessages(connection.http2, stream_id, connection.max_receive_size)
+        # Latin-1 keeps every byte of a field's value.
         self.path = (find(headers, b":path") or b"").decode("latin-1")
         self.scheme = (find(headers, b":scheme") or b"").decode("latin-1")
         self.authority = (find(headers, b":authority") or b"").decode("latin-1")
@@ -71,30 +78,31 @@ class Call:
         self.status: Status | None = None
         encoding = find(headers, b"grpc-encoding") or IDENTITY.encode()
         self.incoming.deframer.encoding = encoding.decode("latin-1")
-        self._encoding = ""  # of our messages
+        self._encoding = ""  # that our messages are compressed with
         self._trailing: Metadata = EMPTY
         self._headers_sent = False
+        # A timeout instead of a time is sent because clocks differ; it runs from the moment the headers were read.
         deadline = math.inf if self.timeout is None else trio.current_time() + self.timeout
         self._scope = trio.CancelScope(deadline=deadline)
 
     @property
     def peer(self) -> str:
         """The client's address."""
-        return self._link.http2.peer
+        return self._connection.http2.peer
 
     @property
     def deadline(self) -> float:
-        """When the client expects the end of the call, on Trio's clock; `inf` if it has not said."""
+        """The time when the client expects the end of the call, on Trio's clock; `inf` without a timeout."""
         return self._scope.deadline
 
     @property
     def unreadable(self) -> Status | None:
-        """Why the client's messages cannot be read, if they are compressed by what nobody here knows."""
+        """The status of a call whose messages are compressed by an unknown encoding; None if they can be read."""
         encoding = self.incoming.deframer.encoding
-        if encoding == IDENTITY or known(encoding):
+        if encoding == IDENTITY or is_known_encoding(encoding):
             return None
         return Status(
-            StatusCode.UNIMPLEMENTED, f"grpc-encoding {encoding_shown(encoding)} is unknown; use {ACCEPTED.decode()}"
+            StatusCode.UNIMPLEMENTED, f"grpc-encoding {describe_encoding(encoding)} is unknown; use {ACCEPTED.decode()}"
         )
 
     @property
@@ -104,7 +112,7 @@ class Call:
 
     @property
     def has_all(self) -> bool:
-        """No more messages will come than have been taken."""
+        """Whether all messages of the client have come and were taken."""
         return not self.incoming.is_open and not self.incoming.deframer.messages
 
     def __repr__(self) -> str:
@@ -118,23 +126,24 @@ class Call:
     async def __anext__(self) -> bytes:
         message = await self.receive()
         if message is None:
-            # A call that was reset has no end of requests: its handler is cancelled here.
+            # A reset call must not look like one that ended: its handler is cancelled here.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise StopAsyncIteration
         return message
 
     async def send_initial_metadata(self, metadata: Iterable[tuple[str, Value]] = ()) -> None:
-        """Send the headers now; without this they go with the first message. Always a checkpoint."""
+        """Send the headers now; otherwise they go with the first message. Always a checkpoint."""
         self._send_headers(check(metadata))
         await trio.lowlevel.checkpoint()
 
     def compress_with(self, encoding: str) -> None:
-        """Compress the messages from now on, if the client reads that; before the headers are sent."""
+        """Compress all later messages, if the client accepts the encoding. Call it before the headers are sent."""
         accepts = (find(self._headers, b"grpc-accept-encoding") or b"").decode("latin-1").replace(" ", "").split(",")
-        self._encoding = encoding_named(encoding) if encoding in accepts else ""
+        # compression.md: a server must not use an encoding that the client does not accept.
+        self._encoding = parse_encoding(encoding) if encoding in accepts else ""
 
     def set_trailing_metadata(self, metadata: Iterable[tuple[str, Value]]) -> None:
-        """What goes with the status."""
+        """Set the metadata that is sent with the status."""
         self._trailing = check(metadata)
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
@@ -144,7 +153,7 @@ class Call:
         return self.outgoing.send_nowait(compress(message, self._encoding) if self._encoding else message, end=end)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
-        """Send a message; returns when windows and buffer have taken all of it, and false if the call ended first.
+        """Send a message; return when windows and buffer have taken all of it. False if the call ended first.
 
         Always a checkpoint.
         """
@@ -156,7 +165,7 @@ class Call:
         return self.outgoing.has_ended_well
 
     async def receive(self) -> bytes | None:
-        """The next message; None when no more will come. Always a checkpoint."""
+        """Return the next message; None when no more will come. Always a checkpoint."""
         await self.incoming.wait()
         message = self.incoming.take()
         if isinstance(message, Status):
@@ -165,32 +174,34 @@ class Call:
         return message
 
     def abort(self, code: StatusCode, message: str = "", details: bytes | None = None) -> NoReturn:
-        """End the call with that status."""
+        """End the call with this status, by raising `Abort`."""
         raise Abort(Status(code, message, details))
 
     def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
         """End the call with a RST_STREAM in place of a status; the handler is cancelled."""
-        self._link.http2.reset(self.id, code)
+        self._connection.http2.reset(self.id, code)
         self.fail(Status(StatusCode.INTERNAL, "reset by the server"))
 
     # -- its life
 
     async def run(self, handler: Handler) -> None:
-        """Let `handler` answer, then send the status it ended with."""
+        """Run `handler`, then send the status that it ended with."""
         with self._scope:
-            status = await self._outcome(handler)
+            status = await self._run_handler(handler)
             await self.outgoing.wait_taken()
+            # The trailers follow the last message, which may have waited for windows.
             self._send_status(status)
-        if self.status is None:  # nothing but the deadline cancels a call that has not ended
+        if self.status is None:  # only the deadline cancels a call that has not ended
             self._send_status(Status(StatusCode.DEADLINE_EXCEEDED, "the deadline passed at the server"))
 
-    async def _outcome(self, handler: Handler) -> Status:
+    async def _run_handler(self, handler: Handler) -> Status:
         try:
             await handler(self)
         except Abort as abort:
             return abort.status
         except Exception as error:
             _log.exception("handler of %s failed", self.path)
+            # As in grpcio, an exception of a handler is UNKNOWN.
             return Status(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
         return OK
 
@@ -198,24 +209,25 @@ class Call:
         if not self._headers_sent and self.outgoing.is_open:
             self._headers_sent = True
             encoding = [(b"grpc-encoding", self._encoding.encode())] if self._encoding else []
-            self._link.send_headers(self.id, [*_RESPONSE, *encoding, *encode(metadata)])
+            self._connection.send_headers(self.id, [*_RESPONSE_HEADERS, *encoding, *encode(metadata)])
 
     def _send_status(self, status: Status) -> None:
         if not self.outgoing.is_open:
             return
         if self.outgoing.waits_for_room:
-            # The end of a message is still missing, so no trailers can follow.
+            # The rest of a message has not left, and trailers behind half a message would be malformed.
             return self.reset(ErrorCode.CANCEL)
         fields = [(b"grpc-status", b"%d" % status.code), (b"grpc-message", encode_message(status.message))]
         if status.details is not None:
             fields += encode(Metadata([("grpc-status-details-bin", status.details)]))
-        opening = [] if self._headers_sent else _RESPONSE
-        self._link.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
-        # RFC 9113 §8.1: the answer is complete, and the rest of the request is not wanted.
+        # PROTOCOL-HTTP2, "Trailers-Only": without a message before, one HEADERS frame has headers and status.
+        opening = [] if self._headers_sent else _RESPONSE_HEADERS
+        self._connection.send_headers(self.id, [*opening, *fields, *encode(self._trailing)], end=True)
+        # RFC 9113 §8.1: the answer is complete, so the client need not send the rest of the request.
         if self.incoming.is_open:
-            self._link.http2.reset(self.id, ErrorCode.NO_ERROR)
-        self._link.call_served()
-        self._over(status)
+            self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
+        self._connection.call_served()
+        self._finish(status)
 
     # -- what the connection reads
 
@@ -229,7 +241,7 @@ class Call:
                 self.peer_ended()
 
     def peer_ended(self) -> None:
-        """The client has said all."""
+        """Note that the client has ended its half."""
         self.incoming.stop()
         if not self.incoming.deframer.between_messages:
             self.refuse(Status(StatusCode.INTERNAL, "the client ended the request inside a message"))
@@ -240,21 +252,22 @@ class Call:
 
     def was_reset(self, code: int) -> None:
         self.fail(Status(StatusCode.CANCELLED, f"the client reset the stream: {code_name(code)}"))
-        self._link.count_reset()
+        # Rapid reset (CVE-2023-44487).
+        self._connection.count_reset()
 
     def fail(self, status: Status) -> None:
-        self._over(status)
+        self._finish(status)
         self._scope.cancel()
 
-    def _over(self, status: Status) -> None:
+    def _finish(self, status: Status) -> None:
         if self.status is None:
             self.status = status
             self.outgoing.stop()
             self.incoming.stop()
-            self._link.forget(self.id)
+            self._connection.forget(self.id)
 
 
-_RESPONSE: Headers = [
+_RESPONSE_HEADERS: Headers = [
     (b":status", b"200"),
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED),
@@ -272,10 +285,10 @@ def unary(
     parse: Parse = bytes,
     serialize: Serialize = bytes,
 ) -> Handler:
-    """`async def function(request, call) -> reply`"""
+    """Return a handler from `async def function(request, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        await call.send(serialize(await function(parse(await _only(call)), call)))
+        await call.send(serialize(await function(parse(await _receive_single(call)), call)))
 
     return handler
 
@@ -283,10 +296,10 @@ def unary(
 def server_streaming(
     function: Callable[[Any, Call], AsyncGenerator[Any, None]], parse: Parse = bytes, serialize: Serialize = bytes
 ) -> Handler:
-    """`async def function(request, call)` that yields replies"""
+    """Return a handler from `async def function(request, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
-        await _send_all(call, function(parse(await _only(call)), call), serialize)
+        await _send_all(call, function(parse(await _receive_single(call)), call), serialize)
 
     return handler
 
@@ -294,10 +307,10 @@ def server_streaming(
 def client_streaming(
     function: Callable[[AsyncIterator[Any], Call], Awaitable[Any]], parse: Parse = bytes, serialize: Serialize = bytes
 ) -> Handler:
-    """`async def function(requests, call) -> reply`"""
+    """Return a handler from `async def function(requests, call) -> reply`."""
 
     async def handler(call: Call) -> None:
-        async with aclosing(_parsed(call, parse)) as requests:
+        async with aclosing(_parse_requests(call, parse)) as requests:
             reply = await function(requests, call)
         await call.send(serialize(reply))
 
@@ -309,33 +322,33 @@ def bidi_streaming(
     parse: Parse = bytes,
     serialize: Serialize = bytes,
 ) -> Handler:
-    """`async def function(requests, call)` that yields replies"""
+    """Return a handler from `async def function(requests, call)`, which yields replies."""
 
     async def handler(call: Call) -> None:
-        async with aclosing(_parsed(call, parse)) as requests:
+        async with aclosing(_parse_requests(call, parse)) as requests:
             await _send_all(call, function(requests, call), serialize)
 
     return handler
 
 
-async def _only(call: Call) -> bytes:
+async def _receive_single(call: Call) -> bytes:
     message = await call.receive()
     if message is None:
         call.abort(StatusCode.INTERNAL, "the client sent no message where the method has one")
-    # Whether there is another is known when the client's half has ended; mostly it has (statuscodes.md: cardinality).
+    # statuscodes.md: a second message is an error. The end of the client's half, which mostly has come, excludes it.
     if not call.has_all:
         if await call.receive() is not None:
             call.abort(StatusCode.UNIMPLEMENTED, "the client sent a second message where the method has one")
-        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset meanwhile has no second message either
+        await trio.lowlevel.checkpoint_if_cancelled()  # a call that was reset must not reach the handler's function
     return message
 
 
 async def _send_all(call: Call, replies: AsyncGenerator[Any, None], serialize: Serialize) -> None:
-    async with aclosing(replies):  # one that is cancelled ends here, not in the garbage collector
+    async with aclosing(replies):  # closes a cancelled generator here, not in the garbage collector
         async for reply in replies:
             await call.send(serialize(reply))
 
 
-async def _parsed(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
+async def _parse_requests(call: Call, parse: Parse) -> AsyncGenerator[Any, None]:
     async for message in call:
         yield parse(message)

@@ -1,4 +1,4 @@
-"""A server's connection: which calls it takes, how many at a time, and when it takes no more of them."""
+"""A server's connection decides which calls it takes, how many run at a time, and when it takes no more."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ ServerStream: TypeAlias = Call | PlainAnswer
 
 _log = logging.getLogger("trxds.server")
 
-_MOST_UNSENT = 4  # times the bound for senders: trailers and refusals do not wait for room
+_MAX_UNSENT_FACTOR = 4  # times `unsent_bound`: trailers and refusals do not wait for room
 
 
 class HandlerSlots:
-    """As many handlers run as streams may be open; calls beyond that wait.
+    """At most as many handlers run as streams may be open; further calls wait.
 
-    A stream that is reset is open no longer, but its handler may still be busy: until that has returned, the next call
+    A stream that is reset is no longer open, but its handler may still be busy: until that has returned, the next call
     waits (as in grpc-go).
     """
 
@@ -54,7 +54,7 @@ class HandlerSlots:
         self._waiting: OrderedDict[Call, None] = OrderedDict()
 
     def begin(self, call: Call) -> None:
-        """Start its handler, or have it wait."""
+        """Start the call's handler, or let it wait for a slot."""
         if self._limit is not None and self._running >= self._limit:
             self._waiting[call] = None
         else:
@@ -62,24 +62,24 @@ class HandlerSlots:
             self._start(call)
 
     def ended(self) -> None:
-        """A handler has returned, so the next call may begin."""
+        """Free the slot of a handler that has returned, and start the next call."""
         self._running -= 1
         if self._waiting:
             self.begin(self._waiting.popitem(last=False)[0])
 
     def forget(self, call: Call) -> None:
-        """It is over; if it waits, it needs no handler."""
+        """Remove a call that has ended; if it waited, its handler is never started."""
         self._waiting.pop(call, None)
 
     def clear(self) -> None:
-        """Start none of those that wait."""
+        """Start none of the calls that wait."""
         self._waiting.clear()
 
 
 class ServerConnection:
-    """One client. `start` begins a call's handler, and says `handler_ended` when that has returned.
+    """The connection of one client. `start` starts a call's handler, and calls `handler_ended` when that has returned.
 
-    `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and its first request.
+    `on_preface` and `on_request` are called once: when the client's SETTINGS have come, and at its first request.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class ServerConnection:
         self.streams: dict[int, ServerStream] = {}
         self.http2 = Http2Connection(transport, self._engine, self, self.streams, peer=peer, options=options)
         self.max_receive_size = max_receive_size
-        self.draining = False
+        self.is_draining = False
         self.on_preface: Callable[[], None] | None = None
         self.on_request: Callable[[], None] | None = None
         self._handlers = HandlerSlots(options.max_concurrent_streams, start)
         self._max_streams = options.max_concurrent_streams
         self._resets = ResetBudget(limits.max_resets, limits.resets_per_second, self.http2.counts.now())
-        self._most_unsent = _MOST_UNSENT * options.unsent_bound
+        self._max_unsent = _MAX_UNSENT_FACTOR * options.unsent_bound
 
     def __repr__(self) -> str:
-        return f"<ServerConnection {self.peer}{' draining' if self.draining else ''}, {len(self.streams)} calls>"
+        return f"<ServerConnection {self.peer}{' draining' if self.is_draining else ''}, {len(self.streams)} calls>"
 
     @property
     def peer(self) -> str:
@@ -114,48 +114,48 @@ class ServerConnection:
 
     @property
     def closed_status(self) -> Status | None:
-        """Why nothing is sent or read any more."""
-        return self.http2.over
+        """The reason why nothing is sent or read any more; None while the connection works."""
+        return self.http2.closed_status
 
     def run(self) -> Awaitable[None]:
         """Serve the client until the connection is over."""
         return self.http2.run()
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """Take no new calls; close when those up to `last_stream_id` (all so far) have ended."""
-        self.draining = True
+        """Take no new calls; close when those up to `last_stream_id` (by default all so far) have ended."""
+        self.is_draining = True
         self._engine.goaway(code, debug, last_stream_id)
         self.http2.writer.write_soon()
         self._close_when_drained()
 
     def drop(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection without GOAWAY."""
         self.http2.end(unavailable("the server dropped the connection"))
 
     def handler_ended(self) -> None:
-        """A handler has returned, so the next call may begin."""
+        """Free the slot of a handler that has returned, so the next call may begin."""
         self._handlers.ended()
 
     # -- what streams ask for
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        """Send headers or trailers, behind what the stream has sent."""
+        """Send headers or trailers, behind the data that the stream has sent."""
         self._engine.send_headers(stream_id, headers, end=end)
         self.http2.writer.write_soon()
 
     def forget(self, stream_id: int) -> None:
-        """The stream is over."""
+        """Remove a stream that has ended."""
         stream = self.streams.pop(stream_id, None)
         if isinstance(stream, Call):
             self._handlers.forget(stream)
         self._close_when_drained()
 
     def call_served(self) -> None:
-        """A call has ended with a status."""
+        """Count a call that has ended with a status."""
         self._resets.earn()
 
     def count_reset(self) -> None:
-        """The client has reset a call before it was answered, or made us reset or refuse one."""
+        """Count a call that the client reset before it was answered, or made us reset or refuse."""
         if self.closed_status is None and not self._resets.spend(self.http2.counts.now()):
             _log.info("%s: the connection ends, as too many of its calls were reset", self.peer)
             self._engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many calls were reset")
@@ -168,12 +168,13 @@ class ServerConnection:
         for event in events:
             match event:
                 case HeadersReceived():
-                    self._headers(event)
+                    self._handle_headers(event)
                 case DataReceived():
-                    self.http2.flow.received(event.flow_length)
+                    self.http2.flow.count_received(event.flow_length)
                     stream = self.streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
+                # MadeYouReset (CVE-2025-8671): a reset that the client provokes costs as much as its own.
                 case StreamFailed() | HeadersTooLarge():
                     self.http2.handle(event)
                     self.count_reset()
@@ -183,14 +184,14 @@ class ServerConnection:
                         on_preface()
                     self.http2.handle(event)
                 case GoAwayReceived():
-                    pass  # the client pushes nothing and is pushed nothing, so this changes nothing
+                    pass  # a server opens no streams, so a client's GOAWAY changes nothing
                 case _:
                     self.http2.handle(event)
 
-    def _headers(self, event: HeadersReceived) -> None:
+    def _handle_headers(self, event: HeadersReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if self.closed_status is not None:
-            return  # it came in one read with what ended the connection
+            return  # an earlier event of this read ended the connection
         check = malformed_request if stream is None else malformed_trailers
         problem = check(event.headers)
         if problem is not None:
@@ -199,26 +200,27 @@ class ServerConnection:
             text = f"malformed request: {problem}"
             self.http2.handle(StreamFailed(event.stream_id, ErrorCode.PROTOCOL_ERROR, text))
             self.count_reset()
-        elif stream is not None:  # trailers, of which gRPC's requests have none that mean anything
+        elif stream is not None:  # trailers, which gRPC's requests do not use
             if event.end:
                 stream.peer_ended()
-        elif self.draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
-            # RFC 9113 §5.1.2: one stream too many costs that stream.
+        elif self.is_draining or (self._max_streams is not None and len(self.streams) >= self._max_streams):
+            # RFC 9113 §5.1.2: a stream above the limit is refused, and may be retried; the others go on.
             self.http2.reset(event.stream_id, ErrorCode.REFUSED_STREAM)
             self.count_reset()
         else:
-            self._request(event)
+            self._begin_request(event)
 
-    def _request(self, event: HeadersReceived) -> None:
+    def _begin_request(self, event: HeadersReceived) -> None:
         if self.on_request is not None:
             on_request, self.on_request = self.on_request, None
             on_request()
         refusal = http_refusal(event.headers)
         if refusal is not None:
-            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, receiving=not event.end)
-            return answer.give(refusal)
+            answer = self.streams[event.stream_id] = PlainAnswer(self, event.stream_id, is_receiving=not event.end)
+            return answer.send(refusal)
         call = Call(self, event.stream_id, event.headers)
         self.streams[event.stream_id] = call
+        # compression.md: an unknown encoding is UNIMPLEMENTED, and the answer names the known ones.
         problem = call.unreadable
         if problem is not None:
             call.incoming.is_open = not event.end
@@ -228,14 +230,15 @@ class ServerConnection:
             call.peer_ended()
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """Who does not read the answers is not read either: trailers and refusals wait for no window."""
+        """Return a wait if the client does not read its answers: trailers and refusals wait for no window."""
         return None if self._has_room() else self._wait_for_room
 
     async def _wait_for_room(self) -> None:
         await self.http2.writer.taken.wait(self._has_room)
 
     def _has_room(self) -> bool:
-        return self._engine.outgoing.unsent <= self._most_unsent or self.closed_status is not None
+        # Once the connection has ended nothing is written, so the reader must not wait for it.
+        return self._engine.outgoing.unsent <= self._max_unsent or self.closed_status is not None
 
     def output_taken(self) -> None:
         self.http2.send_queue.serve()
@@ -250,5 +253,5 @@ class ServerConnection:
         self._handlers.clear()
 
     def _close_when_drained(self) -> None:
-        if self.draining and not self.streams and self.closed_status is None:
+        if self.is_draining and not self.streams and self.closed_status is None:
             self.http2.end(unavailable("the server has drained"), flush=True)

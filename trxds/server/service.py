@@ -1,4 +1,4 @@
-"""Handlers for the methods of a protobuf service, by its descriptor."""
+"""A protobuf service's descriptor names the methods to serve and the messages to parse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUBTYPES = ("", "proto")
 
 
 def handlers_of(service: ServiceDescriptor, implementation: object) -> dict[str, Handler]:
-    """A handler for each method that `implementation` has a method of that name for."""
+    """Return handlers for the service's methods that `implementation` has."""
     return {
         f"/{service.full_name}/{method.name}": _handler(method, getattr(implementation, method.name))
         for method in service.methods
@@ -37,6 +37,7 @@ def _handler(method: MethodDescriptor, function: Any) -> Handler:
     handler: Handler = kind(function, GetMessageClass(method.input_type).FromString, _serialize)
 
     def protobuf_only(call: Call) -> Awaitable[None]:
+        # Without a subtype the messages are protobuf, as in every gRPC implementation.
         if call.content_subtype not in _SUBTYPES:
             subtype = call.content_subtype
             call.abort(

@@ -1,4 +1,4 @@
-"""Listening at a path of the file system, which Trio leaves to us."""
+"""A listener at a path of the file system, which Trio does not have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BACKLOG = 128
 
 
 class UnixListener(trio.abc.Listener[trio.SocketStream]):
-    """Takes its path away when it is closed."""
+    """A listener that removes its path when it is closed."""
 
     def __init__(self, path: trio.Path, listener: trio.SocketListener) -> None:
         self._path = path
@@ -21,36 +21,38 @@ class UnixListener(trio.abc.Listener[trio.SocketStream]):
         return await self._listener.accept()
 
     async def aclose(self) -> None:
-        with trio.CancelScope(shield=True):  # or a cancelled server would leave it there
+        with trio.CancelScope(shield=True):  # a cancelled server would leave its path behind
             await self._path.unlink(missing_ok=True)
         await self._listener.aclose()
 
 
 async def unix_listener(name: str, *, private: bool = False) -> UnixListener:
-    """Listen at that path. A socket that nobody listens at any more is taken away; `OSError` for anything else.
+    """Listen at that path. A socket without a listener is removed first; `OSError` for anything else.
 
-    A `private` one is for programs of the same user.
+    A `private` one can be used only by programs of the same user.
     """
     path = trio.Path(name)
-    await _clear(path)
-    listening = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A server that was killed leaves its path behind, and `bind` would fail.
+    await _remove_stale_socket(path)
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        await listening.bind(name)
+        await sock.bind(name)
+        # Before `listen`, as until then nobody can connect.
         if private:
             await path.chmod(0o600)
-        listening.listen(_BACKLOG)
+        sock.listen(_BACKLOG)
     except BaseException:
-        listening.close()
+        sock.close()
         raise
-    return UnixListener(path, trio.SocketListener(listening))
+    return UnixListener(path, trio.SocketListener(sock))
 
 
-async def _clear(path: trio.Path) -> None:
+async def _remove_stale_socket(path: trio.Path) -> None:
     try:
         if not stat.S_ISSOCK((await path.stat()).st_mode):
             return
         async with await trio.open_unix_socket(str(path)):
-            return  # somebody listens, as `bind` will say
+            return  # another server listens, and `bind` fails with that error
     except FileNotFoundError:
         return
     except ConnectionRefusedError:

@@ -1,1 +1,1 @@
-"""Floor 1: gRPC over HTTP/2. Knows connections, streams and messages, and nothing of xDS."""
+"""gRPC over HTTP/2: connections, streams and messages. Nothing here knows of xDS."""

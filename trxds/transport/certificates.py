@@ -1,4 +1,4 @@
-"""Certificates from files, read again while they are in use: they are rotated under running programs (A29, A65)."""
+"""TLS contexts from certificate files that are read again while they are in use, as files are rotated (A29, A65)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ REFRESH_INTERVAL = 600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files. Without `roots` the system's are trusted; without `certificate` and `private_key` we are nobody.
+    """PEM files of a TLS peer.
 
-    `refresh_interval`: after so many seconds the files are read again.
+    Without `roots` the system's are trusted; without `certificate` and `private_key` no certificate is shown.
+
+    `refresh_interval` is the time in seconds after which the files are read again.
     """
 
     roots: str = ""
@@ -27,10 +29,11 @@ class CertificateFiles:
 
 
 def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> ssl.SSLContext:
-    """For connections to a peer that must have a certificate; `OSError` names the file that is no good."""
+    """Return a context for connections to peers that must show a certificate; `OSError` names the unusable file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 allows nothing older (RFC 9113 9.2)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # HTTP/2 forbids older versions (RFC 9113 §9.2)
+    # gRPC needs HTTP/2, which a TLS peer selects by ALPN (RFC 9113 §3.2).
     context.set_alpn_protocols(["h2"])
     if files.roots:
         _load(f"the roots of {files.roots}", lambda: context.load_verify_locations(files.roots))
@@ -38,7 +41,7 @@ def client_context(files: CertificateFiles, *, check_hostname: bool = True) -> s
         context.load_default_certs()
     if files.certificate:
         what = f"the certificate of {files.certificate} with the key of {files.private_key}"
-        # An empty password: nobody is there to be asked for one.
+        # With an empty password OpenSSL fails for an encrypted key; otherwise it would ask at the terminal.
         _load(what, lambda: context.load_cert_chain(files.certificate, files.private_key, password=""))
     return context
 
@@ -50,15 +53,16 @@ def _load(what: str, load: Callable[[], object]) -> None:
         raise OSError(f"cannot use {what}: {(error.reason or str(error)).lower().replace('_', ' ')}") from None
     except OSError as error:
         raise OSError(f"cannot read {what}: {error.strerror or error}") from None
-    except ValueError as error:  # a path with a NUL in it
+    except ValueError as error:  # the path has a NUL
         raise OSError(f"cannot read {what!r}: {error}") from None
 
 
 class FreshContext:
-    """The context of these files, as they were read last: `current`, or else `take` what `read` came to.
+    """The context made from files when they were last read.
 
-    New files that are no good (just being written, say) leave the last good context in force,
-    and are looked at again for the next connection.
+    `current` returns it while it is fresh; otherwise the caller runs `read` in a thread and gives the result to `take`.
+    New files that cannot be used (they are just being written, say) leave the last good context in force, and are read
+    again for the next connection.
     """
 
     def __init__(self, files: CertificateFiles, *, check_hostname: bool = True) -> None:
@@ -66,27 +70,28 @@ class FreshContext:
         self._check_hostname = check_hostname
         self._context: ssl.SSLContext | None = None
         self._read_at = -math.inf
-        self._complaint = ""
+        self._last_error = ""
 
     def current(self, now: float) -> ssl.SSLContext | None:
-        """None if it is time to read the files."""
+        """Return the context, or None if it is time to read the files."""
         return self._context if now < self._read_at + self._files.refresh_interval else None
 
     def read(self) -> ssl.SSLContext | OSError:
-        """Changes nothing here, and takes as long as files take: for a thread."""
+        """Read the files, and change nothing here. It can block on the disk, so it runs in a thread."""
         try:
             return client_context(self._files, check_hostname=self._check_hostname)
         except OSError as error:
             return error
 
-    def take(self, found: ssl.SSLContext | OSError, now: float) -> ssl.SSLContext:
-        """The one to use. `OSError` if there never was a good one."""
-        if not isinstance(found, OSError):
-            self._context, self._read_at, self._complaint = found, now, ""
-            return found
+    def take(self, result: ssl.SSLContext | OSError, now: float) -> ssl.SSLContext:
+        """Return the context to use, given the result of `read`; `OSError` if there never was a good one."""
+        if not isinstance(result, OSError):
+            self._context, self._read_at, self._last_error = result, now, ""
+            return result
         if self._context is None:
-            raise found
-        if str(found) != self._complaint:
-            _log.warning("%s; the files read before stay in use", found)
-        self._complaint = str(found)
+            raise result
+        # One warning for each new error, not for each connection that finds the same files.
+        if str(result) != self._last_error:
+            _log.warning("%s; the files read before stay in use", result)
+        self._last_error = str(result)
         return self._context

@@ -1,35 +1,38 @@
-"""What arrives in pieces and is wanted whole: a frame, or a message of many frames.
+"""A buffer for a frame, or a message of many frames, that arrives in chunks and is needed as one piece.
 
-The pieces are kept as they came and joined once, so that each byte is copied once however many pieces there are.
-Only crumbs are swept together as they come: two bytes kept as an object of their own cost forty.
+The chunks are kept as they came and joined once, so each byte is copied once however many chunks there are. Only small
+chunks are merged as they come: two bytes kept as an object of their own cost forty.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-Piece: TypeAlias = bytes | bytearray | memoryview
+Chunk: TypeAlias = bytes | bytearray | memoryview
 
-_CRUMB = 1024
+_MIN_CHUNK = 1024
 
 
 class ChunkBuffer:
-    __slots__ = ("_parts",)
+    """Chunks of bytes in the order in which they arrived."""
+
+    __slots__ = ("_chunks",)
 
     def __init__(self) -> None:
-        self._parts: list[Piece] = []
+        self._chunks: list[Chunk] = []
 
-    def add(self, part: Piece) -> None:
-        parts = self._parts
-        if len(part) >= _CRUMB or not parts:
-            parts.append(part)
+    def add(self, chunk: Chunk) -> None:
+        parts = self._chunks
+        # The first chunk stays as it is: most buffers never get a second one.
+        if len(chunk) >= _MIN_CHUNK or not parts:
+            parts.append(chunk)
         elif isinstance(parts[-1], bytearray):
-            parts[-1] += part
+            parts[-1] += chunk
         else:
-            parts.append(bytearray(part))
+            parts.append(bytearray(chunk))
 
     def join(self) -> bytes:
-        """All of them, and nothing is kept any more."""
-        whole = b"".join(self._parts)
-        self._parts.clear()
+        """Return all chunks as one, and keep none of them."""
+        whole = b"".join(self._chunks)
+        self._chunks.clear()
         return whole

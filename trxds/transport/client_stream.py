@@ -1,4 +1,4 @@
-"""A client's stream: one attempt of one call, from its headers to its status."""
+"""A client's HTTP/2 stream carries one attempt of one call, from its headers to its status."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from .waiter import Waiter
 
 
 class StreamOwner(Protocol):
-    """The connection of a client's stream."""
+    """The connection of a client's stream, as far as the stream knows it."""
 
     @property
     def http2(self) -> Http2Connection: ...
 
     @property
-    def answers(self) -> ResponseHeaderParser: ...
+    def response_parser(self) -> ResponseHeaderParser: ...
 
     @property
     def inline_reads(self) -> InlineReads: ...
 
     @property
     def last_taken(self) -> int:
-        """The last stream whose headers were handed to the transport."""
+        """The identifier of the last stream whose headers were handed to the transport."""
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
-        """A stream is over; `broken` if otherwise than by the server's last word."""
+        """Remove a stream that has ended; `broken` unless the server's last frame ended it."""
 
 
 class ClientStream:
-    """Made by `Connection.open_stream`; over when `status` is set.
+    """One attempt of a call, made by `Connection.open_stream`. It has ended when `status` is set.
 
-    Messages that came before the status can still be received. Whoever drops a stream before
-    it is over calls `cancel()`.
+    Messages that came before the status can still be received. A caller that drops a stream before it has ended calls
+    `cancel()`.
     """
 
     __slots__ = (
         "_connection",
+        "_has_single_reply",
         "_headers_lot",
         "_incoming",
         "_reply",
-        "_single",
         "_waiter",
         "id",
         "initial_metadata",
@@ -73,24 +73,24 @@ class ClientStream:
         self.request = request
         self.id = 0  # until it is opened
         self.opened_at = 0.0
-        """When its headers were sent, on Trio's clock; 0 before."""
+        """The time when its headers were sent, on Trio's clock; 0 before."""
         self.status: Status | None = None
         self.trailers_only = False
-        """The answer was a status and nothing else, in one header block."""
+        """Whether the answer was only a status, in one header block (PROTOCOL-HTTP2, "Trailers-Only")."""
         self.refused = False
-        """The server certainly did not process the call: it may be sent again elsewhere."""
+        """Whether the server certainly did not process the call, so that it may be sent again (A6)."""
         self.initial_metadata: Metadata | None = None
         """The metadata of the server's headers; None until they came, and for trailers-only answers."""
         self.trailing_metadata = EMPTY
         """The metadata that came with the status; empty before."""
         self._connection = connection
-        # Most calls are one message each way, which leave and come whole, and need neither half.
+        # Most calls send and receive one message, each in one piece, and need neither half.
         self.outgoing = OutgoingMessages(connection.http2) if request.message is None else None
-        """What it has to say beside what left with its headers."""
-        self._incoming: IncomingMessages | None = None  # made for the first bytes, or for the first to receive
-        self._single = request.one_reply  # one message and the status; anything else is the server's mistake
-        self._reply: bytes | None = None  # to that caller, if it came together with the status
-        self._waiter: Waiter | None = None  # until it is opened, and then until it is over
+        """The sending half; None if the whole request leaves with the headers."""
+        self._incoming: IncomingMessages | None = None  # made when the first bytes come, or a task receives
+        self._has_single_reply = request.one_reply  # whether anything but one message and OK is an error
+        self._reply: bytes | None = None  # the single message, if it came together with the status
+        self._waiter: Waiter | None = None  # of the task that waits for the opening, and then for the end
         self._headers_lot: trio.lowlevel.ParkingLot | None = None
 
     def __repr__(self) -> str:
@@ -99,40 +99,40 @@ class ClientStream:
 
     @property
     def peer(self) -> str:
-        """The address at the other end."""
+        """The address of the server."""
         return self._connection.http2.peer
 
     # -- opening
 
     @property
-    def opened(self) -> bool:
-        """Whether it has left the queue for a place among the server's concurrent streams."""
+    def is_opened(self) -> bool:
+        """Whether the stream has left the queue for one of the server's concurrent streams."""
         return self.id != 0
 
     @property
-    def left(self) -> bool:
-        """Whether its headers were handed to the transport; otherwise the server cannot have seen them."""
+    def has_left(self) -> bool:
+        """Whether its headers were handed to the transport; otherwise the server cannot have seen the call."""
         return 0 < self.id <= self._connection.last_taken
 
     async def wait_open(self) -> bool:
-        """Wait for that; False if the stream ended in the queue, with `refused` set or cancelled."""
+        """Wait until the stream is open; False if it ended in the queue, with `refused` set or cancelled."""
         if self._waiter is None:
             self._waiter = Waiter()
         await self._waiter.wait(lambda: self.id != 0 or self.status is not None)
-        return self.opened
+        return self.is_opened
 
     def begin(self, stream_id: int, now: float, *, complete: bool) -> None:
-        """The connection sent the headers, and if `complete` the whole request with them."""
+        """Note that the connection sent the headers, and if `complete` the whole request with them."""
         self.id, self.opened_at = stream_id, now
         request = self.request
         if self._incoming is not None:
             self._incoming.id = stream_id
         if self.outgoing is not None:
-            self.outgoing.opened(stream_id)
+            self.outgoing.on_opened(stream_id)
         elif request.message is not None:
             if request.observer is not None:
-                # Before it is open the call may still go elsewhere, and there say the same.
-                _tell_sent(request.observer, request.message)
+                # Not earlier: in the queue the call may still move to another connection, which would count it again.
+                _notify_sent(request.observer, request.message)
             if complete:
                 counts = self._connection.http2.counts
                 counts.messages_sent += 1
@@ -146,23 +146,23 @@ class ClientStream:
     # -- the request
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
-        """Hand over a message of any size; the connection sends it as there is room.
+        """Hand over a message of any size; the connection sends it when windows and buffer allow.
 
         False if the stream has ended for sending. `trio.WouldBlock` while an earlier message waits.
         """
         taken = self.outgoing is not None and self.outgoing.send_nowait(message, end=end)
         if taken and self.request.observer is not None:
-            _tell_sent(self.request.observer, message)
+            _notify_sent(self.request.observer, message)
         return taken
 
-    def say(self, messages: Sequence[bytes]) -> None:
-        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
+    def send_many(self, messages: Sequence[bytes]) -> None:
+        """Send messages of bounded size behind those that wait, without waiting; later messages wait for them."""
         if self.outgoing is not None and self.outgoing.send_many(messages) and self.request.observer is not None:
             for message in messages:
-                _tell_sent(self.request.observer, message)
+                _notify_sent(self.request.observer, message)
 
     async def send(self, message: bytes, *, end: bool = False) -> bool:
-        """Send a message; returns when windows and buffer have taken all of it. Always a checkpoint.
+        """Send a message; return when windows and buffer have taken all of it. Always a checkpoint.
 
         False if the stream ended first. A message whose send is cancelled still goes out whole,
         unless the stream is cancelled too: half a message would be no use to anyone.
@@ -179,33 +179,34 @@ class ClientStream:
         return outgoing.has_ended_well
 
     def end(self) -> None:
-        """End our half, after what was sent. Idempotent."""
+        """End the client's half of the stream behind the messages sent so far. Idempotent."""
         if self.outgoing is not None:
             self.outgoing.end()
 
     # -- the answer
 
     async def wait_headers(self) -> None:
-        """Wait until the server's headers came or the stream is over."""
+        """Wait until the server's headers have come or the stream has ended."""
         if self.initial_metadata is None and self.status is None:
             if self._headers_lot is None:
                 self._headers_lot = trio.lowlevel.ParkingLot()
-            # A leader would go on to the end of its call.
+            # A leader returns only at the end of its own call, which may be long after these headers.
             self._connection.inline_reads.reclaim()
             await self._headers_lot.park()
         else:
             await trio.lowlevel.checkpoint()
 
     async def receive(self) -> bytes | None:
-        """The next message; None when no more will come. Always a checkpoint."""
-        await (self._incoming or self._arriving()).wait()
+        """Return the next message; None when no more will come. Always a checkpoint."""
+        await (self._incoming or self._make_incoming()).wait()
         return self.receive_nowait()
 
     def receive_nowait(self) -> bytes | None:
-        """The next message if it has come whole. Never a checkpoint."""
+        """Return the next message if it is complete, otherwise None. Never a checkpoint."""
         incoming, observer = self._incoming, self.request.observer
         if incoming is None:
             return None
+        # Before the message is taken: A66 also counts the compressed size.
         size = incoming.next_size if observer is not None else 0
         message = incoming.take()
         if isinstance(message, Status):
@@ -216,18 +217,18 @@ class ClientStream:
         return message
 
     async def receive_unary(self) -> bytes | None:
-        """The one message of a call whose server sends one, when its status came too.
+        """Return the only message of the call once the status has come too; None if the call failed.
 
-        Its caller is woken when all of it is there, or reads it by itself (`inline_read.py`). None if the call failed;
-        a second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`.
-        Always a checkpoint.
+        The caller is woken once, when all of the answer is there, or reads it in its own task (`inline_read.py`). A
+        second message, or OK without one, is the server's mistake: the status is `SECOND_REPLY` or `NO_REPLY`. Always a
+        checkpoint.
         """
-        self._single = True
+        self._has_single_reply = True
         incoming, inline = self._incoming, self._connection.inline_reads
         if incoming is not None:
             if self.status is None and incoming.has_more_than_one:
                 self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
-            incoming.read_on()  # for good: of this stream nobody wants anything else
+            incoming.read_on()  # for the rest of the stream, as no second message may come
         can_lead = inline.is_delegated and inline.leader is None and self.status is None
         if not (can_lead and await inline.read_as_leader(self)):
             if self._waiter is None:
@@ -250,18 +251,18 @@ class ClientStream:
     # -- what the connection reads
 
     def accept_answer(self, event: UnaryResponse) -> None:
-        """Take in headers, data and trailers in one."""
+        """Take in headers, data and trailers that came as one event."""
         self._accept_initial(event.headers)
         if self.status is not None:
             return
-        reply = single_message(event.data, self.request.max_receive_size) if self._single else None
+        reply = single_message(event.data, self.request.max_receive_size) if self._has_single_reply else None
         if reply is not None:
             self._reply = reply
             http2 = self._connection.http2
             http2.counts.messages_received += 1
             http2.counts.last_received = http2.reader.last_read
-            return self._finish(*self._connection.answers.trailers(event.trailers))
-        (self._incoming or self._arriving()).is_open = False  # its end has come, so no window is opened for it
+            return self._finish(*self._connection.response_parser.trailers(event.trailers))
+        (self._incoming or self._make_incoming()).is_open = False  # its end has come, so opening its window has no use
         self.accept(DataReceived(event.stream_id, event.data, len(event.data), False))
         if self.status is None:
             self._accept_trailers(event.trailers)
@@ -279,31 +280,33 @@ class ClientStream:
         """Take in a DATA frame."""
         if self.status is not None:
             return
-        incoming = self._incoming or self._arriving()
+        incoming = self._incoming or self._make_incoming()
         problem = incoming.accept(event)
         if problem is not None:
             self.refuse(problem)
         elif event.end:
+            # PROTOCOL-HTTP2: a response ends with trailers, not with DATA.
             self._finish(Status(StatusCode.UNKNOWN, "the server ended the call without a status"))
-        elif self._single and incoming.has_more_than_one:
+        elif self._has_single_reply and incoming.has_more_than_one:
             self.fail(SECOND_REPLY, reset=ErrorCode.CANCEL)
 
-    def _arriving(self) -> IncomingMessages:
-        """Make the half that receives."""
+    def _make_incoming(self) -> IncomingMessages:
+        """Make the receiving half of the stream."""
         incoming = IncomingMessages(self._connection.http2, self.id, self.request.max_receive_size)
         self._incoming = incoming
         incoming.is_open = self.status is None
+        # A unary call's caller may wait already, so a message larger than the window must not be held back.
         is_waiting = self._waiter is not None and self._waiter.until is not None
         incoming.is_reading = is_waiting or self._connection.inline_reads.leader is self
         return incoming
 
     def _accept_initial(self, headers: Headers) -> None:
-        problem, self.initial_metadata, encoding = self._connection.answers.initial(headers)
+        problem, self.initial_metadata, encoding = self._connection.response_parser.initial(headers)
         if problem is not None:
             return self.fail(problem, reset=ErrorCode.CANCEL)
         if encoding:
-            (self._incoming or self._arriving()).deframer.encoding = encoding
-        # A6: headers commit the call. Trailers-Only does not, which may be a refusal that is retried.
+            (self._incoming or self._make_incoming()).deframer.encoding = encoding
+        # A6: headers commit the call. A Trailers-Only answer does not: a retry policy may still repeat the call.
         if self.request.on_headers is not None:
             self.request.on_headers()
         if self._headers_lot is not None:
@@ -311,17 +314,17 @@ class ClientStream:
 
     def _accept_trailers(self, trailers: Headers) -> None:
         incoming = self._incoming
-        status, trailing = self._connection.answers.trailers(trailers)
+        status, trailing = self._connection.response_parser.trailers(trailers)
         if status.ok and incoming is not None and not incoming.deframer.between_messages:
             status = Status(StatusCode.INTERNAL, "the server said OK in the middle of a message")
-        elif status.ok and self._single and (incoming is None or not incoming.deframer.messages):
+        elif status.ok and self._has_single_reply and (incoming is None or not incoming.deframer.messages):
             status = NO_REPLY
         self._finish(status, trailing)
 
     # -- the end
 
     def cancel(self, code: int = ErrorCode.CANCEL) -> None:
-        """End the call now; after its end, let go of what it still holds. Plain and idempotent."""
+        """End the call now; after its end, drop the messages that it still holds. Plain and idempotent."""
         if self.status is None:
             self.fail(Status(StatusCode.CANCELLED, "cancelled by the client"), reset=code)
         self._reply = None
@@ -329,20 +332,20 @@ class ClientStream:
             self._incoming.drop()
 
     def refuse(self, problem: Status) -> None:
-        """The server sent what cannot be part of the call, or what its caller cannot read."""
+        """End the call because the server sent something that cannot be part of it, or cannot be read."""
         if self.status is None:
             self.fail(problem, reset=ErrorCode.CANCEL)
         else:
-            self.status = problem  # it had ended the call well before anybody took the message that is none
+            self.status = problem  # the status had come before the application took the invalid message
 
     def was_reset(self, code: int) -> None:
-        """The server ended the stream at once."""
+        """End the call because the server reset the stream."""
         status = rst_stream_status(code, deadline_passed=self.request.deadline <= trio.current_time())
         self.fail(status, refused=is_refused(code))
 
     def fail(self, status: Status, *, refused: bool = False, reset: int | None = None) -> None:
-        """It ends otherwise than by the server's last word; with `reset` the server is told so."""
-        # A stream without a number is idle for the server, and must not be reset (RFC 9113 §6.4).
+        """End the call with a status that is not from the server; `reset` is the code of a RST_STREAM to it, if any."""
+        # A stream without an identifier is idle for the server, and must not be reset (RFC 9113 §6.4).
         if self.id and reset is not None:
             self._connection.http2.reset(self.id, reset)
         self._finish(status, refused=refused, broken=self.id != 0)
@@ -354,10 +357,10 @@ class ClientStream:
             return
         if self.outgoing is not None:
             if self.id and self.outgoing.is_open:
-                # The server has said all; it does not want the rest of the request (RFC 9113 §8.1).
+                # The answer is complete, so the server does not need the rest of the request (RFC 9113 §8.1).
                 self._connection.http2.reset(self.id, ErrorCode.NO_ERROR)
             self.outgoing.stop()
-        self.request.on_headers = None  # which leads back to us: without it, no cycle is left to the collector
+        self.request.on_headers = None  # it refers to this stream: without that cycle no garbage collection is needed
         self.status = status
         self.refused = refused
         self.trailing_metadata = trailing
@@ -370,10 +373,10 @@ class ClientStream:
         self._connection.forget(self, broken=broken)
 
 
-def _tell_sent(observer: AttemptObserver, message: bytes) -> None:
-    observer.sent(message.whole if isinstance(message, Compressed) else len(message), len(message))
+def _notify_sent(observer: AttemptObserver, message: bytes) -> None:
+    observer.sent(message.original_size if isinstance(message, Compressed) else len(message), len(message))
 
 
-# gRPC's statuscodes.md: a response cardinality violation is UNIMPLEMENTED, and said by the client.
+# gRPC's statuscodes.md: for a wrong number of responses the client itself makes UNIMPLEMENTED.
 NO_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server said OK, but sent no message")
 SECOND_REPLY = Status(StatusCode.UNIMPLEMENTED, "the server sent a second message where the method has one")

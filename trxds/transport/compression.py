@@ -1,7 +1,7 @@
-"""How messages are compressed: gzip and deflate, each message by itself (gRPC's compression.md).
+"""gRPC compresses each message by itself, with gzip or deflate (gRPC's compression.md).
 
-What a peer sends may be a bomb: a thousand bytes that stand for a million. So a message is inflated only
-when somebody takes it, one at a time, and never further than the limit on its size.
+A peer may send a bomb: a thousand bytes that stand for a million. So a message is decompressed only when the
+application takes it, one at a time, and never further than the limit on its size.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from trxds.core.status import Status, StatusCode
 
 IDENTITY = "identity"
 
-# By zlib's own numbers: deflate is zlib's format, gzip has another header around the same.
+# The values are zlib's `wbits`: gRPC's deflate is zlib's format (RFC 1950), and 16 more selects gzip's header.
 _FORMATS: Mapping[str, int] = MappingProxyType({"deflate": zlib.MAX_WBITS, "gzip": zlib.MAX_WBITS + 16})
 
 _NAME = re.compile(r"[a-z0-9-]{1,12}", re.ASCII | re.IGNORECASE)
-_MOST = sys.maxsize - 1  # bytes; zlib counts no further
+_MAX_OUTPUT = sys.maxsize - 1  # bytes; zlib accepts no larger limit
 
 ACCEPTED = ",".join((IDENTITY, *_FORMATS)).encode()
-"""What we can read, as `grpc-accept-encoding` says it."""
+"""The encodings that can be read here, as the value of `grpc-accept-encoding`."""
 
 
 class Compressed(bytes):
-    """A message as it is on the wire with the compressed flag; `whole` is the size that it had, if we made it."""
+    """A message as the wire has it with the compressed flag; `whole` is its original size if it was made here."""
 
-    whole = 0
+    original_size = 0
 
 
-def encoding_named(name: str) -> str:
-    """The encoding to send with, empty for `identity`; `ValueError` for one that we cannot make."""
+def parse_encoding(name: str) -> str:
+    """Return the encoding to send with, empty for `identity`; `ValueError` if it is not supported."""
     if name in _FORMATS:
         return name
     if name != IDENTITY:
@@ -41,38 +41,43 @@ def encoding_named(name: str) -> str:
     return ""
 
 
-def known(encoding: str) -> bool:
-    """Whether messages in that encoding can be read."""
+def is_known_encoding(encoding: str) -> bool:
+    """Return whether messages in this encoding can be read."""
     return encoding in _FORMATS
 
 
-def encoding_shown(encoding: str) -> str:
-    """For errors: a peer may have put anything there, and what is no name of an encoding may be somebody's secret."""
+def describe_encoding(encoding: str) -> str:
+    """Return an encoding for an error text. It is quoted only in the form of a name: anything else may be a secret."""
     return repr(encoding) if _NAME.fullmatch(encoding) else "of no name"
 
 
 def compress(message: bytes, encoding: str) -> bytes:
-    """The message compressed, or as it is if that is not longer."""
-    made = zlib.compressobj(wbits=_FORMATS[encoding])
-    short = made.compress(message) + made.flush()
-    if len(short) >= len(message):
+    """Return the message compressed, or unchanged if compression does not make it shorter."""
+    compressor = zlib.compressobj(wbits=_FORMATS[encoding])
+    shorter = compressor.compress(message) + compressor.flush()
+    # compression.md: a message may be sent uncompressed although an encoding was agreed on.
+    if len(shorter) >= len(message):
         return message
-    compressed = Compressed(short)
-    compressed.whole = len(message)
+    compressed = Compressed(shorter)
+    compressed.original_size = len(message)
     return compressed
 
 
 def decompress(message: Compressed, encoding: str, max_size: int) -> bytes | Status:
-    """The message as it was, or what is wrong with it; takes twice `max_size` at most, for zlib joins pieces."""
-    inflating = zlib.decompressobj(wbits=_FORMATS[encoding])
+    """Return the message decompressed, or the status that says what is wrong with it.
+
+    It takes up to twice `max_size` of memory, because zlib joins pieces.
+    """
+    decompressor = zlib.decompressobj(wbits=_FORMATS[encoding])
     try:
-        whole = inflating.decompress(message, min(max_size, _MOST) + 1)
+        # One byte more than the limit shows that the message is too large, without the rest of a bomb.
+        whole = decompressor.decompress(message, min(max_size, _MAX_OUTPUT) + 1)
     except zlib.error as error:
         return Status(StatusCode.INTERNAL, f"received message is no {encoding}: {error}")
     if len(whole) > max_size:
         text = f"received message of {len(message)} bytes of {encoding} is larger than the limit of {max_size}"
         return Status(StatusCode.RESOURCE_EXHAUSTED, f"{text} when decompressed; raise max_receive_size")
-    if not inflating.eof or inflating.unused_data:
-        what = "is cut short" if not inflating.eof else "has more behind its end"
+    if not decompressor.eof or decompressor.unused_data:
+        what = "is cut short" if not decompressor.eof else "has more behind its end"
         return Status(StatusCode.INTERNAL, f"received message {what}, as {encoding}")
     return whole

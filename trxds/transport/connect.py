@@ -1,4 +1,4 @@
-"""How bytes get to an address, and names to addresses: the network as the wire sees it, and the real one."""
+"""Where transports and addresses come from: the interface that the pool needs, and the system's network."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["Network", "TcpNetwork", "WireOptions", "connect_error", "split_addre
 
 
 class Network(Protocol):
-    """Where connections come from. Tests put one in memory in its place."""
+    """A source of transports. Tests replace it by a network in memory."""
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        """A transport to `address`; `OSError` if there is none to be had."""
+        """Return a transport to `address`; `OSError` if it cannot be reached."""
         ...
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """The addresses of `host`, at least one; `OSError` if there are none."""
+        """Return the addresses of `host`, at least one; `OSError` if there are none."""
         ...
 
 
 class TcpNetwork:
-    """The real one: `127.0.0.1:443`, `[::1]:443`, `unix:/path`, `unix-abstract:name`."""
+    """The operating system's network: `127.0.0.1:443`, `[::1]:443`, `unix:/path`, `unix-abstract:name`."""
 
     async def connect(self, address: str) -> trio.abc.Stream:
         if address.startswith("unix:"):
@@ -37,16 +37,16 @@ class TcpNetwork:
         if address.startswith("unix-abstract:"):
             return await trio.open_unix_socket("\0" + address.removeprefix("unix-abstract:"))
         host, port = split_address(address)
-        if _family(host) is None:
-            return await first_connected(await resolve(host, port), _open)
-        return await _open(address)
+        if _address_family(host) is None:
+            return await first_connected(await resolve(host, port), _connect_ip)
+        return await _connect_ip(address)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         return await resolve(host, port)
 
 
-def _family(host: str) -> socket.AddressFamily | None:
-    """None for a name."""
+def _address_family(host: str) -> socket.AddressFamily | None:
+    """Return the family of an IP address; None for a host name."""
     host = host.partition("%")[0]
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):
@@ -55,30 +55,31 @@ def _family(host: str) -> socket.AddressFamily | None:
     return None
 
 
-def _scope(zone: str) -> int:
-    """An interface by number or name; `OSError` if there is none."""
+def _scope_id(zone: str) -> int:
+    """Return the index of an interface given by number or name; `OSError` if there is none."""
     return int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
 
 
-async def _open(address: str) -> trio.SocketStream:
-    """To an IP address: that needs neither look-up nor race, and a thousand of them may be connected at once."""
+async def _connect_ip(address: str) -> trio.SocketStream:
+    """Connect to an IP address, without the look-up and the race of a name: a thousand may be connected at once."""
     host, port = split_address(address)
-    family = _family(host)
+    family = _address_family(host)
+    # A link-local IPv6 address names its interface behind "%", which belongs into the socket address (RFC 4007 §11).
     host, _, zone = host.partition("%")
-    connecting = trio.socket.socket(family or socket.AF_INET)
+    sock = trio.socket.socket(family or socket.AF_INET)
     try:
-        await connecting.connect((host, port, 0, _scope(zone)) if zone else (host, port))
+        await sock.connect((host, port, 0, _scope_id(zone)) if zone else (host, port))
     except BaseException as error:
-        connecting.close()
+        sock.close()
         if isinstance(error, OSError) and error.errno:
-            raise OSError(error.errno, os.strerror(error.errno)) from None  # who tells it names the address as we do
+            raise OSError(error.errno, os.strerror(error.errno)) from None  # without the address, which the caller adds
         raise
-    # Trio sets TCP_NODELAY; the writer sends all it has in one go anyway.
-    return trio.SocketStream(connecting)
+    # Trio sets TCP_NODELAY, as gRPC needs; the writer sends all pending frames at once anyway.
+    return trio.SocketStream(sock)
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port; `OSError` names an address that has none."""
+    """Return host and port of an address; `OSError` names an address without a port."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise OSError(f"address {address!r} has no port; write it as host:port or [v6]:port")
@@ -86,7 +87,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def connect_error(error: BaseException) -> BaseException:
-    """What really happened: Trio reports several failures as one, from the cause."""
+    """Return the error behind the one that Trio raised: it reports several failures as one group, or as a cause."""
     if isinstance(error, BaseExceptionGroup):
         return connect_error(error.exceptions[-1])
     return connect_error(error.__cause__) if error.__cause__ is not None else error

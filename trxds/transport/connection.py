@@ -1,4 +1,4 @@
-"""A client's connection: when it takes new streams, and when it takes no more of them."""
+"""A client's connection decides when it takes new streams, and when it takes no more."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from .stream_table import StreamTable
 
 
 class Connection:
-    """One connection to `peer`, over a transport that stands. It owns the transport.
+    """One HTTP/2 connection to `peer` over a connected transport, which it owns.
 
-    It takes new streams until the server says GOAWAY, `retire()` or `close()` is called, or the
-    transport is lost; `on_draining` is called at that moment, before any stream is refused. `on_ready`
-    is called once, when the server's SETTINGS have come: before that it may be anything that accepts
-    connections. It is not called if the same read brought the end (a GOAWAY, say).
+    It takes new streams until the server sends GOAWAY, `drain()` or `close()` is called, or the transport is lost;
+    `on_draining` is called at that moment, before any stream is refused. `on_ready` is called once, when the server's
+    SETTINGS have come: before them the peer may be anything that accepts connections. It is not called if the same read
+    ended the connection (by a GOAWAY, say).
     """
 
     def __init__(
@@ -56,24 +56,24 @@ class Connection:
         is_secure = isinstance(transport, trio.SSLStream)
         open_streams: dict[int, ClientStream] = {}
         self.http2 = Http2Connection(transport, _engine(options), self, open_streams, peer=peer, options=options)
-        # Who hangs up before the first word often means our credentials, and does not say so.
+        # A server that closes before its first frame often expects other credentials, and does not say so.
         doubt = "want a certificate from us" if is_secure else "speak TLS"
-        self.http2.doubt = f" before HTTP/2 began; does it {doubt}?"
+        self.http2.loss_hint = f" before HTTP/2 began; does it {doubt}?"
         self._headers = RequestHeaders(peer, b"https" if is_secure else b"http")
-        self.streams = StreamTable(self.http2, open_streams, self._headers, self._exhausted)
+        self.streams = StreamTable(self.http2, open_streams, self._headers, self._on_identifiers_exhausted)
         self.inline_reads = InlineReads(self.http2.reader, self.http2.flow, open_streams)
-        self.answers = ResponseHeaderParser(peer)
+        self.response_parser = ResponseHeaderParser(peer)
         self.on_ready: Callable[[], None] | None = None
         self.on_draining: Callable[[], None] | None = None
         self.since = trio.current_time()
         self.error: Status | None = None
-        """Why it takes no new streams; None while it does."""
+        """The reason why it takes no new streams; None while it does."""
         self.goaway: int | None = None
-        """The code with which the server said GOAWAY."""
+        """The error code of the server's GOAWAY."""
         self._keepalive = keepalive
-        self._moderation = ReadCoalescing(options.max_read_delay)
-        self._settled: trio.Event | None = None  # made for the first who waits
-        self._is_settled = False  # the server's SETTINGS have come
+        self._coalescing = ReadCoalescing(options.max_read_delay)
+        self._settings_event: trio.Event | None = None  # made when the first task waits
+        self._has_settings = False  # the server's SETTINGS have come
 
     def __repr__(self) -> str:
         state = "over" if self.closed_status else "draining" if self.error else "open"
@@ -81,70 +81,70 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """The address at the other end."""
+        """The address of the server."""
         return self.http2.peer
 
     @property
     def closed_status(self) -> Status | None:
-        """Why nothing is sent or read any more."""
-        return self.http2.over
+        """The reason why nothing is sent or read any more; None while the connection works."""
+        return self.http2.closed_status
 
     @property
     def ready(self) -> bool:
-        """The server's SETTINGS have come, and it takes new streams."""
-        return self._is_settled and self.error is None
+        """Whether the server's SETTINGS have come and the connection takes new streams."""
+        return self._has_settings and self.error is None
 
     @property
     def stream_count(self) -> int:
-        """Streams that are not over, those in the queue included."""
+        """The number of streams that have not ended, with those in the queue."""
         return len(self.streams)
 
     @property
     def last_taken(self) -> int:
-        """The last stream whose headers were handed to the transport."""
+        """The identifier of the last stream whose headers were handed to the transport."""
         return self.streams.last_taken
 
     @property
     def calls(self) -> Calls:
-        """Those that left the queue."""
+        """Counts of the streams that left the queue."""
         return self.streams.calls
 
     async def wait_ready(self) -> bool:
-        """Wait for the server's SETTINGS; False if the connection was over first."""
-        if self._settled is None:
-            self._settled = trio.Event()
-            self._tell_settled()
-        await self._settled.wait()
-        return self._is_settled and self.closed_status is None
+        """Wait for the server's SETTINGS; False if the connection ended first."""
+        if self._settings_event is None:
+            self._settings_event = trio.Event()
+            self._notify_settings()
+        await self._settings_event.wait()
+        return self._has_settings and self.closed_status is None
 
     def run(self) -> Awaitable[None]:
-        """Read and write until the connection is over, for whichever reason; `over` tells."""
+        """Read and write until the connection has ended; `closed_status` has the reason."""
         http2, start = self.http2, None
         if self._keepalive is not None:
             start = partial(http2.tasks.start, self._keepalive.watch, http2, self.streams, name="keepalive")
-        return http2.run(start)  # of a thousand idle connections each coroutine less is a good part
+        return http2.run(start)  # no coroutine of its own: a thousand idle connections would keep one each
 
     # -- streams
 
     def open_stream(self, request: Request) -> ClientStream | None:
         """Begin a call; None if the connection takes no new streams. Never a checkpoint.
 
-        When the server has as many as it allows, or the buffer is full, the stream waits in a
-        queue: it can be used, but nothing of it is sent, and its timeout is computed, until it opens. If
-        the headers are more than the server takes, the stream is over at once and nobody has seen it.
+        When the server has as many streams as it allows, or the buffer is full, the stream waits in a queue. It can be
+        used, but nothing of it is sent, and its timeout is computed, only when it opens. If the headers are larger than
+        the server takes, the stream ends at once and is never sent.
         """
         http2, streams = self.http2, self.streams
         now = http2.counts.now()
-        # Nobody has read since the last call ended: a GOAWAY that came meanwhile is not to cost this one.
+        # No task has read since the last call ended: a GOAWAY that came meanwhile must not fail this call.
         if self.inline_reads.is_delegated and self.error is None:
             if now > http2.reader.last_read + READ_FRESHNESS:
                 self.inline_reads.catch_up()
             if request.message is None:
-                self.inline_reads.reclaim()  # a stream's caller does not read
+                self.inline_reads.reclaim()  # only callers of unary calls can be leaders
         if self.error is not None:
             return None
         stream = ClientStream(self, request)
-        if request.metadata and (problem := self._headers.problem(request, now)) is not None:
+        if request.metadata and (problem := self._headers.size_error(request, now)) is not None:
             stream.fail(problem)
         elif streams.waiting or not streams.has_room():
             streams.waiting[stream] = None
@@ -152,20 +152,20 @@ class Connection:
             self.inline_reads.reclaim()
             http2.writer.write_soon()
         elif streams.begin(stream, now):
-            http2.writer.wrote()
+            http2.writer.flush_or_schedule()
         else:
-            http2.writer.write_soon()  # the next thing that the caller says goes along
+            http2.writer.write_soon()  # the first message, which the caller sends next, leaves with the headers
         return stream
 
     def forget(self, stream: ClientStream, *, broken: bool) -> None:
-        """A stream is over: its place goes to the next in the queue."""
+        """Remove a stream that has ended and open the next one in the queue."""
         streams, http2 = self.streams, self.http2
         if stream is self.inline_reads.leader:
             self.inline_reads.interrupt()
         streams.forget(stream)
         if broken:
             streams.broken += 1
-        if http2.over is not None:
+        if http2.closed_status is not None:
             return
         if streams.waiting:
             streams.begin_waiting()
@@ -176,7 +176,7 @@ class Connection:
     def output_taken(self) -> None:
         streams = self.streams
         streams.last_taken = streams.last_opened
-        if self.http2.send_queue.line or streams.waiting:
+        if self.http2.send_queue.queued or streams.waiting:
             self.use_room()
 
     def use_room(self) -> None:
@@ -188,107 +188,109 @@ class Connection:
 
     def handle(self, events: Iterable[Event]) -> None:
         http2, streams, read_at = self.http2, self.streams.open, self.http2.reader.last_read
-        was_settled = self._is_settled
+        was_settled = self._has_settings
         for event in events:
             match event:
                 case UnaryResponse():
-                    http2.flow.received(len(event.data))
+                    http2.flow.count_received(len(event.data))
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         if len(streams) >= MIN_STREAMS_TO_COALESCE:
-                            self._moderation.answered(read_at - stream.opened_at, read_at)
+                            self._coalescing.count_answer(read_at - stream.opened_at, read_at)
                         stream.accept_answer(event)
                 case HeadersReceived():
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         if event.end and len(streams) >= MIN_STREAMS_TO_COALESCE:
-                            self._moderation.answered(read_at - stream.opened_at, read_at)
+                            self._coalescing.count_answer(read_at - stream.opened_at, read_at)
                         stream.accept_headers(event)
                 case DataReceived():
-                    http2.flow.received(event.flow_length)
+                    http2.flow.count_received(event.flow_length)
                     stream = streams.get(event.stream_id)
                     if stream is not None:
                         stream.accept(event)
                     if len(streams) >= MIN_STREAMS_TO_COALESCE:
-                        self._moderation.data(event.stream_id, read_at)
+                        self._coalescing.note_data(event.stream_id, read_at)
                 case SettingsReceived():
-                    self._settings(event)
+                    self._handle_settings(event)
                 case GoAwayReceived():
-                    self._goaway(event)
+                    self._handle_goaway(event)
                 case WindowUpdated():
                     http2.handle(event)
-                    self._moderation.stream_activity(read_at)
+                    self._coalescing.stream_activity(read_at)
                 case _:
                     http2.handle(event)
-        # Not before the rest of this read was handled: a server may say SETTINGS and GOAWAY in one breath.
-        if self._is_settled and not was_settled and self.on_ready is not None and self.error is None:
+        # Only after the whole read: a server may send SETTINGS and GOAWAY together, and is not ready then.
+        if self._has_settings and not was_settled and self.on_ready is not None and self.error is None:
             self.on_ready()
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """Let answers gather, or lone callers read."""
-        streams, moderation, read_at = self.streams, self._moderation, self.http2.reader.last_read
+        """Return a pause in which answers gather, a wait while callers read for themselves, or None."""
+        streams, moderation, read_at = self.streams, self._coalescing, self.http2.reader.last_read
         if len(streams.open) >= MIN_STREAMS_TO_COALESCE:
-            moderation.settle(streams.open.keys(), read_at)
+            moderation.check_streaming(streams.open.keys(), read_at)
             pause = moderation.pause(len(streams.open), read_at)
             return partial(trio.sleep, pause) if pause else None
         if not streams.open and self.inline_reads.may_delegate(streams.last_opened):
-            return self.inline_reads.stand_aside
+            return self.inline_reads.delegate
         return None
 
-    def _settings(self, event: SettingsReceived) -> None:
+    def _handle_settings(self, event: SettingsReceived) -> None:
         engine = self.http2.engine
-        # RFC 9113 §6.5.3: they hold from now on, also for streams that wait.
+        # RFC 9113 §6.5.3: settings hold from now on, also for streams that wait in the queue.
         self.streams.max_streams = engine.peer_max_streams
         self._headers.set_limit(engine.peer_max_header_list)
-        self._is_settled = True
-        self.http2.doubt = ""
-        self._tell_settled()
+        self._has_settings = True
+        self.http2.loss_hint = ""
+        self._notify_settings()
         self.http2.handle(event)
         if self.streams.waiting:
-            self.http2.writer.left_behind()
+            self.http2.writer.continue_later()
 
-    def _tell_settled(self) -> None:
-        if self._settled is not None and (self._is_settled or self.closed_status is not None):
-            self._settled.set()
+    def _notify_settings(self) -> None:
+        if self._settings_event is not None and (self._has_settings or self.closed_status is not None):
+            self._settings_event.set()
 
-    def _goaway(self, event: GoAwayReceived) -> None:
-        # A8: "too_many_pings" makes the whole channel ask half as often.
+    def _handle_goaway(self, event: GoAwayReceived) -> None:
+        # A8: "too_many_pings" halves the rate of PINGs for the whole channel.
         if self._keepalive is not None and self._keepalive.on_too_many_pings(event, self.peer):
-            self._keepalive = None  # one complaint of a connection is enough, however often it is made
+            self._keepalive = None  # a server that repeats its GOAWAY must not halve the rate each time
         self.goaway = event.code
         self.http2.disconnect = f"GOAWAY {code_name(event.code)}"
         debug = f": {event.debug.decode('utf-8', 'replace')}" if event.debug else ""
         status = unavailable(f"{self.peer}: GOAWAY {code_name(event.code)}{debug}")
-        self._leave(status)
+        self._stop_opening(status)
         # RFC 9113 §6.8: streams up to the last identifier go on to their end; the others were not processed.
-        above = self.streams.above(event.last_stream_id)
+        above = self.streams.unprocessed_after(event.last_stream_id)
         self.http2.tasks.end_each(above, partial(ClientStream.fail, status=status, refused=True))
         self._close_when_drained()
 
-    def _exhausted(self) -> None:
+    def _on_identifiers_exhausted(self) -> None:
+        # A94 has no word for used-up identifiers.
         self.http2.disconnect = UNKNOWN
-        self._leave(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
+        self._stop_opening(unavailable(f"{self.peer}: the connection has used all its stream identifiers"))
 
-    def _leave(self, status: Status) -> None:
-        """Nothing more can be opened here, not even what is in the queue."""
+    def _stop_opening(self, status: Status) -> None:
+        """Open no more streams, and refuse those in the queue."""
         self._drain(status)
-        waiting = self.streams.take_waiting()
+        waiting = self.streams.pop_waiting()
         self.http2.tasks.end_each(waiting, partial(ClientStream.fail, status=status, refused=True))
 
     # -- the end
 
     def close(self, status: Status) -> None:
-        """Fail every stream with `status`, say goodbye, and let `run()` return."""
+        """Fail every stream with `status`, send GOAWAY, and let `run()` return."""
         self.http2.close(status)
 
     def drain(self) -> None:
-        """Take no new streams, and close when the last has ended."""
+        """Take no new streams, and close when the last one has ended."""
         self._drain(unavailable(f"{self.peer}: the connection is no longer wanted"))
         self._close_when_drained()
 
     def _drain(self, status: Status) -> None:
         if self.error is None:
             self.error = status
+            # First the state, then the callback: it may open streams, which have to be refused here.
             if self.on_draining is not None:
                 self.on_draining()
 
@@ -297,10 +299,10 @@ class Connection:
             self.close(self.error)
 
     def ended(self, status: Status) -> None:
-        self._tell_settled()
-        self._leave(status)
-        # A6: what the server cannot have seen is begun again elsewhere, as often as it takes.
-        last_taken = self.last_taken  # what is in the buffer still leaves, but nobody reads an answer
+        self._notify_settings()
+        self._stop_opening(status)
+        # A6: a stream that the server cannot have seen is retried transparently, without a limit.
+        last_taken = self.last_taken  # before a last flush raises it: those streams would wait in vain for answers
         self.http2.tasks.end_each(
             tuple(self.streams.open.values()),
             lambda stream: stream.fail(status, refused=stream.id > last_taken),

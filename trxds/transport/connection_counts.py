@@ -1,4 +1,4 @@
-"""What went over one connection, in numbers, for channelz (A14)."""
+"""channelz shows counts of the messages and PINGs of one connection (A14)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 
 class ConnectionCounts:
-    """Counts, and times on Trio's clock; `now` asks that."""
+    """Counts of one connection, and times on Trio's clock, which `now` reads."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.messages_sent = self.messages_received = self.pings_sent = 0
         self.last_sent = -math.inf
-        """When the last message was handed over."""
+        """The time when the last message was handed over."""
         self.last_received = -math.inf
-        """When the bytes had come of the last message that was taken."""
+        """The time of the last read when the last message was taken."""
 
-    def sent(self, messages: int) -> None:
-        """So many messages were handed over, now."""
+    def count_sent(self, messages: int) -> None:
+        """Count messages that were handed over now."""
         self.messages_sent += messages
         self.last_sent = self.now()

@@ -1,4 +1,7 @@
-"""A connection to a host by any of its addresses: tried a little apart, and the first that answers is it (RFC 8305)."""
+"""A host with several addresses is connected by Happy Eyeballs (RFC 8305).
+
+Attempts start a short time apart, and the first to connect is used.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Dial: TypeAlias = Callable[[str], Awaitable[trio.SocketStream]]
 
 
 async def first_connected(addresses: tuple[str, ...], dial: Dial) -> trio.SocketStream:
-    """`OSError` says of each address why not."""
+    """Return the first connected stream; the `OSError` names each address with its reason."""
     race = _Race(dial)
     try:
         await race.run(interleaved(addresses))
@@ -27,8 +30,10 @@ async def first_connected(addresses: tuple[str, ...], dial: Dial) -> trio.Socket
 
 
 class _Race:
+    """The attempts to connect to one host."""
+
     def __init__(self, dial: Dial) -> None:
-        self.connected: list[trio.SocketStream] = []  # two of them if both did in the same moment
+        self.connected: list[trio.SocketStream] = []  # two if both connected in the same scheduler step
         self._dial = dial
         self._failures: dict[str, OSError] = {}
 
@@ -37,19 +42,21 @@ class _Race:
             for address in addresses:
                 over = trio.Event()
                 nursery.start_soon(self._try, address, over, nursery.cancel_scope, name=f"connect {address}")
+                # RFC 8305 §5: the next attempt starts after a delay while this one goes on.
                 with trio.move_on_after(ATTEMPT_DELAY):
                     await over.wait()
 
-    async def _try(self, address: str, over: trio.Event, others: trio.CancelScope) -> None:
+    async def _try(self, address: str, failed: trio.Event, others: trio.CancelScope) -> None:
         try:
             self.connected.append(await self._dial(address))
             others.cancel(reason=f"{address} is connected")
         except OSError as error:
             self._failures[address] = error
-            over.set()
+            # After a failure the next attempt starts at once, without the rest of the delay.
+            failed.set()
 
     def failure(self) -> OSError:
-        """The only one as it is; several with their addresses, and as one like the first."""
+        """Return the only failure unchanged; several as one with their addresses, and the first one's errno."""
         first = next(iter(self._failures.values()))
         if len(self._failures) == 1:
             return first
@@ -58,6 +65,6 @@ class _Race:
 
     @staticmethod
     def close(streams: list[trio.SocketStream]) -> None:
-        """Plain, for who is cancelled."""
+        """Close the sockets without a checkpoint, because the task may be cancelled."""
         for stream in streams:
             stream.socket.close()

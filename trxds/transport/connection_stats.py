@@ -1,4 +1,4 @@
-"""What goes and went over the connections to one peer, for who asks (A14)."""
+"""channelz shows the connections of a subchannel, and what all of them together have carried (A14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionStats:
-    """The connections to one peer: those that stand, also while they drain, and what all that ever stood carried."""
+    """The open connections to one peer, draining ones included, and counts over all that there ever were."""
 
     __slots__ = ("_past", "connections")
 
@@ -23,13 +23,13 @@ class ConnectionStats:
         self.connections += (connection,)
 
     def end(self, connection: Connection) -> None:
-        """The connection is over."""
+        """Remove a connection that has ended and keep its counts."""
         self.connections = tuple(each for each in self.connections if each is not connection)
         self._past += connection.calls
 
     @property
     def used(self) -> bool:
-        """There is or was a connection."""
+        """Whether there is or was a connection."""
         return bool(self.connections) or self._past.started > 0
 
     @property

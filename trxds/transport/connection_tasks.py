@@ -1,4 +1,4 @@
-"""The tasks of one connection: its reader is the task that runs it, others begin when they are needed."""
+"""A connection is one task, its reader; the other tasks of the connection start when they are needed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import trio
 
 S = TypeVar("S")
 
-ENDS = 32
-"""So many streams may end in one step for a reason that they share."""
+MAX_ENDS_PER_STEP = 32
+"""The streams that one step may end for a common reason."""
 
 
 class ConnectionTasks:
-    """They begin between `open` and `close`; `scope` ends them all."""
+    """The tasks of one connection. They start between `open` and `close`; `scope` ends them all."""
 
     def __init__(self, peer: str) -> None:
         self.scope = trio.CancelScope()
@@ -26,37 +26,38 @@ class ConnectionTasks:
 
     @property
     def may_start(self) -> bool:
-        """Whether a task can begin: not before the connection runs, and not when it ends."""
+        """Whether a task can start: not before the connection runs, and not while it ends."""
         return self._nursery is not None
 
     def open(self, nursery: trio.Nursery) -> None:
-        """From now on tasks may begin."""
+        """Let tasks start from now on."""
+        # The context of the task that runs the connection, which belongs to no RPC.
         self._context, self._nursery = contextvars.copy_context(), nursery
 
     def close(self) -> None:
-        """No task begins any more."""
+        """Let no more tasks start."""
         self._nursery = None
 
     def start(self, task: Callable[..., Awaitable[None]], *args: Any, name: str) -> None:
-        """Start a task. It must not inherit the context of the RPC that needed it, which has a tracing span perhaps."""
+        """Start a task outside the context of the RPC that needed it, which may have a tracing span."""
         assert self._nursery is not None
         self._context.run(partial(self._nursery.start_soon, task, *args, name=f"transport/{name}/{self._peer}"))
 
     def end_each(self, streams: Sequence[S], end: Callable[[S], None]) -> None:
-        """End streams in their order; of more than a few the others in the scheduler's next passes.
+        """End streams in order, a few now and the others in later passes of the scheduler.
 
-        Each wakes a task that has work to do, and a thousand in one pass would keep everybody else waiting.
+        Each end wakes a task that has work to do, and a thousand in one pass would delay every other task.
         """
-        at_once = ENDS if self._nursery is not None else len(streams)
+        at_once = MAX_ENDS_PER_STEP if self._nursery is not None else len(streams)
         for stream in streams[:at_once]:
             end(stream)
         if len(streams) > at_once:
-            self.start(_end_others, streams[at_once:], end, name="ends")
+            self.start(_end_rest, streams[at_once:], end, name="ends")
 
 
-async def _end_others(streams: Sequence[S], end: Callable[[S], None]) -> None:
-    for start in range(0, len(streams), ENDS):
-        # A connection that is cancelled meanwhile still tells every caller.
+async def _end_rest(streams: Sequence[S], end: Callable[[S], None]) -> None:
+    for start in range(0, len(streams), MAX_ENDS_PER_STEP):
+        # Shielded: also on a cancelled connection every caller has to be woken.
         await trio.lowlevel.cancel_shielded_checkpoint()
-        for stream in streams[start : start + ENDS]:
+        for stream in streams[start : start + MAX_ENDS_PER_STEP]:
             end(stream)

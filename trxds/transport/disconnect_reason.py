@@ -1,4 +1,4 @@
-"""Why a connection ended, in the words that metrics have for it (A94)."""
+"""The metrics of A94 say why a connection ended in a fixed set of words."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _BY_NUMBER: Mapping[int, str] = MappingProxyType(
 
 
 def disconnect_reason(error: BaseException | None) -> str:
-    """Of the transport's error, or of its end without one: the peer hung up without a word."""
+    """Return the word for the transport's error; None means that the peer closed the connection."""
     if error is None:
         return UNKNOWN
+    # Trio's BrokenResourceError has the operating system's error as its cause.
     cause = error.__cause__ or error
     number = cause.errno if isinstance(cause, OSError) else None
     return _BY_NUMBER.get(number, "socket error") if number is not None else "socket error"

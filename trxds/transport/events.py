@@ -1,7 +1,7 @@
-"""What happens on an HTTP/2 connection, in the words of the RFC, whichever engine reads it.
+"""The events of an HTTP/2 connection in the terms of RFC 9113, the same from both engines.
 
-They are not frozen, because several are made for each RPC, and a named tuple or a frozen dataclass takes three
-times as long to make. Nobody changes them.
+They are not frozen, because several are made for each RPC, and a named tuple or a frozen dataclass takes three times as
+long to make. No code changes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trxds.core.metadata import Headers
 
 
 class ErrorCode(enum.IntEnum):
-    """Why a stream or a connection was ended (RFC 9113 §7)."""
+    """The reason why a stream or a connection was ended (RFC 9113 §7)."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -33,7 +33,7 @@ class ErrorCode(enum.IntEnum):
 
 
 def code_name(code: int) -> str:
-    """The RFC's name of an error code; a peer may also send one that nobody knows."""
+    """Return the RFC's name of an error code; a peer may also send a code that is not in the RFC."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -42,7 +42,7 @@ def code_name(code: int) -> str:
 
 @dataclass(slots=True)
 class HeadersReceived:
-    """A request, a response or trailers; `end` when the peer's half of the stream ends with it."""
+    """A request, a response or trailers; `end` if the peer's half of the stream ends with them."""
 
     stream_id: int
     headers: Headers = field(repr=False)
@@ -51,7 +51,7 @@ class HeadersReceived:
 
 @dataclass(slots=True)
 class HeadersTooLarge:
-    """A request, a response or trailers of more bytes than we take; they are gone, and the stream no use."""
+    """A request, a response or trailers larger than our limit. They were dropped, so the stream cannot go on."""
 
     stream_id: int
     size: int
@@ -59,7 +59,7 @@ class HeadersTooLarge:
 
 @dataclass(slots=True)
 class DataReceived:
-    """`flow_length` is what the windows were charged: the data and its padding."""
+    """Data of a stream; `flow_length` is the size that the windows were charged, data and padding."""
 
     stream_id: int
     data: bytes = field(repr=False)
@@ -69,9 +69,9 @@ class DataReceived:
 
 @dataclass(slots=True)
 class UnaryResponse:
-    """Headers, one frame of data, and the trailers that end the peer's half, which came together.
+    """Headers, one DATA frame and trailers that end the peer's half, which came together.
 
-    It stands for three events; most unary calls are answered so.
+    The event stands for three; most unary calls are answered so.
     """
 
     stream_id: int
@@ -82,13 +82,15 @@ class UnaryResponse:
 
 @dataclass(slots=True)
 class StreamReset:
+    """The peer ended the stream by RST_STREAM."""
+
     stream_id: int
     code: int
 
 
 @dataclass(slots=True)
 class StreamFailed:
-    """The peer broke a rule whose breach costs this stream only; it has been reset. `message` is the engine's own."""
+    """The peer broke a rule that costs only this stream, which has been reset. `message` is the engine's own."""
 
     stream_id: int
     code: int
@@ -97,9 +99,9 @@ class StreamFailed:
 
 @dataclass(slots=True)
 class WindowUpdated:
-    """More may be sent on this stream; on the connection if `stream_id` is 0.
+    """The peer lets us send more on this stream, or on the connection if `stream_id` is 0.
 
-    Of a window that was open already, for which nobody waits, an engine need not say it.
+    An engine may leave it out for a window that was open already, because no stream waits for it.
     """
 
     stream_id: int
@@ -107,12 +109,12 @@ class WindowUpdated:
 
 @dataclass(slots=True)
 class SettingsReceived:
-    """The peer's limits changed; the windows of all streams may have."""
+    """The peer changed its limits; the windows of all streams may have changed too."""
 
 
 @dataclass(slots=True)
 class GoAwayReceived:
-    """No new streams; those above `last_stream_id` were not processed."""
+    """The peer takes no new streams; it did not process those above `last_stream_id`."""
 
     last_stream_id: int
     code: int
@@ -121,6 +123,8 @@ class GoAwayReceived:
 
 @dataclass(slots=True)
 class PingAcked:
+    """The peer answered a PING that had this payload."""
+
     payload: bytes
 
 

@@ -1,7 +1,7 @@
-"""HTTP/2 for the client's end of a gRPC connection, and for no other: the data plane's engine.
+"""The data plane's HTTP/2 engine: only the client's end of a gRPC connection, and faster for that.
 
-A method's headers are encoded once, and a request that is known whole leaves in one piece. What is read is cut into
-frames by a `FrameReader`, and a `FrameHandler` makes events of them.
+A method's headers are encoded once, and a request that is completely known leaves in one piece. A `FrameReader` cuts
+received bytes into frames, and a `FrameHandler` turns them into events.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .frames import END_STREAM, FrameReader, Http2ProtocolError
 from .header_blocks import BlockEncoder
 from .options import WireOptions
 from .outgoing_frames import Octets, OutgoingFrames
-from .stream_state import FIRST_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
+from .stream_state import DEFAULT_WINDOW, NOTHING, PeerSettings, StreamState, StreamStates
 
 
 class FastHttp2Engine:
-    """A client's `Engine`."""
+    """The `Http2Engine` of a client's connection."""
 
     def __init__(self, options: WireOptions) -> None:
         self.outgoing = OutgoingFrames()
@@ -32,30 +32,31 @@ class FastHttp2Engine:
         self._encoder = BlockEncoder()
         self._frames = FrameReader(options.max_frame)
         self._handler = FrameHandler(self._streams, self._peer, self.outgoing, options)
-        self._greet(options)
+        self._send_preface(options)
 
-    def _greet(self, options: WireOptions) -> None:
+    def _send_preface(self, options: WireOptions) -> None:
         values = {
             frames.ENABLE_PUSH: 0,
             frames.INITIAL_WINDOW_SIZE: options.stream_window,
             frames.MAX_FRAME_SIZE: options.max_frame,
             frames.MAX_HEADER_LIST_SIZE: options.max_header_list,
         }
-        # The preface and SETTINGS are first, and nothing has to be waited for behind them (RFC 9113 §3.4).
+        # The preface and SETTINGS come first; requests may follow without waiting for the server's (RFC 9113 §3.4).
         self.outgoing.add_control(frames.PREFACE + frames.settings(values))
-        # SETTINGS say nothing of the connection's own window (RFC 9113 §6.9.2).
-        wider = self._streams.receive_window - FIRST_WINDOW
+        # SETTINGS cannot change the connection's own window, only WINDOW_UPDATE can (RFC 9113 §6.9.2).
+        wider = self._streams.receive_window - DEFAULT_WINDOW
         if wider:
-            self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, 0, wider))
+            self.outgoing.add_control(frames.uint32_frame(frames.WINDOW_UPDATE, 0, wider))
 
     def receive(self, data: bytes) -> list[Event]:
         handler = self._handler
         if self.unread:
             data = self.unread + data
         try:
-            self.unread = self._frames.read(data, handler.take, handler.take_answer)
+            self.unread = self._frames.read(data, handler.handle_frame, handler.handle_unary_response)
         except Http2ProtocolError as violation:
             self.unread = b""
+            # RFC 9113 §5.4.1: a connection error is sent as a GOAWAY with its code, and nothing is read after it.
             self.goaway(violation.code, str(violation).encode())
             handler.events.append(ConnectionFailed(violation.code, str(violation)))
         if handler.overhead:
@@ -89,21 +90,23 @@ class FastHttp2Engine:
         streams = self._streams
         return min(streams.initial_send_window, streams.send_window, self._peer.max_frame)
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
+    def open_stream(
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+    ) -> int:
         streams = self._streams
         stream_id = streams.next_id
         streams.next_id += 2
         # Identifiers are never used again (RFC 9113 §5.1.1).
         self.exhausted = streams.next_id > frames.MAX_STREAM_ID
         stream = streams.open[stream_id] = StreamState(streams.initial_receive_window)
-        block = self._encoder.encode(fixed, metadata, passing)
-        if whole:
-            # END_STREAM comes with the DATA frame: HEADERS and an empty DATA frame would be one frame more.
-            size = len(whole)
+        block = self._encoder.encode(method_headers, metadata, uncached_headers)
+        if complete_request:
+            # END_STREAM is on the DATA frame: an empty one behind it would be one frame more for each call.
+            size = len(complete_request)
             stream.send_offset = -size
-            stream.sending = False
+            stream.is_sending = False
             streams.send_window -= size
-            self.outgoing.add(frames.request(stream_id, block, whole, self._peer.max_frame))
+            self.outgoing.add(frames.request(stream_id, block, complete_request, self._peer.max_frame))
         else:
             self.outgoing.add(frames.headers(stream_id, block, self._peer.max_frame))
         return stream_id
@@ -111,25 +114,26 @@ class FastHttp2Engine:
     def write(self, stream_id: int, data: Octets, *, end: bool, limit: int) -> int:
         streams = self._streams
         stream = streams.open.get(stream_id)
-        if stream is None or not stream.sending:
+        if stream is None or not stream.is_sending:
             return 0
         size = len(data)
+        # A peer's SETTINGS may make a stream's window negative (RFC 9113 §6.9.2).
         room = max(0, min(size, limit, streams.initial_send_window + stream.send_offset, streams.send_window))
         if room:
             stream.send_offset -= room
             streams.send_window -= room
         elif size or not end:
-            return 0  # an empty DATA frame needs no window, also if that is below zero (RFC 9113 §6.9)
+            return 0  # only an empty DATA frame needs no window (RFC 9113 §6.9)
         ends = end and room == size
         self._append_data(stream_id, data if room == size else data[:room], ends)
         if ends:
-            stream.sending = False
-            if stream.receiving is NOTHING:
+            stream.is_sending = False
+            if stream.recv_state is NOTHING:
                 del streams.open[stream_id]
         return room
 
     def _append_data(self, stream_id: int, data: Octets, end: bool) -> None:
-        """Append all of it, in frames no larger than the peer's largest; one frame if it is empty."""
+        """Append `data` in frames no larger than the peer's limit; empty data in one frame."""
         start, size, largest = 0, len(data), self._peer.max_frame
         while size - start > largest:
             head = frames.head(largest, frames.DATA, 0, stream_id)
@@ -144,17 +148,17 @@ class FastHttp2Engine:
         elif stream_id in self._streams.open:
             self._streams.open[stream_id].receive_window += size
         else:
-            return  # the peer, which has closed the stream, has no use for it
-        self.outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, stream_id, size))
+            return  # the peer has closed the stream and cannot use it
+        self.outgoing.add_control(frames.uint32_frame(frames.WINDOW_UPDATE, stream_id, size))
 
     def update_initial_window(self, stream_window: int) -> None:
-        # Counted at once, though the peer may send by the smaller window until it has read this: it only grows.
+        # Counted before the peer has acknowledged it, which is safe because the window only grows.
         self._streams.set_initial_receive_window(stream_window)
         self.outgoing.add_control(frames.settings({frames.INITIAL_WINDOW_SIZE: stream_window}))
 
     def reset(self, stream_id: int, code: int) -> None:
         if self._streams.open.pop(stream_id, None) is not None:
-            self.outgoing.add_control(frames.long_frame(frames.RST_STREAM, stream_id, code))
+            self.outgoing.add_control(frames.uint32_frame(frames.RST_STREAM, stream_id, code))
 
     # -- the connection
 
@@ -162,5 +166,5 @@ class FastHttp2Engine:
         self.outgoing.add_control(frames.head(8, frames.PING, 0, 0) + payload)
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, debug: bytes = b"", last_stream_id: int | None = None) -> None:
-        """A server opens no streams, so the last of them is 0 if nobody says otherwise."""
+        """Send GOAWAY. A server opens no streams, so the default for `last_stream_id` is 0."""
         self.outgoing.add_control(frames.goaway(last_stream_id or 0, code, debug))

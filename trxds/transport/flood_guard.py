@@ -1,10 +1,9 @@
-"""When a peer says too much that says nothing: frames that belong to no call, or change nothing of one.
+"""A peer that floods the connection with frames that carry nothing of a call is disconnected (RFC 9113 §10.5).
 
-SETTINGS, PING, GOAWAY, PRIORITY, WINDOW_UPDATE, empty DATA, header blocks that are no answer, resets of streams that
-are closed, and frames of unknown kinds cost their sender next to nothing. An honest peer has reasons for them, and all
-of those but a few are in what we send: it gives back the windows that our data uses, and measures how far we are by
-PINGs while data comes. So each frame of headers or data that we send earns the peer some, and it has some more
-each second, of which an idle connection needs none.
+SETTINGS, PING, GOAWAY, PRIORITY, WINDOW_UPDATE, empty DATA, header blocks that are no answer, resets of closed streams,
+and frames of unknown types cost their sender next to nothing. An honest peer sends most of them because of frames from
+us: it gives back the windows that our data uses, and measures the round trip by PINGs while data comes. So each HEADERS
+or DATA frame of ours earns the peer some, and each second earns it a few more, for an idle connection.
 
 Envoy allows ten WINDOW_UPDATE for a DATA frame, nghttp2 a thousand resets at once, C-core and Go ten thousand frames
 that wait for an answer, Jetty 128 such frames a second.
@@ -12,33 +11,35 @@ that wait for an answer, Jetty 128 such frames a second.
 
 from __future__ import annotations
 
-EARNED = 10
-"""Frames of overhead, for each frame of ours."""
+EARNED_PER_FRAME = 10
+"""The frames of overhead that each frame of ours earns the peer."""
 
-MANY_SETTINGS = 32 * 6
-"""So many bytes of SETTINGS count as a frame more; nghttp2 allows no more than 32 settings in one."""
+SETTINGS_BYTES_PER_FRAME = 32 * 6
+"""The bytes of SETTINGS that count as one more frame: 32 settings, which nghttp2 allows in a frame."""
 
-_MOST_SECONDS = 10  # what is earned is kept up to the rate times this
+# Earned frames are kept up to this many seconds of the rate.
+_MAX_SAVED_SECONDS = 10
 
 
 class FloodGuard:
-    """Lets a peer have `rate` frames of overhead a second, and those that our frames earn it: a token bucket."""
+    """A token bucket: the peer may send `rate` frames of overhead a second, and those that our frames earn it."""
 
-    __slots__ = ("_at", "_frames_sent", "_left", "_most", "rate")
+    __slots__ = ("_capacity", "_frames_sent", "_tokens", "_updated_at", "rate")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
-        self._most = rate * _MOST_SECONDS
-        self._left = rate
-        self._at = 0.0
+        self._capacity = rate * _MAX_SAVED_SECONDS
+        self._tokens = rate
+        self._updated_at = 0.0
         self._frames_sent = 0
 
     def admits(self, overhead: int, frames_sent: int, now: float) -> bool:
-        """Whether so many more frames are still no flood; `frames_sent` are all of ours so far."""
-        left = self._left
+        """Return whether `overhead` more frames are still no flood; `frames_sent` counts all frames of ours so far."""
+        left = self._tokens
+        # Time refills only up to one second of the rate; what our frames earned above it stays.
         if left < self.rate:
-            left = min(self.rate, left + (now - self._at) * self.rate)
-        earned = (frames_sent - self._frames_sent) * EARNED
-        self._left = min(left + earned, self._most) - overhead
-        self._at, self._frames_sent = now, frames_sent
-        return self._left >= 0
+            left = min(self.rate, left + (now - self._updated_at) * self.rate)
+        earned = (frames_sent - self._frames_sent) * EARNED_PER_FRAME
+        self._tokens = min(left + earned, self._capacity) - overhead
+        self._updated_at, self._frames_sent = now, frames_sent
+        return self._tokens >= 0

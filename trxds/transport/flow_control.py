@@ -1,7 +1,8 @@
-"""What the peer may send: when its windows are opened again, and how far (RFC 9113 §5.2, §6.9).
+"""The flow control of received data: when the peer's windows are opened again, and how far (RFC 9113 §5.2, §6.9).
 
-The connection's window is opened again as bytes arrive, so a stream that nobody reads never holds up the others.
-When a stream's own window is, `IncomingMessages` decides; how large it should be is measured (`WindowEstimate`).
+The connection's window is opened again as bytes arrive, so a stream that the application does not read never delays the
+others. `IncomingMessages` decides when a stream's own window is opened; `WindowEstimate` measures how large it should
+be.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ BDP_PING = b"how far?"
 
 
 class FlowControl:
-    """The windows for receiving, of one connection."""
+    """The receive windows of one connection."""
 
     def __init__(self, engine: Http2Engine, options: WireOptions) -> None:
         self.stream_threshold = options.stream_window // 2
-        """A stream's window is opened by no less. The peer has the other half to send meanwhile."""
+        """The least that a stream's window is opened by. The peer has the other half to send meanwhile."""
         self.is_measuring = False
-        """Whether the answer to a PING is waited for, which says how far the peer is."""
+        """Whether a PING that measures the round trip is unanswered."""
         self._engine = engine
         self._connection_window = options.connection_window
-        # A quarter: an engine keeps back up to a half for streams that have ended.
+        # A quarter of the window, because an engine keeps back up to a half for streams that have ended.
         self._threshold = options.connection_window // 4
         self._unacked_bytes = 0
-        self._total_acked = 0  # of the connection's window
+        self._total_acked = 0  # bytes of the connection's window given back so far
         self._estimate = WindowEstimate(options.stream_window, options.max_stream_window)
 
-    def received(self, size: int) -> None:
-        """So many bytes of DATA have come, on whatever stream."""
+    def count_received(self, size: int) -> None:
+        """Count bytes of DATA that have come on any stream, and open the connection's window again."""
         self._unacked_bytes += size
         # A WINDOW_UPDATE for each DATA frame would be a write for each, and a flood to some peers (RFC 9113 §10.5).
         if self._unacked_bytes >= self._threshold:
@@ -41,21 +42,21 @@ class FlowControl:
             self._unacked_bytes = 0
 
     def open_stream_window(self, stream_id: int, size: int) -> None:
-        """Let the peer send so much more on a stream."""
+        """Let the peer send `size` more bytes on a stream, and measure the round trip if it is time to."""
         self._engine.increment_window(stream_id, size)
-        # A server at its window's end has sent the rest of it by now, so what is given back counts too.
-        if self._estimate.begins(self._total_acked + self._unacked_bytes - size, trio.current_time()):
+        # The estimate counts from before this window: a server that was at its end has sent all of it by now.
+        if self._estimate.begin_sample(self._total_acked + self._unacked_bytes - size, trio.current_time()):
             self._engine.ping(BDP_PING)
             self.is_measuring = True
 
     def ping_acked(self, payload: bytes) -> None:
-        """Widen all windows if the peer's answer shows that they were in the way."""
+        """Widen all windows if the answer shows that they slowed the peer down."""
         if payload != BDP_PING:
             return
         self.is_measuring = False
         estimate = self._estimate
-        if estimate.grows(self._total_acked + self._unacked_bytes, trio.current_time()):
-            # The connection's window is two streams' wide at least: one that fills its own leaves room for others.
+        if estimate.end_sample(self._total_acked + self._unacked_bytes, trio.current_time()):
+            # The connection's window is at least two streams wide: a stream that fills its own leaves half to others.
             self._engine.update_initial_window(estimate.window)
             self.stream_threshold = estimate.window // 2
             if 2 * estimate.window > self._connection_window:

@@ -1,10 +1,9 @@
-"""What the frames mean that a client reads.
+"""The client's meaning of each HTTP/2 frame: every frame is checked and becomes one event, or none.
 
-Each frame is one struct, one look into a dictionary and one event. What a client may leave out is left
-out: it is pushed nothing, ignores priorities (RFC 9113 §5.3), and ignores what still comes for
-a stream that is closed (§5.1 lets it), except that its bytes count for the connection's window and
-its header blocks for the compression table. What could do harm is checked: sizes, windows, the
-order of frames on a stream, streams that nobody opened.
+Each frame costs one struct, one dictionary look-up and one event. Rules that a client may leave out are left out: it
+forbids push, ignores priorities (RFC 9113 §5.3), and ignores frames of a closed stream (§5.1 allows that), except that
+their bytes count for the connection's window and their header blocks for the compression table. Everything that could
+do harm is checked: sizes, windows, the order of frames on a stream, and streams that were never opened.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from .events import (
     UnaryResponse,
     WindowUpdated,
 )
-from .flood_guard import MANY_SETTINGS
+from .flood_guard import SETTINGS_BYTES_PER_FRAME
 from .frames import END_HEADERS, END_STREAM, MAX_WINDOW, PADDED, Http2ProtocolError
 from .header_blocks import BlockDecoder
 from .options import WireOptions
 from .outgoing_frames import OutgoingFrames
 from .stream_state import (
     BODY,
-    FIRST_MAX_FRAME,
+    DEFAULT_MAX_FRAME,
     HEADERS,
     NOTHING,
     HeaderFragment,
@@ -43,29 +42,29 @@ from .stream_state import (
     StreamStates,
 )
 
-_MOST_CONTINUATIONS = 64
+_MAX_CONTINUATIONS = 64
 
 
 class FrameHandler:
-    """Frames in, events out: takes what a `FrameReader` reads, and appends answers to `outgoing`."""
+    """Frames in, events out: it takes the frames of a `FrameReader` and appends answers to `outgoing`."""
 
     def __init__(
         self, streams: StreamStates, peer: PeerSettings, outgoing: OutgoingFrames, options: WireOptions
     ) -> None:
         self.events: list[Event] = []
-        """What the frames have meant, until whoever reads takes them."""
+        """The events of the frames read so far, until the engine takes them."""
         self.overhead = 0
-        """Frames that carry nothing of a call, until whoever counts them sets it back."""
+        """The number of frames that carry nothing of a call, until the engine takes it."""
         self._streams = streams
         self._peer = peer
         self._outgoing = outgoing
         self._options = options
         self._decoder = BlockDecoder(options.header_list_bound, options.max_header_list)
-        self._usual = self._decoder.usual
+        self._cached_headers = self._decoder.cached_headers
         self._fragment: HeaderFragment | None = None
-        self._unclaimed = 0  # bytes that came for closed streams
+        self._unclaimed = 0  # bytes of closed streams, not yet given back to the connection's window
 
-    def take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+    def handle_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Read one frame."""
         if self._fragment is not None and (kind != frames.CONTINUATION or stream_id != self._fragment.stream_id):
             # A header block is one unit, also for the compression table (RFC 9113 §4.3).
@@ -76,16 +75,21 @@ class FrameHandler:
         elif (event := read(self, flags, stream_id, payload)) is not None:
             self.events.append(event)
 
-    def take_answer(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
-        """Read three frames as one event; false if something in them is new or out of place, and each is to be read."""
+    def handle_unary_response(self, stream_id: int, first: bytes, data: bytes, last: bytes) -> bool:
+        """Read three frames as one event; False if any of them is new or out of place, so each has to be read."""
         streams = self._streams
-        stream, headers, trailers = streams.open.get(stream_id), self._usual.get(first), self._usual.get(last)
+        stream, headers, trailers = (
+            streams.open.get(stream_id),
+            self._cached_headers.get(first),
+            self._cached_headers.get(last),
+        )
         size = len(data)
         if (
             stream is None
+            # Header blocks are known only while the peer's table is unchanged, so nothing has to be decoded for it.
             or headers is None
             or trailers is None
-            or stream.receiving is not HEADERS
+            or stream.recv_state is not HEADERS
             or size > stream.receive_window
             or size > streams.receive_window
             or self._fragment is not None
@@ -100,7 +104,7 @@ class FrameHandler:
     def _read_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         size = len(payload)
         data = frames.without_padding(payload) if flags & PADDED else payload
-        # Padding counts too, and so does what comes for a stream that is closed (RFC 9113 §6.1, §6.9).
+        # Padding counts for the windows, and so does data of a closed stream (RFC 9113 §6.1, §6.9).
         self._streams.receive_window -= size
         if self._streams.receive_window < 0:
             raise Http2ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window allows")
@@ -110,11 +114,11 @@ class FrameHandler:
         stream = self._streams.open.get(stream_id)
         if stream is None:
             self._streams.check_opened(stream_id)
-            self._unclaim(size)
+            self._return_window(size)
             return None
-        if stream.receiving is not BODY:
-            self._unclaim(size)
-            if stream.receiving is HEADERS:
+        if stream.recv_state is not BODY:
+            self._return_window(size)
+            if stream.recv_state is HEADERS:
                 raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "DATA before headers")
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end of the stream")
         stream.receive_window -= size
@@ -126,12 +130,12 @@ class FrameHandler:
             self._peer_ended(stream_id, stream)
         return DataReceived(stream_id, data, size, end)
 
-    def _unclaim(self, size: int) -> None:
-        """Nobody will give this back to the connection's window: do so when it is worth a frame."""
+    def _return_window(self, size: int) -> None:
+        """Give back connection window for bytes that no stream takes, once that is worth a frame."""
         self._unclaimed += size
         if self._unclaimed >= self._options.connection_window // 4:
             self._streams.receive_window += self._unclaimed
-            self._outgoing.add_control(frames.long_frame(frames.WINDOW_UPDATE, 0, self._unclaimed))
+            self._outgoing.add_control(frames.uint32_frame(frames.WINDOW_UPDATE, 0, self._unclaimed))
             self._unclaimed = 0
 
     def _read_headers(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
@@ -142,7 +146,7 @@ class FrameHandler:
         end = flags & END_STREAM != 0
         if flags & END_HEADERS:
             return self._read_block(stream_id, end, payload)
-        # Also for a closed stream, whose block is read for the sake of the compression table (RFC 9113 §4.3).
+        # A closed stream's block is read as well, to keep the compression table in step (RFC 9113 §4.3).
         if stream_id not in self._streams.open:
             self._streams.check_opened(stream_id)
         self._fragment = HeaderFragment(stream_id, end, payload)
@@ -152,12 +156,12 @@ class FrameHandler:
         block = self._fragment
         if block is None:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        if not flags & END_HEADERS and len(payload) < FIRST_MAX_FRAME:
-            self.overhead += 1  # who has more to say fills the frame
+        if not flags & END_HEADERS and len(payload) < DEFAULT_MAX_FRAME:
+            self.overhead += 1  # an honest peer fills a frame before it begins another
         block.parts.append(payload)
         block.size += len(payload)
-        # A peer could go on for ever, with empty frames too (CVE-2024-27316 and its kin).
-        if len(block.parts) > _MOST_CONTINUATIONS or block.size > self._options.header_list_bound:
+        # Without a bound a peer could go on for ever, also with empty frames (CVE-2024-27316).
+        if len(block.parts) > _MAX_CONTINUATIONS or block.size > self._options.header_list_bound:
             raise Http2ProtocolError(
                 ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {block.size} bytes so far"
             )
@@ -173,28 +177,29 @@ class FrameHandler:
             self._streams.check_opened(stream_id)
             self.overhead += 1
             return None
-        if stream.receiving is NOTHING:
+        if stream.recv_state is NOTHING:
             return self._fail(stream_id, ErrorCode.STREAM_CLOSED, "headers after the end of the stream")
-        if block.informational:
-            # Any number of 1xx may come before the response, and ends no half (RFC 9113 §8.1).
+        if block.is_informational:
+            # Any number of 1xx responses may come before the final one, none with END_STREAM (RFC 9113 §8.1).
             self.overhead += 1
-            if end or stream.receiving is BODY:
+            if end or stream.recv_state is BODY:
                 raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "an informational response out of place")
             return None
-        if stream.receiving is BODY and not end:
+        if stream.recv_state is BODY and not end:
+            # RFC 9113 §8.1: a second HEADERS frame is the trailers, and ends the stream.
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the stream")
-        stream.receiving = BODY
+        stream.recv_state = BODY
         if end:
             self._peer_ended(stream_id, stream)
-        # MAX_HEADER_LIST_SIZE is advice to the peer (RFC 9113 §10.5.1): who does not take it loses the stream only.
+        # MAX_HEADER_LIST_SIZE is advisory (RFC 9113 §10.5.1), so a larger list costs only the stream.
         if block.size > self._options.max_header_list:
             return HeadersTooLarge(stream_id, block.size)
         return HeadersReceived(stream_id, block.headers, end)
 
     def _fail(self, stream_id: int, code: ErrorCode, message: str) -> Event:
-        """The peer's mistake costs one stream and not the connection (RFC 9113 §5.4.2)."""
+        """End one stream for the peer's mistake, and not the connection (RFC 9113 §5.4.2)."""
         if self._streams.open.pop(stream_id, None) is not None:
-            self._outgoing.add_control(frames.long_frame(frames.RST_STREAM, stream_id, code))
+            self._outgoing.add_control(frames.uint32_frame(frames.RST_STREAM, stream_id, code))
         return StreamFailed(stream_id, code, message)
 
     def _read_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -205,8 +210,8 @@ class FrameHandler:
             raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
 
     def _read_reset(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
-        # The stream is closed at once, and needs no answer: a RST_STREAM is never answered by one (RFC 9113 §5.4.2).
-        code = frames.long_value(payload, "RST_STREAM")
+        # A RST_STREAM closes the stream at once, and is never answered by another one (RFC 9113 §5.4.2).
+        code = frames.uint32_value(payload, "RST_STREAM")
         if self._streams.open.pop(stream_id, None) is None:
             self._streams.check_opened(stream_id)
             self.overhead += 1
@@ -214,7 +219,7 @@ class FrameHandler:
         return StreamReset(stream_id, code)
 
     def _read_settings(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
-        self.overhead += 1 + len(payload) // MANY_SETTINGS
+        self.overhead += 1 + len(payload) // SETTINGS_BYTES_PER_FRAME
         self._check_no_stream(stream_id, "SETTINGS")
         if flags & frames.ACK:
             if payload:
@@ -225,7 +230,7 @@ class FrameHandler:
                 self._streams.set_initial_send_window(value)
             else:
                 self._peer.set(key, value)
-        # After all values were applied (RFC 9113 §6.5.3).
+        # The acknowledgement follows after all values were applied (RFC 9113 §6.5.3).
         self._outgoing.add_control(frames.head(0, frames.SETTINGS, frames.ACK, 0))
         return SettingsReceived()
 
@@ -237,7 +242,7 @@ class FrameHandler:
         self._check_no_stream(stream_id, "PING")
         if len(payload) != 8:
             raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
-        # An answer is not answered, and one that is owed carries the same eight bytes (RFC 9113 §6.7).
+        # A PING is answered with the same eight bytes, and an acknowledgement not at all (RFC 9113 §6.7).
         if flags & frames.ACK:
             return PingAcked(payload)
         self._outgoing.add_control(frames.head(8, frames.PING, frames.ACK, 0) + payload)
@@ -250,8 +255,9 @@ class FrameHandler:
 
     def _read_window_update(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         self.overhead += 1
-        size = frames.long_value(payload, "WINDOW_UPDATE") & MAX_WINDOW
+        size = frames.uint32_value(payload, "WINDOW_UPDATE") & MAX_WINDOW
         if not size:
+            # On a stream this might cost only the stream (RFC 9113 §6.9); §5.4.1 lets us end the connection.
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
         streams = self._streams
         if not stream_id:
@@ -261,6 +267,7 @@ class FrameHandler:
                 raise Http2ProtocolError(
                     ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens the connection's window too far"
                 )
+            # A stream is blocked only by a closed window, so a wider open one is no news.
             return None if was_open else WindowUpdated(0)
         stream = streams.open.get(stream_id)
         if stream is None:
@@ -282,13 +289,13 @@ class FrameHandler:
         frames.GOAWAY: _read_goaway,
         frames.WINDOW_UPDATE: _read_window_update,
         frames.CONTINUATION: _read_continuation,
-    }  # frames of any other kind are ignored (RFC 9113 §5.5)
+    }  # frames of unknown types are ignored (RFC 9113 §5.5)
 
     def _check_no_stream(self, stream_id: int, kind: str) -> None:
         if stream_id:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
 
     def _peer_ended(self, stream_id: int, stream: StreamState) -> None:
-        stream.receiving = NOTHING
-        if not stream.sending:
+        stream.recv_state = NOTHING
+        if not stream.is_sending:
             del self._streams.open[stream_id]

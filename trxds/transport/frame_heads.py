@@ -1,82 +1,93 @@
-"""The heads of the frames that h2 is about to read: what has to be known of a frame before."""
+"""h2 trusts a frame's header until the whole frame has come, so the headers are checked before h2 reads them."""
 
 from __future__ import annotations
 
 from .events import ErrorCode
-from .flood_guard import MANY_SETTINGS
+from .flood_guard import SETTINGS_BYTES_PER_FRAME
 from .frames import CONTINUATION, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Http2ProtocolError
 from .options import WireOptions
 
 _HEAD_SIZE = 9
-_STEP = 64  # frames that are read in one go, or what costs as much; h2 needs six times as long for one as we do
-_DATA_SHIFT = 11  # of data 2 KiB cost as much as a frame,
-_SHIFT = 6  # ... of anything else 64 bytes
-_FULL = 16_384  # nobody's largest frame is less
+# The frames that one step may read, or data that costs as much. h2 takes six times as long for one as the fast engine.
+_MAX_STEP_COST = 64
+_DATA_SHIFT = 11  # 2 KiB of data cost as much as a frame,
+_SHIFT = 6  # ... and 64 bytes of anything else
+_MIN_MAX_FRAME_SIZE = 16_384  # the smallest limit on frames that a peer may set (RFC 9113 §6.5.2)
 
 
 class FrameHeads:
     """Walks from frame header to frame header, so that an absurd length is noticed at once.
 
-    On the way it counts what says nothing of a call, and says where to stop for a while.
+    On the way it counts frames that carry nothing of a call, and says where h2 has to stop for a while.
     """
 
-    __slots__ = ("_block", "_first", "_head", "_is_client", "_largest", "_largest_block", "_to_header", "overhead")
+    __slots__ = (
+        "_block_size",
+        "_bytes_to_header",
+        "_is_client",
+        "_is_first",
+        "_max_block",
+        "_max_frame",
+        "_partial_header",
+        "overhead",
+    )
 
     def __init__(self, is_client: bool, options: WireOptions) -> None:
         self.overhead = 0
         self._is_client = is_client
-        self._to_header = 0 if is_client else len(PREFACE)  # bytes to come before the next frame header
-        self._largest = options.max_frame
-        self._largest_block = options.header_list_bound
-        self._block = 0  # bytes of the header block so far, of which h2 counts the frames only
-        self._head = b""  # the beginning of a header whose end has not come
-        self._first = True
+        self._bytes_to_header = 0 if is_client else len(PREFACE)  # bytes to come before the next frame header
+        self._max_frame = options.max_frame
+        self._max_block = options.header_list_bound
+        self._block_size = 0  # bytes of the header block so far: h2 counts only its frames
+        self._partial_header = b""  # the beginning of an incomplete frame header
+        self._is_first = True
 
     def check(self, data: bytes) -> int:
-        """Returns how much of the data to read now."""
-        before = len(self._head)
+        """Return the number of bytes of `data` that h2 may read now."""
+        before = len(self._partial_header)
         if before:
-            data, self._head = self._head + data, b""
-        position, cost = self._to_header, 0
+            data, self._partial_header = self._partial_header + data, b""
+        position, cost = self._bytes_to_header, 0
         while position + _HEAD_SIZE <= len(data):
-            if cost >= _STEP:
-                self._to_header = 0
+            if cost >= _MAX_STEP_COST:
+                self._bytes_to_header = 0
                 return position - before
             length = int.from_bytes(data[position : position + 3])
-            if self._first:
+            if self._is_first:
                 self._check_first(data[position : position + _HEAD_SIZE])
-            if length > self._largest:
-                agreed = f"where {self._largest} were agreed on"
+            if length > self._max_frame:
+                agreed = f"where {self._max_frame} were agreed on"
                 raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {length} bytes, {agreed}")
             kind = data[position + 3]
             self._check_block(kind, length)
-            self.overhead += self._overhead(kind, data[position + 4], length)
+            self.overhead += self._overhead_of(kind, data[position + 4], length)
             cost += 1 + (length >> (_SHIFT if kind else _DATA_SHIFT))
             position += _HEAD_SIZE + length
-        self._head = data[position:]
-        self._to_header = max(0, position - len(data))
+        self._partial_header = data[position:]
+        self._bytes_to_header = max(0, position - len(data))
         return len(data) - before
 
-    def _overhead(self, kind: int, flags: int, length: int) -> int:
+    def _overhead_of(self, kind: int, flags: int, length: int) -> int:
         if kind == DATA:
-            return 0  # whether it is empty shows when its padding is gone
+            return 0  # h2 removes the padding first, which may leave nothing
         if kind == HEADERS:
-            return self._is_client  # one or two answer a request; a server's others begin one
+            return self._is_client  # only at a client: at a server each header block begins a request
         if kind == CONTINUATION:
-            return not flags & END_HEADERS and length < _FULL  # who has more to say fills the frame
-        return 1 + length // MANY_SETTINGS if kind == SETTINGS else 1
+            # An honest peer fills a frame before it begins another.
+            return not flags & END_HEADERS and length < _MIN_MAX_FRAME_SIZE
+        return 1 + length // SETTINGS_BYTES_PER_FRAME if kind == SETTINGS else 1
 
     def _check_block(self, kind: int, length: int) -> None:
         if kind not in (HEADERS, CONTINUATION):
             return
-        self._block = length if kind == HEADERS else self._block + length
-        if self._block > self._largest_block:
+        self._block_size = length if kind == HEADERS else self._block_size + length
+        if self._block_size > self._max_block:
             raise Http2ProtocolError(
-                ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block} bytes so far"
+                ErrorCode.ENHANCE_YOUR_CALM, f"header block without end: {self._block_size} bytes so far"
             )
 
     def _check_first(self, header: bytes) -> None:
-        self._first = False
+        self._is_first = False
         if header[3] != SETTINGS:  # RFC 9113 §3.4
             speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
             text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"

@@ -1,7 +1,7 @@
-"""HTTP/2 frames as bytes (RFC 9113 §4.1, §6): cut out of what was read, and put together to be written.
+"""HTTP/2 frames as bytes: received bytes are cut into frames, and frames are put together (RFC 9113 §4.1, §6).
 
-A frame's length is checked as soon as its header has come. A peer that does not speak HTTP/2
-("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would otherwise be waited for without a word.
+A frame's length is checked as soon as its header has come. Otherwise a peer that does not speak HTTP/2 ("HTTP/1.1 400
+Bad Request" reads as a frame of 4.7 MB) would be waited for without an error.
 """
 
 from __future__ import annotations
@@ -43,26 +43,30 @@ MAX_HEADER_LIST_SIZE: Final = 6
 MAX_WINDOW: Final = 2**31 - 1
 MAX_STREAM_ID: Final = 2**31 - 1
 
-TakeFrame: TypeAlias = Callable[[int, int, int, bytes], None]
-"""Is given kind, flags, stream and payload."""
+HandleFrame: TypeAlias = Callable[[int, int, int, bytes], None]
+"""A function of a frame's type, flags, stream identifier and payload."""
 
-TakeAnswer: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]
-"""Is given a stream and three payloads; false if the frames are to be taken one by one."""
+HandleUnaryResponse: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]
+"""A function of a stream identifier and three payloads; False if the frames have to be read one by one."""
 
-_HEAD = struct.Struct(">LBL")  # length and kind share the first four bytes
+_HEAD = struct.Struct(">LBL")  # the 24-bit length and the type are read as one number
 _SETTING = struct.Struct(">HL")
-_LONG = struct.Struct(">L")
+_UINT32 = struct.Struct(">L")
 _GOAWAY = struct.Struct(">LL")
 _HEAD_SIZE = _HEAD.size
 
-_SMALL = 1024  # bytes of a read that cannot take long, whatever is in it
-_STEP = 256  # frames that are read in one go, or what costs as much
-_DATA_SHIFT = 9  # of data 512 bytes cost as much as a frame, for they may be a hundred messages;
-_SHIFT = 4  # ... and of anything else 16, for they may be sixteen header fields
+# A read of fewer bytes cannot take long, whatever frames are in it.
+_MAX_UNCOUNTED_READ = 1024
+# The frames that one step may read, or data that costs as much.
+_MAX_STEP_COST = 256
+# 512 bytes of data cost as much as a frame, because they may be a hundred messages;
+_DATA_SHIFT = 9
+# 16 bytes of anything else do, because they may be sixteen header fields.
+_SHIFT = 4
 
 
 class Http2ProtocolError(Exception):
-    """The peer broke a rule for whose breach the connection ends."""
+    """The peer broke a rule, which ends the connection with this error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -73,62 +77,64 @@ class Http2ProtocolError(Exception):
 
 
 def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
-    """The nine bytes before a payload of that size."""
+    """Return the nine bytes before a payload of that size."""
     return _HEAD.pack(size << 8 | kind, flags, stream_id)
 
 
 def settings(values: Mapping[int, int]) -> bytes:
+    """Return a SETTINGS frame with these values."""
     payload = b"".join([_SETTING.pack(key, value) for key, value in values.items()])
     return head(len(payload), SETTINGS, 0, 0) + payload
 
 
-def long_frame(kind: int, stream_id: int, value: int) -> bytes:
-    """RST_STREAM or WINDOW_UPDATE: four bytes."""
-    return head(4, kind, 0, stream_id) + _LONG.pack(value)
+def uint32_frame(kind: int, stream_id: int, value: int) -> bytes:
+    """Return a RST_STREAM or WINDOW_UPDATE frame, whose payload is one 32-bit value."""
+    return head(4, kind, 0, stream_id) + _UINT32.pack(value)
 
 
 def goaway(last_stream_id: int, code: int, debug: bytes) -> bytes:
+    """Return a GOAWAY frame."""
     return head(8 + len(debug), GOAWAY, 0, 0) + _GOAWAY.pack(last_stream_id, code) + debug
 
 
-def headers(stream_id: int, block: bytes, largest: int) -> bytes:
-    """A header block in one frame, or in as many as the peer's largest makes of it."""
-    if len(block) <= largest:
+def headers(stream_id: int, block: bytes, max_frame: int) -> bytes:
+    """Return a header block as one HEADERS frame, with CONTINUATION frames if it is longer than `max_frame`."""
+    if len(block) <= max_frame:
         return head(len(block), HEADERS, END_HEADERS, stream_id) + block
-    first, *middle, last = (block[start : start + largest] for start in range(0, len(block), largest))
-    made = [head(len(first), HEADERS, 0, stream_id), first]
-    for part in middle:
-        made += (head(len(part), CONTINUATION, 0, stream_id), part)
-    return b"".join((*made, head(len(last), CONTINUATION, END_HEADERS, stream_id), last))
+    first, *middle, last = (block[start : start + max_frame] for start in range(0, len(block), max_frame))
+    parts = [head(len(first), HEADERS, 0, stream_id), first]
+    for middle_part in middle:
+        parts += (head(len(middle_part), CONTINUATION, 0, stream_id), middle_part)
+    return b"".join((*parts, head(len(last), CONTINUATION, END_HEADERS, stream_id), last))
 
 
-def request(stream_id: int, block: bytes, data: Octets, largest: int) -> bytes:
-    """A header block, and all the data of its stream in one frame."""
+def request(stream_id: int, block: bytes, data: Octets, max_frame: int) -> bytes:
+    """Return a header block and all the data of its stream, the data in one frame."""
     ends = _HEAD.pack(len(data) << 8 | DATA, END_STREAM, stream_id)
-    if len(block) > largest:
-        return b"".join((headers(stream_id, block, largest), ends, data))
+    if len(block) > max_frame:
+        return b"".join((headers(stream_id, block, max_frame), ends, data))
     return b"".join((_HEAD.pack(len(block) << 8 | HEADERS, END_HEADERS, stream_id), block, ends, data))
 
 
 # -- in
 
 
-def long_value(payload: bytes, kind: str) -> int:
-    """What RST_STREAM or WINDOW_UPDATE carries."""
+def uint32_value(payload: bytes, kind: str) -> int:
+    """Return the value of a RST_STREAM or WINDOW_UPDATE frame."""
     if len(payload) != 4:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
     return int.from_bytes(payload)
 
 
 def settings_values(payload: bytes) -> dict[int, int]:
-    """The last value of each; a frame has room for ten thousand."""
+    """Return the last value of each setting; a frame has space for ten thousand."""
     if len(payload) % 6:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes, no multiple of 6")
     return dict(_SETTING.iter_unpack(payload))
 
 
 def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
-    """The last stream, the error code and the debug data."""
+    """Return the last stream, the error code and the debug data."""
     if len(payload) < 8:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes, less than 8")
     last, code = _GOAWAY.unpack_from(payload)
@@ -136,96 +142,101 @@ def goaway_values(payload: bytes) -> tuple[int, int, bytes]:
 
 
 def without_padding(payload: bytes) -> bytes:
-    """The payload of a frame that is PADDED."""
+    """Return the payload of a PADDED frame without its padding."""
     if not payload or payload[0] >= len(payload):
         raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "padding as long as its frame")
     return payload[1 : len(payload) - payload[0]]
 
 
 def without_priority(payload: bytes) -> bytes:
-    """The payload of HEADERS with a priority, which RFC 9113 §5.3 lets us ignore."""
+    """Return the payload of HEADERS without the priority, which RFC 9113 §5.3 lets us ignore."""
     if len(payload) < 5:
         raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for their priority")
     return payload[5:]
 
 
 class FrameReader:
-    """Cuts what was read into frames, the first of which must be SETTINGS (RFC 9113 §3.4)."""
+    """Cuts received bytes into frames, of which the first must be SETTINGS (RFC 9113 §3.4)."""
 
-    __slots__ = ("_first", "_head", "_largest", "_missing", "_pieces", "_rest")
+    __slots__ = ("_head", "_is_first", "_max_frame", "_missing", "_partial_head", "_payload")
 
-    def __init__(self, largest: int) -> None:
-        self._largest = largest
-        self._rest = b""  # less than a head
-        self._head = (0, 0, 0)  # of the frame that is under way: kind, flags, stream
-        self._pieces = ChunkBuffer()  # of its payload
-        self._missing = 0  # bytes of that still to come; 0 between frames
-        self._first = True
+    def __init__(self, max_frame: int) -> None:
+        self._max_frame = max_frame
+        self._partial_head = b""  # the beginning of an incomplete frame header
+        self._head = (0, 0, 0)  # type, flags and stream of the frame that is incomplete
+        self._payload = ChunkBuffer()  # the part of its payload that has come
+        self._missing = 0  # bytes of its payload still to come; 0 between frames
+        self._is_first = True
 
-    def read(self, data: bytes, take: TakeFrame, take_answer: TakeAnswer) -> bytes:
-        """Have frames taken that are complete now, in their order; `Violation` if after them there can be none.
+    def read(self, data: bytes, handle_frame: HandleFrame, handle_unary_response: HandleUnaryResponse) -> bytes:
+        """Pass on all frames that are complete, in order; `Http2ProtocolError` if no frame can follow.
 
-        Returns what is left: this stops after a bounded number of frames, so that nobody has to wait long. Headers,
-        one frame of data and trailers, which most unary calls are answered with, are one answer.
+        Return the bytes that are left: it stops after a bounded number of frames, so that no other task waits long.
+        Headers, one DATA frame and trailers, by which most unary calls are answered, go to `handle_unary_response`
+        together.
         """
-        position, size, largest, cost = 0, len(data), self._largest, 0
-        counts = size > _SMALL
+        position, size, largest, cost = 0, len(data), self._max_frame, 0
+        counts = size > _MAX_UNCOUNTED_READ
         if self._missing:
             position = min(self._missing, size)
-            self._pieces.add(memoryview(data)[:position] if position < size else data)
+            self._payload.add(memoryview(data)[:position] if position < size else data)
             self._missing -= position
             if self._missing:
                 return b""
-            payload = self._pieces.join()
+            payload = self._payload.join()
             cost = 1 + (len(payload) >> (_SHIFT if self._head[0] else _DATA_SHIFT))
-            take(*self._head, payload)
-        elif self._rest:
-            data, self._rest = self._rest + data, b""
+            handle_frame(*self._head, payload)
+        elif self._partial_head:
+            data, self._partial_head = self._partial_head + data, b""
             size = len(data)
         while position + _HEAD_SIZE <= size:
-            if counts and cost >= _STEP:
+            if counts and cost >= _MAX_STEP_COST:
                 return data[position:]
             word, flags, stream_id = _HEAD.unpack_from(data, position)
+            # The reserved bit means nothing and is ignored (RFC 9113 §4.1).
             stream_id &= MAX_STREAM_ID
             start = position + _HEAD_SIZE
             end = start + (word >> 8)
-            if self._first:
+            if self._is_first:
                 self._check_first(word & 0xFF, data[:start])
             if end - start > largest:
                 text = f"frame of {end - start} bytes, where {largest} were agreed on"
                 raise Http2ProtocolError(ErrorCode.FRAME_SIZE_ERROR, text)
             if end > size:
                 self._head, self._missing = (word & 0xFF, flags, stream_id), end - size
-                self._pieces.add(data[start:])
+                self._payload.add(data[start:])
                 return b""
             if word & 0xFF == HEADERS and flags == END_HEADERS:
-                position = self._answer(data, start, end, stream_id, take_answer)
+                position = self._read_unary_response(data, start, end, stream_id, handle_unary_response)
                 if position:
                     if counts:
                         cost += 3 + (position - start >> _DATA_SHIFT)
                     continue
             if counts:
                 cost += 1 + (end - start >> (_SHIFT if word & 0xFF else _DATA_SHIFT))
-            take(word & 0xFF, flags, stream_id, data[start:end])
+            handle_frame(word & 0xFF, flags, stream_id, data[start:end])
             position = end
         if position < size:
-            self._rest = data[position:]
+            self._partial_head = data[position:]
         return b""
 
-    def _answer(self, data: bytes, start: int, body: int, stream_id: int, take: TakeAnswer) -> int:
-        """Where the answer ends whose headers lie from `start` to `body`; 0 if there is none or nobody takes it."""
-        size, most = len(data) - _HEAD_SIZE, self._largest << 8 | HEADERS  # lengths are compared with their kinds
+    def _read_unary_response(
+        self, data: bytes, start: int, body: int, stream_id: int, handle: HandleUnaryResponse
+    ) -> int:
+        """Return the end of an answer with headers from `start` to `body`; 0 to read it frame by frame."""
+        # Length and type are compared as one number.
+        size, most = len(data) - _HEAD_SIZE, self._max_frame << 8 | HEADERS
         if body > size:
             return 0
-        word, flags, whose = _HEAD.unpack_from(data, body)
+        word, flags, owner = _HEAD.unpack_from(data, body)
         trailers = body + _HEAD_SIZE + (word >> 8)
-        if word & 0xFF != DATA or flags or whose != stream_id or trailers > size or word > most:
+        if word & 0xFF != DATA or flags or owner != stream_id or trailers > size or word > most:
             return 0
-        word, flags, whose = _HEAD.unpack_from(data, trailers)
+        word, flags, owner = _HEAD.unpack_from(data, trailers)
         end = trailers + _HEAD_SIZE + (word >> 8)
-        if word & 0xFF != HEADERS or flags != _END_BOTH or whose != stream_id or end > len(data) or word > most:
+        if word & 0xFF != HEADERS or flags != _END_BOTH or owner != stream_id or end > len(data) or word > most:
             return 0
-        taken = take(
+        taken = handle(
             stream_id,
             data[start:body],
             data[body + _HEAD_SIZE : trailers],
@@ -234,7 +245,7 @@ class FrameReader:
         return end if taken else 0
 
     def _check_first(self, kind: int, header: bytes) -> None:
-        self._first = False
+        self._is_first = False
         if kind != SETTINGS:
             speaks = "HTTP/1" if header.startswith(b"HTTP/") else repr(header)
             text = f"it does not speak HTTP/2: its first bytes are {speaks}, not a SETTINGS frame"

@@ -1,4 +1,4 @@
-"""The five bytes before every gRPC message: a compressed flag and the length, big-endian.
+"""gRPC puts five bytes before every message: a compressed flag and the length, big-endian (PROTOCOL-HTTP2).
 
 A large message arrives in hundreds of DATA frames, and is put together once.
 """
@@ -11,71 +11,80 @@ from collections import deque
 from trxds.core.status import Status, StatusCode
 
 from .chunk_buffer import ChunkBuffer
-from .compression import ACCEPTED, IDENTITY, Compressed, encoding_shown, known
+from .compression import ACCEPTED, IDENTITY, Compressed, describe_encoding, is_known_encoding
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_SIZE = _PREFIX.size
-LARGE = 16 * 1024
-"""A message longer than this is not copied to be sent."""
+MAX_COPIED_MESSAGE = 16 * 1024
+"""The largest message, in bytes, that is copied behind its prefix."""
 
-_FIRST = LARGE - PREFIX_SIZE  # what goes out in one piece with the prefix
+_COPIED_SIZE = MAX_COPIED_MESSAGE - PREFIX_SIZE  # the part of a large message that is copied behind the prefix
 
 
 def frame(message: bytes) -> bytes:
-    """The message as it goes into DATA frames."""
+    """Return the message as DATA frames carry it."""
     return _PREFIX.pack(message.__class__ is Compressed, len(message)) + message
 
 
 def frame_large(message: bytes) -> tuple[memoryview, memoryview]:
-    """The same in two parts, of which only the first is a copy: what is not sent yet stays the caller's bytes."""
+    """Return the same in two parts, of which only the first is a copy: unsent bytes stay the caller's."""
     prefix = _PREFIX.pack(message.__class__ is Compressed, len(message))
-    return memoryview(prefix + message[:_FIRST]), memoryview(message)[_FIRST:]
+    return memoryview(prefix + message[:_COPIED_SIZE]), memoryview(message)[_COPIED_SIZE:]
 
 
-def single_message(data: bytes, most: int) -> bytes | None:
-    """The message that `data` is, of at most `most` bytes; None if it is not exactly one, or one that is compressed."""
+def single_message(data: bytes, max_size: int) -> bytes | None:
+    """Return the message in `data`; None unless it is exactly one, uncompressed and at most `max_size` bytes."""
     size = len(data) - PREFIX_SIZE
-    if 0 <= size <= most and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
+    if 0 <= size <= max_size and data[:PREFIX_SIZE] == _PREFIX.pack(0, size):
         return data[PREFIX_SIZE:]
     return None
 
 
 class Deframer:
-    """Bytes in, whole messages out; what it refuses is a `Status` for the stream to end with.
+    """Cuts received bytes into complete messages; a `Status` is the one to end the stream with.
 
-    A message with the compressed flag comes out `Compressed`, and only if `encoding` is one that we can read.
+    A message with the compressed flag comes out as `Compressed`, if `encoding` is one that can be read here.
     """
 
-    __slots__ = ("_compressed", "_head", "_missing", "_pieces", "buffered", "encoding", "max_size", "messages")
+    __slots__ = (
+        "_is_compressed",
+        "_missing",
+        "_partial_message",
+        "_partial_prefix",
+        "buffered",
+        "encoding",
+        "max_size",
+        "messages",
+    )
 
-    _pieces: ChunkBuffer  # of a message that does not come in one; most do
+    _partial_message: ChunkBuffer  # of a message that comes in several DATA frames
 
     def __init__(self, max_message_size: int) -> None:
         self.max_size = max_message_size
-        self.encoding = ""  # as the peer's headers say, empty if they say nothing
-        self._compressed = False  # the message that is under way
-        self._head = b""  # less than a prefix
+        self.encoding = ""  # from the peer's headers, empty if they name none
+        self._is_compressed = False  # whether the incomplete message has the compressed flag
+        self._partial_prefix = b""  # the beginning of an incomplete prefix
         self._missing = 0  # bytes still to come of the message whose prefix has come; 0 between messages
         self.messages: deque[bytes] = deque()
         self.buffered = 0
-        """Bytes fed and not yet taken, prefixes included."""
+        """Bytes that were fed and not yet taken, with the prefixes."""
 
     @property
     def between_messages(self) -> bool:
-        """Whether the peer may end its half here without cutting a message short."""
-        return not self._missing and not self._head
+        """Whether the peer may end its half here without cutting off a message."""
+        return not self._missing and not self._partial_prefix
 
     def feed(self, data: bytes) -> Status | None:
-        """Take in what arrived; a Status means that the stream is beyond repair."""
+        """Take in received bytes; a `Status` means that the stream cannot go on."""
         self.buffered += len(data)
         if self._missing:
             data = self._complete(data)
-        elif self._head:
-            data, self._head = self._head + data, b""
-        return self._cut(data)
+        elif self._partial_prefix:
+            data, self._partial_prefix = self._partial_prefix + data, b""
+        return self._split(data)
 
     def take(self) -> bytes | None:
-        """The next whole message."""
+        """Return the next complete message, or None."""
         if not self.messages:
             return None
         message = self.messages.popleft()
@@ -83,41 +92,44 @@ class Deframer:
         return message
 
     def _complete(self, data: bytes) -> bytes:
-        """Add to the message that is under way; returns what lies behind it."""
+        """Add to the message that is under way; return the bytes behind it."""
         part = data[: self._missing]
-        self._pieces.add(part)
+        self._partial_message.add(part)
         self._missing -= len(part)
         if self._missing:
             return b""
-        message = self._pieces.join()
-        self.messages.append(Compressed(message) if self._compressed else message)
+        message = self._partial_message.join()
+        self.messages.append(Compressed(message) if self._is_compressed else message)
         return data[len(part) :]
 
-    def _cut(self, data: bytes) -> Status | None:
-        """Cut whole messages off `data`, which begins with a prefix; keep the rest."""
+    def _split(self, data: bytes) -> Status | None:
+        """Cut complete messages off `data`, which begins with a prefix; keep the rest."""
         position = 0
         while len(data) - position >= PREFIX_SIZE:
             flag, length = _PREFIX.unpack_from(data, position)
-            if (flag or length > self.max_size) and (problem := self._problem(flag, length)) is not None:
+            # The prefix alone decides: a message above the limit is refused before any of it is kept.
+            if (flag or length > self.max_size) and (problem := self._check_prefix(flag, length)) is not None:
                 return problem
             start = position + PREFIX_SIZE
             position = start + length
             if position > len(data):
-                self._pieces = ChunkBuffer()
-                self._pieces.add(data[start:])
+                self._partial_message = ChunkBuffer()
+                self._partial_message.add(data[start:])
                 self._missing = position - len(data)
-                self._compressed = flag == 1
+                self._is_compressed = flag == 1
                 return None
             message = data[start:position]
             self.messages.append(Compressed(message) if flag else message)
-        self._head = data[position:]
+        self._partial_prefix = data[position:]
         return None
 
-    def _problem(self, flag: int, length: int) -> Status | None:
+    def _check_prefix(self, flag: int, length: int) -> Status | None:
         if flag > 1:
             return Status(StatusCode.INTERNAL, f"message with compressed flag {flag}, which is neither 0 nor 1")
-        if flag and not known(self.encoding):
-            return Status(StatusCode.INTERNAL, f"message with the compressed flag, but {self._why_not()}")
+        if flag and not is_known_encoding(self.encoding):
+            return Status(
+                StatusCode.INTERNAL, f"message with the compressed flag, but {self._describe_encoding_error()}"
+            )
         if length <= self.max_size:
             return None
         return Status(
@@ -125,11 +137,7 @@ class Deframer:
             f"received message of {length} bytes is larger than the limit of {self.max_size}; raise max_receive_size",
         )
 
-    def _why_not(self) -> str:
+    def _describe_encoding_error(self) -> str:
         if self.encoding in {"", IDENTITY}:
             return "the headers name no compression"
-        return f"its compression {encoding_shown(self.encoding)} is unknown here; known are {ACCEPTED.decode()}"
-
-
-NOTHING_ARRIVED = Deframer(0)
-"""Stands where nothing has come yet, and is never fed: most calls do without one of their own."""
+        return f"its compression {describe_encoding(self.encoding)} is unknown here; known are {ACCEPTED.decode()}"

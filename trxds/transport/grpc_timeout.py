@@ -1,4 +1,4 @@
-"""The header grpc-timeout (PROTOCOL-HTTP2): at most eight digits and a unit."""
+"""The header grpc-timeout has at most eight digits and a unit (PROTOCOL-HTTP2)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import re
 
 _UNITS = ((b"n", 1e-9), (b"u", 1e-6), (b"m", 1e-3), (b"S", 1.0), (b"M", 60.0), (b"H", 3600.0))
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])\Z")
-_MOST = 99_999_999
+_MAX_COUNT = 99_999_999
 
 
 def encode_timeout(seconds: float) -> bytes:
-    """The finest unit that holds it, rounded up: a server must not give up before its client.
+    """Return the header's value in the finest unit that holds it.
 
-    A time that has passed is sent as 1n, the least there is; endless is the caller's to leave out.
+    It is rounded up: a server must not give up before its client. A time that has passed is sent as 1n, the smallest
+    value. For an endless time the caller leaves out the header.
     """
     if seconds <= 0:
         return b"1n"
     for unit, size in _UNITS:
-        # Rounded before it is rounded up: to a float 1.1 s are 1100000.0000000002 us, which would be sent as one more.
-        count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MOST else _MOST + 1
-        if count <= _MOST:
+        # As floats 1.1 s are 1100000.0000000002 us, which would be rounded up by a whole unit, so it is rounded first.
+        count = math.ceil(round(seconds / size, 6)) if seconds / size <= _MAX_COUNT else _MAX_COUNT + 1
+        if count <= _MAX_COUNT:
             return b"%d%s" % (max(count, 1), unit)
-    return b"%dH" % _MOST
+    return b"%dH" % _MAX_COUNT
 
 
 def decode_timeout(value: bytes) -> float | None:
-    """Seconds, or None when the text is no grpc-timeout."""
+    """Return the seconds, or None if the text is no grpc-timeout."""
     match = _TIMEOUT.match(value)
     if match is None:
         return None

@@ -1,6 +1,6 @@
-"""h2's connection with other ways, of which `http2.py` says why; nothing here is seen outside that.
+"""h2's connection with the changes whose reasons are in `h2_engine.py`, its only user.
 
-It looks into h2 more than h2 promises: `tests/transport/test_engines_agree.py` would show if that changed.
+It depends on internals of h2: `tests/transport/test_engines_agree.py` would show if those changed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from .header_blocks import BoundedDecoder, PrivateTable
 from .options import WireOptions
 
 _INITIAL_WINDOW = 65_535
-_LEAST_MAX_FRAME = 16_384
+_MIN_MAX_FRAME_SIZE = 16_384
 _SWEEP_INTERVAL = 64
 _KNOWN_SETTINGS = frozenset(h2.settings.SettingCodes)
 
 
-def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
-    made = ChangedConnection(
+def make_h2(client: bool, options: WireOptions) -> PatchedH2Connection:
+    """Return h2's connection for one end, with these options and without h2's own header checks."""
+    connection = PatchedH2Connection(
         h2.config.H2Configuration(
             client_side=client,
             header_encoding=None,
-            # Metadata was checked where it came in. A client only looks up what a server sends; servers have
-            # `serving/malformed.py`.
+            # The channel checks metadata before it is sent. Received headers are checked by `response.py` at a
+            # client, and by `server/malformed.py` at a server.
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
             validate_inbound_headers=False,
@@ -46,19 +47,19 @@ def make_h2(client: bool, options: WireOptions) -> ChangedConnection:
     }
     if client:
         values[codes.ENABLE_PUSH] = 0
-        values[codes.MAX_CONCURRENT_STREAMS] = 0  # h2 would take streams that a server opens, push or not
+        values[codes.MAX_CONCURRENT_STREAMS] = 0  # otherwise h2 would accept streams that a server opens
     elif options.max_concurrent_streams is not None:
         values[codes.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
-    made.local_settings = h2.settings.Settings(client=client, initial_values=values)
-    made.remote_settings = _KnownSettings(client=not client)
-    made.max_inbound_frame_size = options.max_frame
-    made.decoder = BoundedDecoder(options.header_list_bound)
-    made.encoder.header_table = PrivateTable()
-    return made
+    connection.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    connection.remote_settings = _KnownSettings(client=not client)
+    connection.max_inbound_frame_size = options.max_frame
+    connection.decoder = BoundedDecoder(options.header_list_bound)
+    connection.encoder.header_table = PrivateTable()
+    return connection
 
 
 class _KnownSettings(h2.settings.Settings):
-    """A peer's settings, without those that nobody knows: h2 would keep 65,536 of them for good."""
+    """A peer's settings without unknown ones: h2 would keep 65,536 of them for good."""
 
     def __setitem__(self, key: h2.settings.SettingCodes | int, value: int) -> None:
         if key in _KNOWN_SETTINGS:
@@ -66,7 +67,7 @@ class _KnownSettings(h2.settings.Settings):
 
 
 class _PeerLimits:
-    """What the peer's SETTINGS say of every stream."""
+    """The limits in the peer's SETTINGS that hold for every stream."""
 
     __slots__ = ("initial_window", "max_frame", "max_offset")
 
@@ -74,13 +75,13 @@ class _PeerLimits:
         self.initial_window = initial_window
         self.max_frame = max_frame
         self.max_offset = 0
-        """No stream's window is more above the initial one; of streams that have gone, too."""
+        """The most that any stream's window has been above the initial one, closed streams included."""
 
 
 class _Stream(h2.stream.H2Stream):
-    """h2's stream, which keeps of the peer's limits only how far its window is from the initial one.
+    """h2's stream, which keeps only the difference of its window from the initial one.
 
-    So does the lean engine's (`open_stream.py`). Every stream of h2's becomes one as soon as it is made.
+    The fast engine does the same (`stream_state.py`). Every stream of h2's becomes one as soon as it is made.
     """
 
     limits: _PeerLimits
@@ -98,11 +99,12 @@ class _Stream(h2.stream.H2Stream):
 
     @property
     def max_outbound_frame_size(self) -> int:
+        """Ignore h2's value for a stream: the limit is the connection's."""
         return self.limits.max_frame
 
     @max_outbound_frame_size.setter
     def max_outbound_frame_size(self, size: int) -> None:
-        """It is the connection's."""
+        """Ignore h2's value for a stream: the limit is the connection's."""
 
 
 class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
@@ -114,8 +116,8 @@ class _OpenAfterGoAway(h2.connection.H2ConnectionStateMachine):
         return super().process_input(input_)
 
 
-class ChangedConnection(h2.connection.H2Connection):
-    """h2's connection, which survives a GOAWAY and walks over its streams only now and then."""
+class PatchedH2Connection(h2.connection.H2Connection):
+    """h2's connection, which survives a GOAWAY and only sometimes walks over its streams."""
 
     def __init__(self, config: h2.config.H2Configuration) -> None:
         super().__init__(config)
@@ -124,17 +126,17 @@ class ChangedConnection(h2.connection.H2Connection):
         self._limits = _PeerLimits(_INITIAL_WINDOW, self.max_outbound_frame_size)
 
     def clear_outbound_data_buffer(self) -> None:
-        """h2 calls this when a GOAWAY arrives; the acknowledgements in it are still owed."""
+        """Keep the output. h2 calls this at a GOAWAY, but the acknowledgements in it still have to leave."""
 
     @property
     def open_outbound_streams(self) -> int:
-        """Asked for by h2 at each opening, when it also drops what has closed. We count ourselves."""
+        """Always 0, as we count streams ourselves. h2 asks at each opening, and drops closed streams then."""
         return self._sweep()
 
     @property
     def open_inbound_streams(self) -> int:
         self._sweep()
-        return 0 if self.config.client_side else -1  # less than any limit: a server refuses by itself
+        return 0 if self.config.client_side else -1  # below any limit, because the server itself refuses streams
 
     def _sweep(self) -> int:
         self._until_sweep -= 1
@@ -153,9 +155,10 @@ class ChangedConnection(h2.connection.H2Connection):
     def _receive_settings_frame(self, frame: Any) -> Any:
         if "ACK" not in frame.flags:
             frame.settings = {key: value for key, value in frame.settings.items() if key in _KNOWN_SETTINGS}
+            # h2 would walk over all streams for it.
             max_frame = frame.settings.pop(h2.settings.SettingCodes.MAX_FRAME_SIZE, None)
             if max_frame is not None:
-                if not _LEAST_MAX_FRAME <= max_frame < 2**24:
+                if not _MIN_MAX_FRAME_SIZE <= max_frame < 2**24:
                     text = f"MAX_FRAME_SIZE of {max_frame}"
                     # Our ErrorCode has the numbers of h2's own enum, which the annotation wants.
                     raise h2.exceptions.InvalidSettingsValueError(text, ErrorCode.PROTOCOL_ERROR)  # type: ignore[arg-type]
@@ -165,6 +168,7 @@ class ChangedConnection(h2.connection.H2Connection):
     def _flow_control_change_from_settings(self, old_value: int | None, new_value: int) -> None:
         limits = self._limits
         if new_value + limits.max_offset > MAX_WINDOW:
+            # Closed streams may have raised the maximum, so it is computed anew before the setting is refused.
             windows = [stream.outbound_flow_control_window for stream in self.streams.values() if not stream.closed]
             limits.max_offset = max(0, max(windows, default=0) - limits.initial_window)
         limits.initial_window = new_value

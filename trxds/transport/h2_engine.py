@@ -1,16 +1,16 @@
-"""HTTP/2 by h2, at either end of a connection; nothing of h2 is seen outside.
+"""HTTP/2 by the h2 library, at either end of a connection; nothing of h2 is visible outside.
 
-Some of its ways do not suit a gRPC connection and are changed (`h2_connection.py`, `frame_heads.py`):
+Some behaviour of h2 does not suit a gRPC connection and is changed (`h2_connection.py`, `frame_heads.py`):
 
 - A GOAWAY closes h2's connection for good. RFC 9113 §6.8 means the opposite: streams up to the
   last identifier go on to their end, on a connection that opens no new ones.
 - It believes a frame's length until all of it has come, so that a peer which does not speak HTTP/2
-  ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without a word.
-- It walks over all streams whenever one is opened.
-- It keeps whatever settings and streams a server makes up, and the header blocks of 64 frames.
+  ("HTTP/1.1 400 Bad Request" reads as a frame of 4.7 MB) would be waited for without an error.
+- It walks over all streams whenever one is opened, and for each SETTINGS frame that changes windows or the
+  largest frame.
+- It keeps any settings and streams that a server makes up, and the header blocks of 64 frames.
 - A client that opens a stream too many, or sends a malformed request, loses its connection with all its calls. Both
-  cost one stream (RFC 9113 §5.1.2, §8.1.1): `serving/connection.py` refuses it.
-- It walks over all streams for each SETTINGS frame that changes windows or the largest frame.
+  cost one stream (RFC 9113 §5.1.2, §8.1.1): `server/server_connection.py` refuses it.
 - It reads all that it is given, however long that takes.
 """
 
@@ -57,7 +57,7 @@ _LAST_STREAM_ID = 2**31 - 1
 
 
 class H2LibraryEngine:
-    """The `Engine` of servers, and of clients that want every rule of h2's checked."""
+    """The `Http2Engine` of servers, and of clients that want h2 to check every rule."""
 
     def __init__(self, *, client: bool, options: WireOptions) -> None:
         self._h2 = make_h2(client, options)
@@ -83,24 +83,24 @@ class H2LibraryEngine:
                 data, self.unread = data[:end], data[end:]
             received = self._h2.receive_data(data)
         except Http2ProtocolError as error:
-            return self._break(error.code, str(error))
+            return self._fail_connection(error.code, str(error))
         except h2.exceptions.ProtocolError as error:
             self.unread = b""
             self._collect(control=True)
-            return [ConnectionFailed(int(error.error_code), _complaint(error))]
+            return [ConnectionFailed(int(error.error_code), _describe_error(error))]
         self.overhead += self._frames.overhead
         self._frames.overhead = 0
         self._collect(control=True)
-        return [self._limited(event) for event in map(_translate, received) if event is not None]
+        return [self._check_limits(event) for event in map(_translate, received) if event is not None]
 
-    def _limited(self, event: Event) -> Event:
+    def _check_limits(self, event: Event) -> Event:
         if isinstance(event, HeadersReceived) and (size := list_size(event.headers)) > self._max_header_list:
             return HeadersTooLarge(event.stream_id, size)
         if isinstance(event, DataReceived) and not event.data and not event.end:
             self.overhead += 1
         return event
 
-    def _break(self, code: ErrorCode, message: str) -> list[Event]:
+    def _fail_connection(self, code: ErrorCode, message: str) -> list[Event]:
         self.goaway(code, message.encode())
         return [ConnectionFailed(code, message)]
 
@@ -132,26 +132,31 @@ class H2LibraryEngine:
         window = min(self._h2.remote_settings.initial_window_size, self._h2.outbound_flow_control_window)
         return min(window, self._h2.max_outbound_frame_size)
 
-    def open_stream(self, fixed: Fields, metadata: Headers, passing: Headers, whole: Octets = b"") -> int:
+    def open_stream(
+        self, method_headers: Fields, metadata: Headers, uncached_headers: Headers, complete_request: Octets = b""
+    ) -> int:
         stream_id = self._next_id
         self._next_id += 2
-        self._h2.send_headers(stream_id, [*fixed, *metadata, *(NeverIndexedHeaderTuple(*field) for field in passing)])
-        if whole:
-            self._h2.send_data(stream_id, whole, end_stream=True)
+        # RFC 7541 §7.1.3: a never-indexed field also stays out of the tables of proxies.
+        self._h2.send_headers(
+            stream_id, [*method_headers, *metadata, *(NeverIndexedHeaderTuple(*field) for field in uncached_headers)]
+        )
+        if complete_request:
+            self._h2.send_data(stream_id, complete_request, end_stream=True)
         self._collect(control=False)
         return stream_id
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
-        """Headers or trailers of a stream that is open."""
+        """Send headers or trailers on a stream, if it is open."""
         if self._is_open(stream_id):
             self._h2.send_headers(stream_id, headers, end)
             self._collect(control=False)
 
     def _is_open(self, stream_id: int) -> bool:
-        """Whether h2 lets us speak of this stream.
+        """Return whether h2 lets us send on this stream.
 
-        It reads ahead of us: when an event is handled, the stream may have ended by a later one of
-        the same read. Its news is then about to come, and nothing need be said any more.
+        h2 reads ahead of us: when an event is handled, a later event of the same read may have ended the stream. That
+        event is about to come, so nothing has to be sent any more.
         """
         stream = self._h2.streams.get(stream_id)
         return stream is not None and not stream.closed
@@ -238,7 +243,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
     h2.events.RemoteSettingsChanged: lambda event: SettingsReceived(),
     h2.events.PingAckReceived: lambda event: PingAcked(event.ping_data),
     h2.events.ConnectionTerminated: lambda event: GoAwayReceived(
-        # h2 reads the reserved bit into it, which says nothing (RFC 9113 §6.8).
+        # h2 leaves the reserved bit in the number, which means nothing (RFC 9113 §6.8).
         event.last_stream_id & _LAST_STREAM_ID,
         int(event.error_code),
         event.additional_data or b"",
@@ -246,13 +251,13 @@ _TRANSLATIONS: dict[type, Callable[[Any], Event]] = {
 }
 
 
-def _complaint(error: h2.exceptions.ProtocolError) -> str:
+def _describe_error(error: h2.exceptions.ProtocolError) -> str:
     if isinstance(error, h2.exceptions.NoSuchStreamError):
-        return f"{type(error).__name__} on stream {error.stream_id}"  # it says the number and nothing else
+        return f"{type(error).__name__} on stream {error.stream_id}"  # h2's message is only the number
     return error_text(error) or type(error).__name__
 
 
 def _translate(event: h2.events.Event) -> Event | None:
-    """None for what gRPC has no use for: informational responses, priorities, acknowledged settings."""
+    """Return our event for h2's; None for 1xx responses, priorities and acknowledged settings, which gRPC ignores."""
     translation = _TRANSLATIONS.get(type(event))
     return translation(event) if translation is not None else None

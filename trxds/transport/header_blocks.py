@@ -1,11 +1,10 @@
-"""Header blocks (HPACK, RFC 7541), with what does not change from call to call done once.
+"""Header blocks (HPACK, RFC 7541), where the work that is the same for every call is done once.
 
-Outgoing: our own dynamic table is empty for good. A method's fixed fields are encoded once; the
-others go out as they are. The first block says so by a table size of zero, which no later
-SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
+Outgoing: our own dynamic table stays empty. A method's common fields are encoded once; the others are sent literally.
+The first block announces a table size of zero, which no later SETTINGS_HEADER_TABLE_SIZE of the peer can be less than.
 
-Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same
-fields, so a server's usual answer is decoded once.
+Incoming: the peer may use its table. As long as that does not change, the same bytes mean the same fields, so a
+server's usual answer is decoded once.
 """
 
 from __future__ import annotations
@@ -29,73 +28,74 @@ hide_values()
 
 _EMPTY_TABLE = b"\x20"
 
-# What the caches may cost: a block of 256 bytes can name no more fields than that.
-_KEPT_BLOCKS = 64
-_KEPT_SIZE = 256
-_KEPT_METHODS = 1024
-_KEPT_FIELDS = 64
-_KEPT_FIELD = 2048  # bytes; a large token is about so long
+# Bounds of the caches. A block of 256 bytes cannot have more than 256 fields.
+_MAX_CACHED_BLOCKS = 64
+_MAX_CACHED_BLOCK_SIZE = 256
+_MAX_CACHED_METHODS = 1024
+_MAX_CACHED_FIELDS = 64
+_MAX_CACHED_FIELD_SIZE = 2048  # bytes, about the size of a large token
 
-_MOST_RESIZES = 2  # of the table, at the beginning of a block (RFC 7541 §4.2): each byte may be one more
+# RFC 7541 §4.2 allows two new table sizes at the beginning of a block; each byte of a block could be one more.
+_MAX_RESIZES = 2
 
 _ADDRESS = re.compile("<memory at [^>]*>")
-_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # what `repr` makes of bytes or of a text
+_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")  # `repr` of bytes or str
 
 
 class BlockEncoder:
-    """Encodes requests. One of these belongs to one connection."""
+    """Encodes the requests of one connection."""
 
-    __slots__ = ("_fixed", "_known", "_prefix")
+    __slots__ = ("_encoded_fields", "_method_blocks", "_prefix")
 
     def __init__(self) -> None:
-        # By identity, as to hash them each time would cost more than to find them. Who is named here stays alive.
-        self._fixed: dict[int, tuple[Fields, bytes]] = {}
-        self._known: dict[tuple[bytes, bytes], bytes] = {}  # metadata that was said of late: a cookie, a token
+        # The key is the tuple's `id`: to hash it each time would cost more. The entry keeps the tuple alive.
+        self._method_blocks: dict[int, tuple[Fields, bytes]] = {}
+        self._encoded_fields: dict[tuple[bytes, bytes], bytes] = {}  # recent metadata: a cookie, a token
         self._prefix = _EMPTY_TABLE
 
-    def encode(self, fixed: Fields, metadata: Headers, passing: Headers) -> bytes:
-        kept = self._fixed.get(id(fixed))
-        block = self._encode_fixed(fixed) if kept is None else kept[1]
+    def encode(self, method_headers: Fields, metadata: Headers, uncached_headers: Headers) -> bytes:
+        kept = self._method_blocks.get(id(method_headers))
+        block = self._encode_method_headers(method_headers) if kept is None else kept[1]
         if self._prefix:
             block, self._prefix = self._prefix + block, b""
         for field in metadata:
-            block += self._known.get(field) or self._encode_field(field)
-        return block + _fields(passing) if passing else block
+            block += self._encoded_fields.get(field) or self._encode_field(field)
+        return block + _encode_fields(uncached_headers) if uncached_headers else block
 
-    def _encode_fixed(self, fixed: Fields) -> bytes:
-        if len(self._fixed) >= _KEPT_METHODS:
-            self._fixed.clear()
-        block = _fields(fixed)
-        self._fixed[id(fixed)] = fixed, block
+    def _encode_method_headers(self, fixed: Fields) -> bytes:
+        if len(self._method_blocks) >= _MAX_CACHED_METHODS:
+            self._method_blocks.clear()
+        block = _encode_fields(fixed)
+        self._method_blocks[id(fixed)] = fixed, block
         return block
 
     def _encode_field(self, field: tuple[bytes, bytes]) -> bytes:
-        encoded = _field(*field)
-        if len(encoded) <= _KEPT_FIELD:
-            if len(self._known) >= _KEPT_FIELDS:
-                self._known.clear()
-            self._known[field] = encoded
+        encoded = _encode_literal(*field)
+        if len(encoded) <= _MAX_CACHED_FIELD_SIZE:
+            if len(self._encoded_fields) >= _MAX_CACHED_FIELDS:
+                self._encoded_fields.clear()
+            self._encoded_fields[field] = encoded
         return encoded
 
 
-def _fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([_field(name, value) for name, value in fields])
+def _encode_fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([_encode_literal(name, value) for name, value in fields])
 
 
-def _field(name: bytes, value: bytes) -> bytes:
-    """By its index in the static table, or literally and not to be indexed (RFC 7541 §6.1, §6.2.2)."""
+def _encode_literal(name: bytes, value: bytes) -> bytes:
+    """Encode a field by its index in the static table, or as a literal without indexing (RFC 7541 §6.1, §6.2.2)."""
     index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
     if value in values:
-        return _integer(0x80, 7, values[value])
-    return (_integer(0, 4, index) if index else b"\0" + _string(name)) + _string(value)
+        return _encode_integer(0x80, 7, values[value])
+    return (_encode_integer(0, 4, index) if index else b"\0" + _encode_string(name)) + _encode_string(value)
 
 
-def _string(text: bytes) -> bytes:
-    return _integer(0, 7, len(text)) + text
+def _encode_string(text: bytes) -> bytes:
+    return _encode_integer(0, 7, len(text)) + text
 
 
-def _integer(flags: int, bits: int, value: int) -> bytes:
-    """In the low bits of the first byte, and more bytes if it does not fit (RFC 7541 §5.1)."""
+def _encode_integer(flags: int, bits: int, value: int) -> bytes:
+    """Encode an integer in the low bits of the first byte, and more bytes if it does not fit (RFC 7541 §5.1)."""
     most = (1 << bits) - 1
     if value < most:
         return bytes((flags | value,))
@@ -108,52 +108,53 @@ def _integer(flags: int, bits: int, value: int) -> bytes:
 
 
 class HeaderBlock(NamedTuple):
-    """A decoded header block. It may be shared by many answers: nobody changes it."""
+    """A decoded header block. Many answers may share it, so no code changes it."""
 
     headers: Headers
     size: int
-    """By `list_size`."""
+    """The size as `list_size` counts it."""
 
-    informational: bool
-    """A response with a status of 1xx, which another one follows."""
+    is_informational: bool
+    """Whether it is a 1xx response, which the final one follows."""
 
     def __repr__(self) -> str:
         return f"<Block of {len(self.headers)} fields, {self.size} bytes>"
 
 
 class BlockDecoder:
-    """Decodes what one peer sends. Every block must come here, in order, wanted or not."""
+    """Decodes the header blocks of one peer. It must see every block, in order, used or not."""
 
-    __slots__ = ("_begun", "_bound", "_decoder", "_known", "_limit", "_table", "usual")
+    __slots__ = ("_bound", "_cached_blocks", "_decoder", "_has_decoder", "_limit", "_table", "cached_headers")
 
     _decoder: BoundedDecoder
     _table: _CountedTable
 
     def __init__(self, header_list_bound: int, limit: float = math.inf) -> None:
-        self.usual: dict[bytes, Headers] = {}
-        """Blocks that mean the same as the last time, are not larger than `limit`, and no informational response."""
+        self.cached_headers: dict[bytes, Headers] = {}
+        """The headers of known blocks that are within `limit` and no informational response."""
         self._bound = header_list_bound
         self._limit = limit
-        self._known: dict[bytes, HeaderBlock] = {}
-        self._begun = False  # by the first block: a thousand idle hosts need no tables
+        self._cached_blocks: dict[bytes, HeaderBlock] = {}
+        self._has_decoder = False  # the first block makes the decoder: a thousand idle hosts need no tables
 
-    def _begin(self) -> None:
+    def _make_decoder(self) -> None:
         self._decoder = BoundedDecoder(self._bound)
         self._table = self._decoder.header_table
-        self._begun = True
+        self._has_decoder = True
 
     def decode(self, data: bytes) -> HeaderBlock:
-        """`Violation` if there is no sense in it; the table is then lost, and with it the connection."""
-        block = self._known.get(data)
+        """Return the block; `Http2ProtocolError` if it is invalid, which also loses the table and so the connection."""
+        block = self._cached_blocks.get(data)
         if block is None:
-            if not self._begun:
-                self._begin()
+            if not self._has_decoder:
+                self._make_decoder()
+            # A block that changes the table means something else the next time, and so may every other block.
             before = self._table.changes
             block = self._decode(data)
             if self._table.changes != before:
-                self._forget()
-            elif len(data) <= _KEPT_SIZE:
-                self._keep(data, block)
+                self._clear_caches()
+            elif len(data) <= _MAX_CACHED_BLOCK_SIZE:
+                self._cache(data, block)
         return block
 
     def _decode(self, data: bytes) -> HeaderBlock:
@@ -161,20 +162,20 @@ class BlockDecoder:
             headers: Headers = [(name, value) for name, value in self._decoder.decode(data, raw=True)]
         except OversizedHeaderListError as error:
             raise Http2ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
-        except (HPACKError, IndexError, TypeError) as error:  # of which hpack lets the latter two slip
+        except (HPACKError, IndexError, TypeError) as error:  # hpack does not convert the latter two
             raise Http2ProtocolError(ErrorCode.COMPRESSION_ERROR, f"header block: {error_text(error)}") from error
         return HeaderBlock(headers, list_size(headers), _is_informational(headers))
 
-    def _keep(self, data: bytes, block: HeaderBlock) -> None:
-        if len(self._known) >= _KEPT_BLOCKS:
-            self._forget()
-        self._known[data] = block
-        if not block.informational and block.size <= self._limit:
-            self.usual[data] = block.headers
+    def _cache(self, data: bytes, block: HeaderBlock) -> None:
+        if len(self._cached_blocks) >= _MAX_CACHED_BLOCKS:
+            self._clear_caches()
+        self._cached_blocks[data] = block
+        if not block.is_informational and block.size <= self._limit:
+            self.cached_headers[data] = block.headers
 
-    def _forget(self) -> None:
-        self._known.clear()
-        self.usual.clear()
+    def _clear_caches(self) -> None:
+        self._cached_blocks.clear()
+        self.cached_headers.clear()
 
 
 class PrivateTable(HeaderTable):
@@ -185,7 +186,7 @@ class PrivateTable(HeaderTable):
 
 
 class BoundedDecoder(Decoder):
-    """hpack's decoder, which takes a bounded time for a block."""
+    """hpack's decoder, with bounded work for a block."""
 
     header_table: _CountedTable
 
@@ -199,13 +200,13 @@ class BoundedDecoder(Decoder):
 
 
 class _CountedTable(PrivateTable):
-    """It also says how often it has changed."""
+    """hpack's dynamic table, which counts its changes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.changes = 0
         self.resizes = 0
-        """So many of them were new sizes, in the block that is read."""
+        """The number of new sizes in the present block."""
 
     def add(self, name: bytes, value: bytes) -> None:
         self.changes += 1
@@ -219,21 +220,21 @@ class _CountedTable(PrivateTable):
     def maxsize(self, size: int) -> None:
         self.changes += 1
         self.resizes += 1
-        if self.resizes > _MOST_RESIZES:
+        if self.resizes > _MAX_RESIZES:
             raise HPACKDecodingError("the table has more than two new sizes in one block")
         HeaderTable.maxsize.fset(self, size)  # type: ignore[attr-defined]
 
 
 def error_text(error: Exception) -> str:
-    """In the words of hpack or h2, without the names and values that they quote, which may be secrets.
+    """Return the message of an hpack or h2 error without the names and values that it quotes, which may be secrets.
 
-    And without where hpack's view of the bytes lay: failures that are alike have equal messages.
+    Memory addresses are removed too, so that equal failures have equal messages.
     """
     return _QUOTED.sub("(not shown)", _ADDRESS.sub("the bytes", str(error)))
 
 
 def list_size(headers: Headers) -> int:
-    """By HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
+    """Return the size by HTTP/2's rule: names, values, and 32 bytes for each field (RFC 9113 §6.5.2)."""
     size = 32 * len(headers)
     for name, value in headers:
         size += len(name) + len(value)

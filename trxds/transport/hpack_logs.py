@@ -1,8 +1,8 @@
-"""hpack says at DEBUG what it encodes and decodes, values too; of our headers it says it without them.
+"""hpack logs at DEBUG what it encodes and decodes; this filter removes the values of our headers, which may be secrets.
 
-hpack has no switch for that, and its debug log is often on with everybody else's. The filter changes what is logged
-on our behalf alone: another user of hpack in this process (httpx, say) has its log as before. Where DEBUG is off no
-record is made, so that the filter costs nothing.
+hpack has no switch for that, and its debug log is often on together with others. The filter changes only records that
+trxds caused: another user of hpack in this process (httpx, say) has its log as before. Where DEBUG is off no record is
+made, so the filter costs nothing.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ _OURS = f"{__name__.partition('.')[0]}."
 
 
 def hide_values() -> None:
-    """Have hpack's loggers leave out what trxds gives hpack. To do it twice is to do it once."""
+    """Have hpack's loggers leave out the values that trxds gives hpack. Idempotent."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_hide)
 
 
 def _hide(record: logging.LogRecord) -> bool:
     if record.args and _is_ours(currentframe()):
-        given = record.args if isinstance(record.args, tuple) else (record.args,)
-        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in given])  # sizes and flags stay
+        args = record.args if isinstance(record.args, tuple) else (record.args,)
+        # Sizes and flags are no secrets.
+        record.args = tuple([each if isinstance(each, int) else HIDDEN for each in args])
     return True
 
 
 def _is_ours(frame: FrameType | None) -> bool:
-    """Whether trxds is among the callers, for logging filters a record in the stack that made it."""
+    """Return whether trxds is among the callers: logging runs filters in the stack that made the record."""
     frame = frame.f_back if frame is not None else None
     while frame is not None:
-        # Code that was run by `exec` may have None there, or nothing.
+        # In code that was run by `exec`, `__name__` may be None or missing.
         if str(frame.f_globals.get("__name__")).startswith(_OURS):
             return True
         frame = frame.f_back

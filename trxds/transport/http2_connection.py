@@ -1,9 +1,9 @@
-"""One end of an HTTP/2 connection, below its streams: what a client's connection and a server's both hold.
+"""One end of an HTTP/2 connection below its streams, the same for a client's connection and a server's.
 
-It is a reader and a writer around the engine, the windows, and the queue of those that send; an idle one is one task,
-its reader. Nothing here takes long at once, however many streams are open: few are served, or ended, in one step.
+It holds the engine, its reader and writer, the windows, and the queue of streams that send; an idle connection is one
+task, its reader. No step takes long, however many streams are open: few are served, or ended, in one step.
 
-Bounds: see `WireOptions`.
+All bounds are in `WireOptions`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .events import (
     WindowUpdated,
     code_name,
 )
-from .flood_guard import EARNED
+from .flood_guard import EARNED_PER_FRAME
 from .flow_control import FlowControl
 from .options import WireOptions
 from .reader import Reader
@@ -43,24 +43,27 @@ from .writer import Writer
 
 
 class Http2Stream(Protocol):
-    """What is told to any stream, at a client and at a server."""
+    """The events that a stream is told, at a client and at a server."""
 
     @property
     def outgoing(self) -> Sender | None:
-        """What it sends, if it has more to send."""
+        """The sending half, if the stream has more to send."""
 
     def refuse(self, problem: Status) -> None:
-        """The peer sent what cannot be part of a call."""
+        """End the stream because the peer sent something that cannot be part of a call."""
 
     def was_reset(self, code: int) -> None:
-        """The peer ended the stream at once."""
+        """End the stream because the peer reset it."""
 
     def fail(self, status: Status) -> None:
-        """Something else has ended it: the connection, or a rule that the peer broke."""
+        """End the stream because the connection ended, or the peer broke a rule on the stream."""
 
 
 class Http2Connection:
-    """It owns the transport. `run()` is its life; the rest are plain functions that streams and their owner call."""
+    """One end of a connection; it owns the transport.
+
+    It lives while `run()` runs; all other methods are synchronous.
+    """
 
     def __init__(
         self,
@@ -76,25 +79,25 @@ class Http2Connection:
         self.options = options
         self.engine = engine
         self.streams = streams
-        """Those that are open; they are the role's."""
-        self.over: Status | None = None
-        """Why nothing is sent or read any more."""
+        """The open streams; the role adds and removes them."""
+        self.closed_status: Status | None = None
+        """The reason why nothing is sent or read any more; None while the connection works."""
         self.disconnect = SHUTDOWN
-        """The same in a word for metrics (A94); ours if nothing else happens first."""
-        self.doubt = ""
-        """What the loss of the transport is said to mean, as long as it may mean that."""
+        """The same as a word for metrics (A94)."""
+        self.loss_hint = ""
+        """A guess at the reason, added to the error if the transport is lost before the peer's SETTINGS."""
         self._role = role
         now = trio.lowlevel.current_clock().current_time
         raw = transport_of(transport)
         self.counts = ConnectionCounts(now)
         self.tasks = ConnectionTasks(peer)
         self.flow = FlowControl(engine, options)
-        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.lost)
-        self.reader = Reader(engine, raw, self.writer, role, options, now, self.lost, self.flooded)
-        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.left_behind)
+        self.writer = Writer(engine.outgoing, raw, self.tasks, role, streams, self.on_transport_lost)
+        self.reader = Reader(engine, raw, self.writer, role, options, now, self.on_transport_lost, self.on_flood)
+        self.send_queue = SendQueue(engine, options.unsent_bound, self.writer.continue_later)
 
     async def run(self, begin: Callable[[], None] | None = None) -> None:
-        """Read and write until the connection is over, for whichever reason; `begin` starts what runs beside that."""
+        """Read and write until the connection ends for any reason; `begin` starts further tasks."""
         try:
             with self.tasks.scope:
                 async with trio.open_nursery() as nursery:
@@ -102,19 +105,19 @@ class Http2Connection:
                     try:
                         if begin is not None:
                             begin()
-                        self.writer.wrote()
+                        self.writer.flush_or_schedule()
                         await self.reader.run()
                     finally:
                         self.tasks.close()
         finally:
-            # Plain functions and an abrupt close only: a task that is cancelled gets no further step of its own.
+            # Only plain functions and an abrupt close: any other wait of a cancelled task would raise at once.
             self.end(unavailable(f"{self.peer}: the connection was shut down"))
             await self.reader.transport.close()
 
     # -- what was read, where client and server do the same
 
     def handle(self, event: Event) -> None:
-        """Handle any event but those that begin, carry or end a call."""
+        """Handle any event except those that begin, carry or end a call."""
         match event:
             case StreamReset():
                 stream = self.streams.get(event.stream_id)
@@ -126,23 +129,24 @@ class Http2Connection:
                     text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                     stream.fail(Status(StatusCode.INTERNAL, text))
             case HeadersTooLarge():
-                self._headers_too_large(event)
+                self._refuse_headers(event)
             case WindowUpdated():
                 stream = self.streams.get(event.stream_id)
                 if stream is not None and stream.outgoing is not None:
                     self.send_queue.append(stream.outgoing)
                 self.send_queue.serve()
             case SettingsReceived():
-                self.send_queue.look_again()  # the windows of all streams may have changed (RFC 9113 §6.9.2)
+                # INITIAL_WINDOW_SIZE changes the window of every stream (RFC 9113 §6.9.2).
+                self.send_queue.recheck_blocked()
             case PingAcked():
-                self.flow.ping_acked(event.payload)  # for a sign of life `reader.last_read` is enough
+                self.flow.ping_acked(event.payload)  # keepalive needs no event, as it looks at `reader.last_read`
             case ConnectionFailed():
                 text = f"{self.peer}: {code_name(event.code)}: {event.message}"
                 self.end(unavailable(text), disconnect=UNKNOWN, flush=True)
 
-    def _headers_too_large(self, event: HeadersTooLarge) -> None:
+    def _refuse_headers(self, event: HeadersTooLarge) -> None:
         stream = self.streams.get(event.stream_id)
-        if stream is None:  # a request
+        if stream is None:  # at a server: the headers were a request's
             return self.reset(event.stream_id, ErrorCode.ENHANCE_YOUR_CALM)
         limit = f"the limit of {self.options.max_header_list}; raise max_metadata_size"
         text = f"{self.peer}: it sent headers of {event.size} bytes, which is more than {limit}"
@@ -151,29 +155,29 @@ class Http2Connection:
     # -- what streams ask for
 
     def push(self, sender: Sender) -> None:
-        """A stream has something to send: a message, or the end of its half."""
+        """Send for a stream that has a message or the end of its half to send."""
         if not sender.id:
-            return  # its headers come first
+            return  # its headers have to leave first
         if not sender.waits_for_room:
             sender.push(0)  # the end alone needs no room
         else:
             self.send_queue.send(sender)
-        self.writer.wrote()
+        self.writer.flush_or_schedule()
 
     def open_stream_window(self, stream_id: int, size: int) -> None:
-        """Let the peer send so much more on a stream."""
+        """Let the peer send `size` more bytes on a stream."""
         self.flow.open_stream_window(stream_id, size)
         self.writer.write_soon()
 
     def reset(self, stream_id: int, code: int) -> None:
-        """End a stream at once; on a connection that is over, every stream has ended."""
-        if self.over is None:
+        """End a stream at once. On a connection that has ended, every stream has ended already."""
+        if self.closed_status is None:
             self.engine.reset(stream_id, code)
             self.writer.write_soon()
 
     def ping(self) -> None:
-        """Ask the peer for a sign of life, which `reader.last_read` will show. Plain."""
-        if self.over is None:
+        """Send a PING; `reader.last_read` shows whether anything came back. Plain."""
+        if self.closed_status is None:
             self.counts.pings_sent += 1
             self.engine.ping(b"alive?  ")
             self.writer.write_soon()
@@ -181,17 +185,17 @@ class Http2Connection:
     # -- the end
 
     def close(self, status: Status, *, disconnect: str | None = None) -> None:
-        """Fail every stream with `status`, say goodbye, and let `run()` return."""
-        if self.over is None:
+        """Fail every stream with `status`, send GOAWAY, and let `run()` return."""
+        if self.closed_status is None:
             self.engine.goaway()
         self.end(status, disconnect=disconnect, flush=True)
 
     def end(self, status: Status, *, disconnect: str | None = None, flush: bool = False) -> None:
-        """Fail every stream with `status`; what was said may still leave, for a while, if it is to `flush`."""
-        if self.over is not None:
+        """Fail every stream with `status`; with `flush`, the output may still leave for a limited time."""
+        if self.closed_status is not None:
             return
-        # The fields first: streams that end now call us again.
-        self.over = status
+        # The state changes first, because streams that end now call this object again.
+        self.closed_status = status
         self.disconnect = disconnect or self.disconnect
         self.writer.close()
         self.reader.close()
@@ -201,18 +205,19 @@ class Http2Connection:
             self.writer.flush()
         if flush and self.writer.is_pending:
             self.tasks.scope.deadline = trio.current_time() + self.options.flush_timeout
-            self.writer.write_soon()  # and its task ends the connection
+            self.writer.write_soon()  # the writer's task ends the connection
         else:
             self.tasks.scope.cancel()
 
-    def lost(self, error: BaseException | None) -> None:
-        """The transport is gone."""
+    def on_transport_lost(self, error: BaseException | None) -> None:
+        """End the connection because the transport is gone."""
         lost = f"connection lost: {tls_cause(error)}" if error is not None else "connection closed by the peer"
-        self.end(unavailable(f"{self.peer}: {lost}{self.doubt}"), disconnect=disconnect_reason(error))
+        self.end(unavailable(f"{self.peer}: {lost}{self.loss_hint}"), disconnect=disconnect_reason(error))
 
-    def flooded(self) -> None:
-        """The peer says too much that says nothing; it is told so."""
+    def on_flood(self) -> None:
+        """End the connection with ENHANCE_YOUR_CALM because of too many frames that carry nothing of a call."""
+        # RFC 9113 §10.5: a flood is a connection error of this type.
         self.engine.goaway(ErrorCode.ENHANCE_YOUR_CALM, b"too many frames that carry nothing of a call")
-        allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED} for each of ours"
+        allowed = f"more than {self.options.overhead_rate:g} a second and {EARNED_PER_FRAME} for each of ours"
         text = f"{self.peer}: ENHANCE_YOUR_CALM: it sent too many frames that carry nothing of a call, {allowed}"
         self.end(unavailable(text), disconnect=UNKNOWN, flush=True)

@@ -1,9 +1,8 @@
-"""The messages that arrive on a stream, until they are taken.
+"""The messages that arrive on a stream, until the application takes them.
 
-When a stream's window is opened again is the one subtle thing. Bytes of messages that nobody has
-taken are held back, so a slow application bounds its own memory. But while it waits for a message
-that is not complete, what has come of it is given back at once: otherwise a message larger
-than the window could never arrive.
+The subtle point is when the stream's window is opened again. Bytes of messages that the application has not taken are
+held back, so a slow application bounds its own memory. But while it waits for a message that is not complete, the bytes
+received so far are given back at once: otherwise a message larger than the window could never arrive.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from .waiter import Waiter
 
 
 class IncomingMessages:
-    """One half of a stream. One task may receive at a time."""
+    """The receiving half of a stream. One task may receive at a time."""
 
     __slots__ = ("_buffered", "_http2", "_unacked_bytes", "_waiter", "deframer", "id", "is_open", "is_reading")
 
     def __init__(self, http2: Http2Connection, stream_id: int, max_size: int) -> None:
         self.id = stream_id
         self.is_open = True
-        """Whether the peer's half has not ended."""
+        """Whether the peer may send more data."""
         self.is_reading = False
         """Whether the application waits for a message."""
         self.deframer = Deframer(max_size)
         self._http2 = http2
-        self._buffered = 0  # bytes of window to give back when messages are taken
-        self._unacked_bytes = 0  # bytes of window to give back as soon as they are worth a frame
+        self._buffered = 0  # bytes held back until messages are taken
+        self._unacked_bytes = 0  # bytes to give back as soon as they are worth a frame
         self._waiter: Waiter | None = None
 
     def take(self) -> bytes | Status | None:
-        """The next message if it has come whole; a Status if that cannot be decompressed, and so is the last.
+        """Return the next message if it is complete; a `Status` if it cannot be decompressed, which ends the messages.
 
         Never a checkpoint.
         """
@@ -45,21 +44,21 @@ class IncomingMessages:
         if message is not None:
             counts = self._http2.counts
             counts.messages_received += 1
-            counts.last_received = self._http2.reader.last_read  # no clock is asked for it
+            counts.last_received = self._http2.reader.last_read  # cheaper than the clock
             if self.is_open:
                 self._open_window()
             if message.__class__ is Compressed:
-                return self._decompressed(message)
+                return self._decompress(message)
         return message
 
-    def _decompressed(self, message: bytes) -> bytes | Status:
+    def _decompress(self, message: bytes) -> bytes | Status:
         whole = decompress(cast(Compressed, message), self.deframer.encoding, self.deframer.max_size)
         if isinstance(whole, Status):
-            self.drop()  # nobody shall see what comes after it
+            self.drop()  # messages behind an unreadable one are not delivered
         return whole
 
     def drop(self) -> None:
-        """Let go of the messages that wait."""
+        """Drop the messages that wait."""
         while self.deframer.take() is not None:
             pass
 
@@ -70,13 +69,13 @@ class IncomingMessages:
 
     @property
     def has_more_than_one(self) -> bool:
-        """Whether any byte of a second message has come, the first being whole."""
-        # Any byte of it will do: its end might never come, for want of window.
+        """Whether any byte of a second message has come, behind a complete first one."""
+        # One byte is enough: without window, the rest of the second message might never come.
         messages = self.deframer.messages
         return bool(messages) and self.deframer.buffered > PREFIX_SIZE + len(messages[0])
 
     async def wait(self) -> None:
-        """Wait for a message or the end of them. Always a checkpoint."""
+        """Wait for a message or the end of the messages. Always a checkpoint."""
         self.read_on()
         if self._waiter is None:
             self._waiter = Waiter()
@@ -86,7 +85,7 @@ class IncomingMessages:
             self.is_reading = False
 
     def read_on(self) -> None:
-        """The application waits for a message: what has come of it no longer holds up the rest."""
+        """Note that the application waits for a message, and open the window for the rest of it."""
         self.is_reading = True
         if self._buffered:
             self._open_window()
@@ -97,14 +96,14 @@ class IncomingMessages:
     # -- the connection's side
 
     def accept(self, event: DataReceived) -> Status | None:
-        """Take in a DATA frame; a Status says why it cannot be part of a message."""
+        """Take in a DATA frame; a `Status` says why it cannot be part of a message."""
         problem = self.deframer.feed(event.data)
         if problem is not None:
             return problem
-        if not event.end:  # the window of a half that has ended is of no use
+        if not event.end:  # after the end the peer needs no window
             size = len(event.data)
             self._buffered += size
-            self._unacked_bytes += event.flow_length - size  # padding
+            self._unacked_bytes += event.flow_length - size  # padding is never held back
             if self._buffered + self._unacked_bytes >= self._http2.flow.stream_threshold:  # less is not worth a frame
                 self._open_window()
         if self._waiter is not None:
@@ -112,13 +111,13 @@ class IncomingMessages:
         return None
 
     def stop(self) -> None:
-        """The peer's half has ended; messages that came stay."""
+        """End the peer's half; complete messages stay."""
         self.is_open = False
         if self._waiter is not None:
             self._waiter.wake_if()
 
     def _open_window(self) -> None:
-        # A message longer than the window could never come whole if what has come of it were held back.
+        # A message larger than the window could never be completed if the bytes received so far were held back.
         kept = 0 if self.is_reading and not self.deframer.messages else self.deframer.buffered
         if self._buffered > kept:
             self._unacked_bytes += self._buffered - kept

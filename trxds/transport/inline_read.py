@@ -1,15 +1,16 @@
-"""Reading in the caller's task: among threads this is known as Leader/Followers.
+"""Reading in the caller's task: the Leader/Followers pattern, for tasks instead of threads.
 
-A call that is alone on its connection costs two steps of the scheduler: the reader's, which finds the answer, and
-then its caller's. Where such calls follow each other closely the reader stands aside (`is_delegated`), and a caller
-that waits for its answer reads it by itself, as the leader.
+A call that is alone on its connection costs two steps of the scheduler: the reader's, which finds the answer, and then
+its caller's. Where such calls follow each other closely the reader delegates the reading (`is_delegated`), and a caller
+that waits for its answer becomes the leader and reads it in its own task.
 
-A leader reads for everybody. The reader reclaims the reading when a leader's call is over and others still wait, when
-one call takes long, or when anything comes up that is not for leaders: then no leader begins any more, and the reader
-reads on as soon as the present one has left.
+A leader reads for every stream. The reader reclaims the reading when a leader's call has ended and others still wait,
+when one call takes long, or when anything happens that is not for leaders: then no new leader begins, and the reader
+goes on as soon as the present one has left.
 
-Between two leaders nobody reads. So a call first takes in what has come, unless somebody read a moment ago: the server
-may take no more calls. Who calls within that moment takes the risk of every call that is under way when a server ends.
+Between two leaders no task reads. So a call first takes in the bytes that have come, unless a read was a moment ago:
+they may say that the server takes no more calls. A call within that moment takes the risk that every open call takes
+when a server ends.
 """
 
 from __future__ import annotations
@@ -27,116 +28,122 @@ from .reader import Reader
 from .waiter import Waiter
 
 READ_FRESHNESS = 0.0002
-"""Seconds: who has read so lately need not look again before a call."""
+"""Seconds after a read in which a new call need not read first."""
 
-_IN_A_ROW = 8  # lone calls, before their callers read
-_LONE_CALL_GAP = 0.01  # seconds from one's answer to the next one's, at most
-_LOOK = 0.1  # seconds between the reader's looks for leaders: a clock that is set more often costs each of them
+_MIN_LONE_CALLS = 8  # lone calls in a row, before their callers read
+_LONE_CALL_GAP = 0.01  # seconds from one answer to the next, at most
+# Seconds between the reader's checks for leaders. A timer that each leader sets back would cost each call more.
+_LEADER_CHECK_INTERVAL = 0.1
 
 
 class Leader(Protocol):
-    """A stream whose caller reads."""
+    """A stream whose caller reads from the connection."""
 
     @property
     def status(self) -> Status | None:
-        """How it ended; None while it has not."""
+        """The status by which it ended; None while it has not."""
 
 
 class InlineReads:
-    """Who reads at one connection; `streams` are those that are open there."""
+    """Decides which task reads at one connection; `streams` are the open ones."""
 
     def __init__(self, reader: Reader, flow: FlowControl, streams: Sized) -> None:
         self.is_delegated = False
-        """The reader stands aside, and a caller may read."""
+        """Whether the reader has left the reading to callers."""
         self.leader: Leader | None = None
-        """Whose caller reads."""
+        """The stream whose caller reads; None if no caller does."""
         self._reader = reader
         self._flow = flow
         self._streams = streams
-        self._waiter = Waiter()  # the reader's, where it stands aside
-        self._is_waiting = False  # the leader, for something to read
-        self._leaders = 0  # all in all
-        self._in_a_row = 0
+        self._waiter = Waiter()  # of the reader, while it has delegated the reading
+        self._is_waiting = False  # whether the leader waits in `readable`
+        self._leader_count = 0  # how many there have been
+        self._lone_calls = 0
         self._last_opened = 0
         self._answered_at = -math.inf
-        self._fault: Exception | None = None
+        self._error: Exception | None = None
 
     # -- the reader
 
     def may_delegate(self, last_opened: int) -> bool:
-        """A read has left nobody waiting: whether the next callers do well to read for themselves."""
+        """Return whether the next callers should read for themselves, after a read that left no call waiting."""
         now = self._reader.last_read
+        # A client's stream identifiers are odd, so the next one is 2 more (RFC 9113 §5.1.1).
         is_alone = last_opened == self._last_opened + 2 and now - self._answered_at < _LONE_CALL_GAP
-        self._in_a_row = self._in_a_row + 1 if is_alone else 0
+        self._lone_calls = self._lone_calls + 1 if is_alone else 0
         self._last_opened, self._answered_at = last_opened, now
-        return self._in_a_row >= _IN_A_ROW and self._reader.transport.at_once
+        return self._lone_calls >= _MIN_LONE_CALLS and self._reader.transport.at_once
 
-    async def stand_aside(self) -> None:
-        """Leave the reading to leaders, until none has come between two looks, or somebody reclaims it."""
-        self._in_a_row = 0
-        self.is_delegated = self._reader.transport.wait_apart()  # by TLS nobody reads, and without a descriptor neither
+    async def delegate(self) -> None:
+        """Leave the reading to leaders until none has come between two checks, or the reading is reclaimed."""
+        self._lone_calls = 0
+        self.is_delegated = self._reader.transport.enable_interrupt()  # False for TLS, or without a free descriptor
         try:
             leaders = -1
-            while self.is_delegated and self._leaders != leaders:
-                leaders = self._leaders
-                # A look now and then, instead of a timer that each leader sets back. What a server says between calls,
-                # GOAWAY for example, is heard in this time.
-                with trio.move_on_after(_LOOK):
+            while self.is_delegated and self._leader_count != leaders:
+                leaders = self._leader_count
+                # If no leader has come since the last check, the reader reads again. So a GOAWAY between calls is
+                # noticed within two checks.
+                with trio.move_on_after(_LEADER_CHECK_INTERVAL):
                     await self._waiter.wait(self._is_readers_turn)
         finally:
             self.is_delegated = False
         if self.leader is not None:
             await self._waiter.wait(self._is_readers_turn)
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
 
     def _is_readers_turn(self) -> bool:
         return not self.is_delegated and self.leader is None
 
     def reclaim(self) -> None:
-        """Something has come up that is not for leaders: the reader reads on, once the present one has left."""
+        """Let the reader go on, once the present leader has left."""
         self.is_delegated = False
         self._waiter.wake_if()
 
     # -- leaders
 
     def catch_up(self) -> None:
-        """Somebody is about to call: take in what has come while nobody read."""
+        """Before a new call, take in the bytes that have come while no task read."""
         if self.leader is None:
             self._read()
 
     async def read_as_leader(self, stream: Leader) -> bool:
-        """Read until that stream is over; false if the reader has to. Only while `is_delegated`, and one at a time."""
-        self._leaders += 1
+        """Read until that stream has ended; False if the reader has to.
+
+        One at a time, and only while `is_delegated`.
+        """
+        self._leader_count += 1
         self.leader = stream
         try:
             while stream.status is None and self.is_delegated:
                 self._is_waiting = True
                 await self._reader.transport.readable()
                 self._is_waiting = False
-                if stream.status is None:  # otherwise the transport may be closed, too
+                if stream.status is None:  # the call's end may have closed the transport
                     self._read()
         except trio.ClosedResourceError:
-            pass  # by `interrupt`
+            pass  # `interrupt` woke this task
         finally:
             self.leader = None
             self._is_waiting = False
+            # Other calls still wait, and their callers parked in the belief that this one reads.
             if self._streams or not self.is_delegated:
                 self.reclaim()
         return stream.status is not None
 
     def interrupt(self) -> None:
-        """Somebody else has ended the leader's stream, so its caller waits no longer."""
+        """Wake the leader, because its stream was ended by another task."""
         if self._is_waiting:
             self._reader.transport.interrupt()
 
     def _read(self) -> None:
-        """Take in what has come, if anything has, or as much of it as one step may take."""
+        """Take in the bytes that have come, as many as one step may take."""
         try:
             self._reader.take_now()
-        except Exception as fault:  # ours: the reader raises it, and the channel ends as by any other
-            self._fault = fault
+        except Exception as fault:  # a bug: the reader's task raises it, not this caller
+            self._error = fault
             self.reclaim()
-        # What is left is the reader's. So is a long answer, by which the way to the peer is measured.
+        # The reader has to go on with unread bytes, and with a long answer, by which the round trip is measured.
         if self._reader.is_behind or self._flow.is_measuring:
             self.reclaim()

@@ -1,10 +1,10 @@
-"""Signs of life on a connection that is quiet (A8).
+"""PINGs detect a dead peer on a quiet connection (A8).
 
-A peer that vanished without a word (a host that lost power, a NAT that forgot) cannot be told from one that
-has nothing to say, unless it is asked. Whoever asks too often is taken for abusive, though: a server
-then says GOAWAY with "too_many_pings", and from then on we ask half as often.
+A peer that vanished silently (a host that lost power, a NAT that forgot) cannot be told from a quiet one without a
+PING. But a server takes frequent PINGs for abuse: it sends GOAWAY with "too_many_pings", and from then on we send half
+as many.
 
-Nothing is done per frame: the reader notes when it last read, and that is looked at when a time is over.
+No work is done per frame: the reader notes when it last read, and keepalive looks at that when a time is over.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .events import ErrorCode, GoAwayReceived
 from .http2_connection import Http2Connection
 
 MIN_KEEPALIVE_TIME = 10.0
-"""Seconds: nobody asks more often (A8)."""
+"""The least seconds between PINGs (A8)."""
 
-ANSWER_WITHIN = 20.0
-"""Seconds, by default."""
+DEFAULT_KEEPALIVE_TIMEOUT = 20.0
+"""The default seconds to wait for an answer (A8)."""
 
 _log = logging.getLogger("trxds.transport")
 
 
 class Keepalive:
-    """How the connections of one channel ask. They share it, for a complaint of one server holds for all.
+    """The keepalive of one channel's connections. They share it, because one server's complaint holds for all.
 
-    After `time` seconds without a byte the peer is asked by PING; if nothing at all comes within `timeout`
-    seconds, the connection is closed. Without calls nobody is asked, unless `without_calls`.
+    After `time` seconds without a byte the peer is sent a PING; if nothing at all comes within `timeout` seconds, the
+    connection is closed. Without calls no PING is sent, unless `without_calls`.
     """
 
-    def __init__(self, time: float, timeout: float = ANSWER_WITHIN, *, without_calls: bool = False) -> None:
+    def __init__(self, time: float, timeout: float = DEFAULT_KEEPALIVE_TIMEOUT, *, without_calls: bool = False) -> None:
         if not time > 0 or not 0 < timeout < math.inf:
             raise ValueError(f"keepalive of {time!r} and {timeout!r} s: both times must be above 0")
         self.time = max(time, MIN_KEEPALIVE_TIME)
@@ -45,28 +45,28 @@ class Keepalive:
         self._without_calls = without_calls
 
     async def watch(self, http2: Http2Connection, calls: Sized) -> None:
-        """Ask whenever the connection is quiet; return when it was closed because nothing came."""
-        heard = trio.current_time()
+        """Send a PING whenever the connection is quiet; return when it was closed because nothing came."""
+        last_activity = trio.current_time()
         while True:
-            await trio.sleep_until(heard + self.time)
-            if http2.reader.last_read > heard:
-                heard = http2.reader.last_read
+            await trio.sleep_until(last_activity + self.time)
+            if http2.reader.last_read > last_activity:
+                last_activity = http2.reader.last_read
             elif not self._without_calls and not calls:
-                heard = trio.current_time()  # a call that begins meanwhile is looked after from then on
-            elif not await self._answers(http2):
+                last_activity = trio.current_time()  # a call that begins later is watched from then on
+            elif not await self._ping_is_answered(http2):
                 text = f"{http2.peer}: no answer to a PING within {self._timeout:g} s (keepalive)"
                 return http2.close(unavailable(text), disconnect=TIMED_OUT)
 
-    async def _answers(self, http2: Http2Connection) -> bool:
-        asked = trio.current_time()
+    async def _ping_is_answered(self, http2: Http2Connection) -> bool:
+        sent_at = trio.current_time()
         http2.ping()
-        await trio.sleep(min(self.time, self._timeout))  # the next question does not wait for a longer time-out
-        if http2.reader.last_read < asked:
-            await trio.sleep_until(asked + self._timeout)
-        return http2.reader.last_read >= asked
+        await trio.sleep(min(self.time, self._timeout))  # a time-out above `time` must not delay the next PING
+        if http2.reader.last_read < sent_at:
+            await trio.sleep_until(sent_at + self._timeout)
+        return http2.reader.last_read >= sent_at
 
     def on_too_many_pings(self, event: GoAwayReceived, peer: str) -> bool:
-        """Ask half as often from now on, if that is what the peer complains of; whether it is."""
+        """Halve the rate of PINGs if this GOAWAY complains of them; return whether it does."""
         if event.code != ErrorCode.ENHANCE_YOUR_CALM or event.debug != b"too_many_pings":
             return False
         self.time *= 2
@@ -75,6 +75,6 @@ class Keepalive:
         return True
 
 
-def keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
-    """As a channel's options say: no `time`, no keepalive."""
+def make_keepalive(time: float | None, timeout: float, without_calls: bool) -> Keepalive | None:
+    """Return the keepalive for a channel's options; None without a `time`."""
     return Keepalive(time, timeout, without_calls=without_calls) if time is not None else None

@@ -1,4 +1,4 @@
-"""The numbers of the wire, in one place. Sizes are bytes, times are seconds."""
+"""The sizes (bytes) and times (seconds) of the transport, in one place."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from dataclasses import dataclass
 
 MAX_METADATA_SIZE = 64 * 1024
 MAX_READ_DELAY = 0.003
-_QUICKLY_READ = 80 * 1024  # of header fields, in less than 10 ms
+# Bytes of header fields that are decoded in less than 10 ms.
+_MAX_QUICK_HEADER_LIST = 80 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """What one end of a connection offers its peer, and how much it keeps in memory.
+    """The limits that one end of a connection sets for its peer, and for its own memory.
 
-    Memory for what has arrived is bounded by streams × `stream_window` (as far as that has grown), and by
-    one message of the receive limit for each stream whose application is waiting for it.
+    Memory for received data is bounded by streams × `stream_window` (as far as that has grown), and by one message of
+    the receive limit for each stream whose application is waiting for it.
     """
 
     stream_window: int = 256 * 1024
     max_stream_window: int = 4 * 1024 * 1024
-    """What `stream_window` grows to where the peer is far away and our side reads as fast as it can send."""
+    """The largest `stream_window`, reached where round trips are long and the application reads fast."""
 
     connection_window: int = 4 * 1024 * 1024
-    """At least 65,535, with which every HTTP/2 connection begins."""
+    """At least 65,535 bytes, with which every HTTP/2 connection begins (RFC 9113 §6.9.2)."""
 
     max_frame: int = 64 * 1024
     max_header_list: int = MAX_METADATA_SIZE
-    """What the peer is told, and what a call may be sent at a time: larger headers end the call."""
+    """The limit announced to the peer as SETTINGS_MAX_HEADER_LIST_SIZE. Larger headers end their call."""
 
     max_concurrent_streams: int | None = None
-    """How many streams the peer may have open; only a server says so."""
+    """The streams that the peer may have open; only a server announces it."""
 
     unsent_bound: int = 64 * 1024
-    """With more than this waiting for the socket, senders park even if their windows are open."""
+    """With more bytes than this waiting for the socket, senders park even if their windows are open."""
 
     control_bound: int = 64 * 1024
-    """With more than this in unsent control frames, we read no more of what provokes them."""
+    """With more bytes than this in unsent control frames, we stop reading the frames that provoke them."""
 
     overhead_rate: float = 1000
-    """How many frames a second may carry nothing of a call, beside ten for each that we send: see `FloodGuard`.
+    """The frames a second that may carry nothing of a call, besides ten for each that we send: see `FloodGuard`.
 
-    Past this the peer is told ENHANCE_YOUR_CALM and the connection ends.
+    Above it the connection ends with ENHANCE_YOUR_CALM.
     """
 
     max_read_delay: float = MAX_READ_DELAY
-    """How long, at most, a client lets answers gather before it reads on; see `ReadModeration`. With 0 never."""
+    """The longest time that a client lets answers gather before it reads on; 0 for never. See `ReadCoalescing`."""
 
     lean: bool = True
-    """Whether a client's HTTP/2 is the lean engine; otherwise it is h2, which checks more and costs more."""
+    """Whether a client uses `FastHttp2Engine`; otherwise it uses h2, which checks more and costs more."""
 
     flush_timeout: float = 1.0
-    """How long the last frames (a GOAWAY, say) may take to leave when we close."""
+    """The time in which the last frames (a GOAWAY, say) have to leave when we close."""
 
     def __post_init__(self) -> None:
         if self.max_header_list < 1:
@@ -61,8 +62,10 @@ class WireOptions:
 
     @property
     def header_list_bound(self) -> int:
-        """Larger headers end the connection. Those between the limits are read, for the compression table's sake.
+        """The size of a header list that ends the connection.
 
-        That takes up to 4 µs for each 32 bytes, during which nobody else is served. C-core has such a limit as well.
+        Lists between the two limits are decoded for the compression table.
+
+        That takes up to 4 µs for each 32 bytes, during which no other task runs. C-core has two such limits as well.
         """
-        return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _QUICKLY_READ))
+        return max(self.max_header_list * 5 // 4, min(4 * self.max_header_list, _MAX_QUICK_HEADER_LIST))

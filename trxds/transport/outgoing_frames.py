@@ -1,4 +1,4 @@
-"""Frames that wait to be written, behind each other."""
+"""Frames wait in one buffer until they are written together."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class OutgoingFrames:
     def __init__(self) -> None:
         self._pieces: list[Octets] = []
         self.unsent = 0
-        """Bytes that wait to be taken."""
+        """The bytes that wait to be taken."""
         self.control_unsent = 0
-        """How many of them are neither headers nor data: what a peer can provoke."""
+        """Those of them in frames that a peer can provoke, which are neither headers nor data."""
         self.frames_sent = 0
-        """Headers and data; an honest peer's overhead answers those."""
+        """The HEADERS and DATA frames so far: an honest peer's overhead answers them."""
 
     def add(self, frame: Octets) -> None:
         """Append headers, data or both."""
@@ -38,7 +38,7 @@ class OutgoingFrames:
         self.control_unsent += len(frame)
 
     def take(self) -> bytes:
-        """Return everything that waits; nothing waits after that."""
+        """Return all frames that wait, and keep none of them."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         self.unsent = self.control_unsent = 0

@@ -1,7 +1,7 @@
 """The messages that one end of a stream sends.
 
-Nobody here touches the socket. What is sent waits until windows and the connection's buffer have room; the connection's
-`SendQueue` comes for it.
+A message waits here until the windows and the connection's buffer have room for it; then the connection's `SendQueue`
+has it appended. No task of a stream touches the socket.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import trio
 
-from .framing import LARGE, frame, frame_large
+from .framing import MAX_COPIED_MESSAGE, frame, frame_large
 from .http2_connection import Http2Connection
 from .outgoing_frames import Octets
 from .waiter import Waiter
@@ -19,19 +19,19 @@ _NOTHING = b""
 
 
 class OutgoingMessages:
-    """One half of a stream. One task may send at a time."""
+    """The sending half of a stream. One task may send at a time."""
 
-    __slots__ = ("_ending", "_http2", "_later", "_rest", "_waiter", "id", "is_open")
+    __slots__ = ("_http2", "_is_ending", "_unsent", "_unsent_tail", "_waiter", "id", "is_open")
 
     def __init__(self, http2: Http2Connection, stream_id: int = 0) -> None:
         self.id = stream_id
-        """0 until the stream is opened: then everything waits."""
+        """The stream's identifier; 0 until it is opened, while messages wait."""
         self.is_open = True
-        """Whether our half has not ended."""
+        """Whether our half of the stream has not ended."""
         self._http2 = http2
-        self._rest: Octets = _NOTHING  # of the message being sent
-        self._later: Octets = _NOTHING  # what of a large one comes after that
-        self._ending = False  # our half ends after the rest, or has so ended
+        self._unsent: Octets = _NOTHING  # unsent bytes of the present message
+        self._unsent_tail: Octets = _NOTHING  # the uncopied part of a large message, behind those
+        self._is_ending = False  # whether our half ends behind them, or has ended so
         self._waiter: Waiter | None = None
 
     def send_nowait(self, message: bytes, *, end: bool = False) -> bool:
@@ -39,63 +39,63 @@ class OutgoingMessages:
 
         `trio.WouldBlock` while an earlier message waits.
         """
-        if self._ending or not self.is_open:
+        if self._is_ending or not self.is_open:
             return False
-        if self._rest:
+        if self._unsent:
             raise trio.WouldBlock
-        if len(message) <= LARGE:
-            self._rest = frame(message)
+        if len(message) <= MAX_COPIED_MESSAGE:
+            self._unsent = frame(message)
         else:
-            self._rest, self._later = frame_large(message)
-        self._ending = end
-        if self.id:  # otherwise it counts when the stream opens
-            self._http2.counts.sent(1)
+            self._unsent, self._unsent_tail = frame_large(message)
+        self._is_ending = end
+        if self.id:  # otherwise it is counted when the stream opens
+            self._http2.counts.count_sent(1)
         self._http2.push(self)
         return True
 
     def send_many(self, messages: Sequence[bytes]) -> bool:
-        """Hand over messages of bounded size at once, behind what waits already; what is sent later waits for them."""
-        if self._ending or not self.is_open:
+        """Send messages of bounded size behind those that wait, without waiting; later messages wait for them."""
+        if self._is_ending or not self.is_open:
             return False
         if messages:
-            self._rest = b"".join((self._rest, self._later, *map(frame, messages)))
-            self._later = _NOTHING
-            self._http2.counts.sent(len(messages))
+            self._unsent = b"".join((self._unsent, self._unsent_tail, *map(frame, messages)))
+            self._unsent_tail = _NOTHING
+            self._http2.counts.count_sent(len(messages))
             self._http2.push(self)
         return True
 
     async def wait_taken(self) -> None:
-        """Wait until windows and buffer have taken all that was handed over. Always a checkpoint."""
+        """Wait until windows and buffer have taken all messages that were handed over. Always a checkpoint."""
         if self._waiter is None:
             self._waiter = Waiter()
         await self._waiter.wait(self._is_taken)
 
     @property
     def has_ended_well(self) -> bool:
-        """Whether all that was handed over went out, and the stream was not ended otherwise."""
-        return self.is_open or self._ending
+        """Whether all messages that were handed over went out, and nothing else ended the stream."""
+        return self.is_open or self._is_ending
 
     def end(self) -> None:
-        """End our half, after what was sent. Idempotent."""
-        if self.is_open and not self._ending:
-            self._ending = True
+        """End our half of the stream behind the messages sent so far. Idempotent."""
+        if self.is_open and not self._is_ending:
+            self._is_ending = True
             self._http2.push(self)
 
-    def opened(self, stream_id: int) -> None:
-        """The stream's headers were sent."""
+    def on_opened(self, stream_id: int) -> None:
+        """Send the messages that waited for the stream's headers to leave."""
         self.id = stream_id
-        if self._rest:
-            self._http2.counts.sent(1)
-        if self._rest or self._ending:
+        if self._unsent:
+            self._http2.counts.count_sent(1)
+        if self._unsent or self._is_ending:
             self._http2.push(self)
 
     def stop(self) -> None:
-        """End our half now; what waits is dropped."""
-        self.is_open = self._ending = False
-        # The rest of a message whose beginning has left is of no use: the stream is reset, or has been.
-        if self._rest:
+        """End our half now; messages that wait are dropped."""
+        self.is_open = self._is_ending = False
+        # The rest of a message that has partly left is useless, because the stream is reset.
+        if self._unsent:
             self._http2.send_queue.forget(self)
-            self._rest = self._later = _NOTHING
+            self._unsent = self._unsent_tail = _NOTHING
         if self._waiter is not None:
             self._waiter.wake_if()
 
@@ -103,19 +103,21 @@ class OutgoingMessages:
 
     @property
     def waits_for_room(self) -> bool:
-        return bool(self._rest)
+        return bool(self._unsent)
 
     def push(self, limit: int) -> None:
-        """Append at most `limit` bytes of the rest to the connection's buffer."""
-        written = self._http2.engine.write(self.id, self._rest, end=self._ending and not self._later, limit=limit)
-        # What is not large may be bytes: cut off seldom enough to be copied then.
-        self._rest = self._rest[written:] if written < len(self._rest) else _NOTHING
-        if not self._rest and self._later:
-            self._rest, self._later = self._later, _NOTHING
-        elif not self._rest:
-            self.is_open = not self._ending
+        """Append at most `limit` bytes of the unsent message to the connection's buffer."""
+        written = self._http2.engine.write(
+            self.id, self._unsent, end=self._is_ending and not self._unsent_tail, limit=limit
+        )
+        # A small message is bytes, and this slice copies it: it is cut so seldom that a memoryview costs more.
+        self._unsent = self._unsent[written:] if written < len(self._unsent) else _NOTHING
+        if not self._unsent and self._unsent_tail:
+            self._unsent, self._unsent_tail = self._unsent_tail, _NOTHING
+        elif not self._unsent:
+            self.is_open = not self._is_ending
             if self._waiter is not None:
                 self._waiter.wake_if()
 
     def _is_taken(self) -> bool:
-        return not self._rest
+        return not self._unsent

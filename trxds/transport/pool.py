@@ -1,8 +1,8 @@
-"""Address and transport to subchannel, by lease: whoever uses a host leases it, and the last to let go retires it.
+"""The subchannel pool: users lease the subchannel of an address, and the last release retires it.
 
-Every live subchannel is a task in the pool's nursery and in no policy's, so a host that moves from
-one policy to another keeps its connection. A policy that is told of a new configuration lets go of
-hosts before another takes them; between `begin_change` and `end_change` the pool keeps them for it.
+Every live subchannel is a task in the pool's nursery and in no policy's, so a host that moves from one policy to
+another keeps its connection. In an update one policy releases hosts before another leases them; between `begin_update`
+and `end_update` the pool keeps them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .options import WireOptions
 from .subchannel import Subchannel, SubchannelContext
 
 Key: TypeAlias = tuple[str, Hashable]
-"""An address, and what the user of the host asks of the connection: None for nothing in particular."""
+"""An address, and the security that a user requires of the connection: None for no particular one."""
 
 CLOSED = Status(StatusCode.CANCELLED, "channel closed")
 
-_STARTS_A_SLICE = 64  # of hosts, at 30 µs each
+_MAX_STARTS_PER_SLICE = 64  # subchannels, which take 30 µs each to start
 
 
 class SubchannelPool:
-    """Lease hosts at any time; they connect while `run()` runs.
+    """All subchannels of a channel. Hosts can be leased at any time; they connect while `run()` runs.
 
-    `subchannels` are the hosts that are leased, or kept for the change that is under way. `secured`
-    gives the network for what a user asks of the connection; without it nobody is asked.
+    `subchannels` are the hosts that are leased, or kept for the present update. `secured` returns the network for a
+    security that a user requires of its connections; without it none can be required.
     """
 
     def __init__(
@@ -55,50 +55,53 @@ class SubchannelPool:
         self._secured = secured
         self._random = random
         self._leases: dict[Key, Counter[ConflatingQueue[Any]]] = {}
-        self._connections: set[Connection] = set()  # also the draining ones of retired subchannels
-        self._changes = 0
-        self._asked: ConflatingQueue[Subchannel | None] = ConflatingQueue()  # to connect; None when we are closed
-        self._context = SubchannelContext(options, keepalive, observers or Observers(), self._connections, self._ask)
-        self._closed = False
+        self._connections: set[Connection] = set()  # with the draining ones of retired subchannels
+        self._updates = 0
+        # Subchannels to connect; None ends `run`.
+        self._connect_requests: ConflatingQueue[Subchannel | None] = ConflatingQueue()
+        self._context = SubchannelContext(
+            options, keepalive, observers or Observers(), self._connections, self._request_connection
+        )
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<Pool {len(self.subchannels)} subchannels, {len(self._connections)} connections>"
 
     @property
     def hosts(self) -> tuple[Subchannel, ...]:
-        """Those that are leased now, or kept for the change that is under way."""
+        """The subchannels that are leased now, or kept for the present update."""
         return tuple(self.subchannels.values())
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """All that stand, the draining ones of hosts that nobody leases any more too."""
+        """All open connections, with the draining ones of subchannels that were retired."""
         return tuple(self._connections)
 
     async def run(self) -> None:
-        """Until it is closed and the last connection is gone, or cancelled."""
+        """Run the subchannels until the pool is closed and the last connection has ended, or until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                while not self._closed:
-                    await self._start(await self._asked.next(), nursery)
+                while not self._is_closed:
+                    await self._start(await self._connect_requests.next(), nursery)
         finally:
             self.close()
 
-    async def _start(self, asked: Mapping[Hashable, Subchannel | None], nursery: trio.Nursery) -> None:
-        """In slices, for ten thousand hosts may be asked for in one step.
+    async def _start(self, requests: Mapping[Hashable, Subchannel | None], nursery: trio.Nursery) -> None:
+        """Start subchannels in slices, because ten thousand may be asked for in one step.
 
-        It is our task that starts them, so a connection does not inherit the context of the pick that
-        wanted it (a tracing span, say).
+        The pool's task starts them, so a connection does not inherit the context of the pick that needed it (a tracing
+        span, say).
         """
-        for number, subchannel in enumerate(asked.values(), 1):
+        for number, subchannel in enumerate(requests.values(), 1):
             if subchannel is not None:
-                nursery.start_soon(subchannel.live, name=f"subchannel/{subchannel.address}")
-            if not number % _STARTS_A_SLICE:
+                nursery.start_soon(subchannel.run, name=f"subchannel/{subchannel.address}")
+            if not number % _MAX_STARTS_PER_SLICE:
                 await trio.lowlevel.checkpoint()
 
     def close(self, status: Status = CLOSED) -> None:
-        """Fail all streams with `status`, and connect to nobody any more. Plain and idempotent."""
-        self._closed = True
-        self._asked.put("closed", None)
+        """Fail all streams with `status`, and make no more connections. Plain and idempotent."""
+        self._is_closed = True
+        self._connect_requests.put("closed", None)
         for key in tuple(self.subchannels):
             self._retire(key)
         for connection in tuple(self._connections):
@@ -107,15 +110,15 @@ class SubchannelPool:
     # -- leases
 
     def with_security(self, security: Callable[[str], Hashable]) -> SubchannelPool | ClusterSubchannelPool:
-        """The same pool for a user who asks something of the connection to each address."""
+        """Return the same pool for a user that requires a security of the connection to each address."""
         return ClusterSubchannelPool(self, security) if self._secured is not None else self
 
     def lookup(self, address: str, security: Hashable = None) -> Subchannel | None:
-        """The host of that address if anybody leases it; takes no lease."""
+        """Return the subchannel of that address if it is leased or kept; take no lease."""
         return self.subchannels.get((address, security))
 
     def lease(self, address: str, mailbox: ConflatingQueue[Any], security: Hashable = None) -> Lease:
-        """Have a share in a host. Each later change of its state is a letter `("host", address)`."""
+        """Lease a subchannel. Each later change of its state is an item `("host", address)` in `mailbox`."""
         key = address, security
         subchannel = self.subchannels.get(key)
         if subchannel is None:
@@ -125,25 +128,26 @@ class SubchannelPool:
         return Lease(self, key, subchannel, mailbox)
 
     def release(self, key: Key, subchannel: Subchannel, mailbox: ConflatingQueue[Any]) -> None:
-        """Called by a lease, once."""
+        """End a lease. Called once, by the lease."""
         leases = self._leases.get(key)
         if leases is None or self.subchannels.get(key) is not subchannel:
-            return  # the pool was closed
+            return  # `close` has retired it
         leases[mailbox] -= 1
         if not leases[mailbox]:
             del leases[mailbox]
+            # A policy must not get a state of a host that it has released.
             mailbox.discard(("host", subchannel.address))
-        if not leases and not self._changes:
+        if not leases and not self._updates:
             self._retire(key)
 
     def begin_update(self) -> None:
-        """Keep hosts that lose their last lease, for somebody may be about to take them."""
-        self._changes += 1
+        """Keep subchannels that lose their last lease, because another policy may lease them in this update."""
+        self._updates += 1
 
     def end_update(self) -> None:
-        """Everybody has taken what they want: the rest is retired, unless another change is under way."""
-        self._changes -= 1
-        if not self._changes:
+        """Retire subchannels without a lease, unless another update is under way."""
+        self._updates -= 1
+        if not self._updates:
             for key in [key for key, leases in self._leases.items() if not leases]:
                 self._retire(key)
 
@@ -156,16 +160,17 @@ class SubchannelPool:
             self._network if security is None or self._secured is None else self._secured(security),
             self._context,
             Backoff(self._random),
-            partial(self._post, key),
+            partial(self._post_state, key),
         )
-        if self._closed:
+        # A closed pool still gives out subchannels, which never connect: its users need no special case.
+        if self._is_closed:
             subchannel.retire()
         return subchannel
 
-    def _ask(self, subchannel: Subchannel) -> None:
-        self._asked.put(subchannel, subchannel)
+    def _request_connection(self, subchannel: Subchannel) -> None:
+        self._connect_requests.put(subchannel, subchannel)
 
-    def _post(self, key: Key, subchannel: Subchannel) -> None:
+    def _post_state(self, key: Key, subchannel: Subchannel) -> None:
         for mailbox in self._leases.get(key, ()):
             mailbox.put(("host", subchannel.address), subchannel)
 
@@ -175,7 +180,7 @@ class SubchannelPool:
 
 
 class ClusterSubchannelPool:
-    """Made by `Pool.over`."""
+    """The pool with the security of one cluster, made by `SubchannelPool.with_security`."""
 
     def __init__(self, pool: SubchannelPool, security: Callable[[str], Hashable]) -> None:
         self._pool = pool
@@ -192,7 +197,7 @@ class ClusterSubchannelPool:
 
 
 class Lease:
-    """One share in a host, until `release()`."""
+    """One user's share in a subchannel, until `release()`."""
 
     __slots__ = ("_key", "_mailbox", "_pool", "subchannel")
 
@@ -203,7 +208,7 @@ class Lease:
         self._pool: SubchannelPool | None = pool
 
     def release(self) -> None:
-        """Let go. Plain and idempotent; any task may do it."""
+        """Release the share. Plain and idempotent; any task may do it."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release(self._key, self.subchannel, self._mailbox)

@@ -1,7 +1,7 @@
-"""What a peer says, from the transport to whoever handles it.
+"""The reader takes a peer's bytes from the transport, through the engine, to the role that handles the events.
 
-Nothing here takes long at once, whatever the peer says: the engine reads a few hundred frames at a time, and the reader
-takes a checkpoint before it has the rest read. It reads nothing while what the peer has provoked is not written.
+No step takes long, whatever the peer sends: the engine reads a few hundred frames at a time, and the reader takes a
+checkpoint before the rest is read. It does not read while answers that the peer provoked wait to be written.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from .role import Role
 from .transport import Transport
 from .writer import Writer
 
-_LITTLE_OVERHEAD = 30  # frames, which are counted later
+# Fewer frames of overhead are left for a later check, which costs the common read nothing.
+_MAX_UNCHECKED_OVERHEAD = 30
 
 
 class Reader:
-    """`run` reads until the connection is over; `take` is for a task that reads in its place (`inline_read.py`)."""
+    """Reads a connection: `run` until it ends, `take` for a task that reads instead (`inline_read.py`)."""
 
     def __init__(
         self,
@@ -31,82 +32,83 @@ class Reader:
         role: Role,
         options: WireOptions,
         now: Callable[[], float],
-        lost: Callable[[BaseException | None], None],
-        flooded: Callable[[], None],
+        on_lost: Callable[[BaseException | None], None],
+        on_flood: Callable[[], None],
     ) -> None:
         self.transport = transport
         self.last_read = 0.0
-        """When a byte last came, on Trio's clock."""
+        """The time when a byte last came, on Trio's clock."""
         self._engine = engine
         self._writer = writer
         self._role = role
-        self._lost = lost  # there is nothing more to read; without an error the peer has hung up
-        self._flooded = flooded  # the peer says too much that says nothing
+        self._on_lost = on_lost  # called when the transport is gone; without an error the peer has closed it
+        self._on_flood = on_flood  # called when the peer floods the connection
         self._control_bound = options.control_bound
         self._flood_guard = FloodGuard(options.overhead_rate)
         self._now = now
-        self._closed = False
+        self._is_closed = False
 
     async def run(self) -> None:
-        while not self._closed:
-            if self._engine.unread:  # also what a leader left
+        """Read and handle until the connection has ended."""
+        while not self._is_closed:
+            if self._engine.unread:  # a leader may have left it, too
                 await trio.lowlevel.checkpoint()
-                if not self._closed:
+                if not self._is_closed:
                     self.take(b"")
             else:
-                # Every wait below is for the peer or for the writer. A cancelled one has taken nothing.
+                # A wait that is cancelled, here or below, has taken no bytes, so none can be lost.
                 try:
                     data = await self.transport.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._lost(error)
+                    return self._on_lost(error)
                 self.take(data)
             if not self._engine.unread and (meanwhile := self._role.before_read()) is not None:
                 await meanwhile()
-            # Acknowledgements of what a peer sends wait in our memory, if it reads none of them (CVE-2019-9512).
+            # A peer that reads no acknowledgements would fill our memory with them (CVE-2019-9512).
             if self.is_provoked:
-                await self._writer.taken.wait(lambda: not self.is_provoked or self._closed)
+                await self._writer.taken.wait(lambda: not self.is_provoked or self._is_closed)
 
     def take(self, data: bytes) -> None:
-        """Handle what a read has brought, as much of it as one step may. Nothing for the next step, or at the end."""
+        """Handle the bytes of a read, as many as one step may. Empty `data` is the next step, or the end."""
         engine = self._engine
-        # One look at the clock for a whole read: keepalive and moderation need no better one.
+        # The clock is read once for the whole read, which is precise enough for keepalive and pauses.
         if data:
             self.last_read = self._now()
         elif not engine.unread:
-            return self._lost(None)
+            return self._on_lost(None)
         self._role.handle(engine.receive(data))
-        if engine.overhead > _LITTLE_OVERHEAD:
+        if engine.overhead > _MAX_UNCHECKED_OVERHEAD:
             self._check_overhead()
         if engine.outgoing.unsent:
-            self._writer.wrote()
+            self._writer.flush_or_schedule()
 
     def take_now(self) -> None:
-        """Take what has come, if anything has; no checkpoint."""
+        """Take the bytes that have come, if there are any; no checkpoint."""
         try:
             data = self.transport.receive_nowait()
         except trio.BrokenResourceError as error:
-            return self._lost(error)
+            return self._on_lost(error)
         if data is not None:
             self.take(data)
 
     def close(self) -> None:
-        """Read nothing more."""
-        self._closed = True
+        """Read no more."""
+        self._is_closed = True
         self._engine.unread = b""
 
     @property
     def is_behind(self) -> bool:
-        """Whether the reader's own task has to go on: something is left unread, or may not be read yet."""
+        """Whether the reader's own task has to go on: bytes are unread, or must not be read yet."""
         return bool(self._engine.unread) or self.is_provoked
 
     @property
     def is_provoked(self) -> bool:
-        """Whether more than is allowed of what the peer has provoked is not yet written."""
+        """Whether more answers that the peer provoked wait to be written than is allowed."""
         return self._engine.outgoing.control_unsent > self._control_bound
 
     def _check_overhead(self) -> None:
         engine = self._engine
         overhead, engine.overhead = engine.overhead, 0
-        # Who has ended meanwhile needs no other reason.
-        if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._closed:
-            self._flooded()
+        # A connection that has ended by now keeps its first reason.
+        if not self._flood_guard.admits(overhead, engine.outgoing.frames_sent, self.last_read) and not self._is_closed:
+            self._on_flood()

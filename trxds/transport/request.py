@@ -1,4 +1,4 @@
-"""What a call says first: the request's headers."""
+"""A call begins with the headers of its request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .header_blocks import list_size
 USER_AGENT = b"grpc-python-trxds/0.1.0"
 MAX_RECEIVE_SIZE = 4 * 1024 * 1024
 
-_KEPT_METHODS = 1024
-# What headers have beside the metadata is not more, unless path or authority are very long.
-_FIXED_AND_MORE = 4096
+_MAX_CACHED_METHODS = 1024
+# Bytes that the headers other than metadata stay below, unless path or authority are very long.
+_MAX_OTHER_HEADERS = 4096
 _NOTHING: Headers = []
 
 
@@ -28,12 +28,11 @@ _NOTHING: Headers = []
 class Request:
     """One attempt of a call, before it has a stream.
 
-    `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by
-    whoever reads the connection when the server's headers commit the call, which a trailers-only answer
-    does not; it is plain and does not raise. A received message above `max_receive_size` bytes ends
-    the stream with RESOURCE_EXHAUSTED. `message` is the whole of what the caller has to say, if that is
-    known: it leaves with the headers. `observer`, if any, is told of the messages. With `one_reply` the server has
-    to send exactly one message before OK.
+    `metadata` is encoded for the wire. `deadline` is on Trio's clock. `on_headers` is called by the connection's
+    reading task when the server's headers commit the call, which a trailers-only answer does not; it is plain and does
+    not raise. A received message above `max_receive_size` bytes ends the stream with RESOURCE_EXHAUSTED. `message` is
+    the only message of the request, if that is known: it leaves with the headers. `observer`, if any, is told of the
+    messages. With `one_reply` the server has to send exactly one message before OK.
     """
 
     path: str
@@ -47,38 +46,40 @@ class Request:
     one_reply: bool = False
 
     def timeout(self, now: float) -> Headers:
-        """The time that is left, as a header; nothing if there is no deadline."""
+        """Return the remaining time as a header; no header if there is no deadline."""
         if self.deadline == math.inf:
             return []
         return [(b"grpc-timeout", encode_timeout(self.deadline - now))]
 
 
 class RequestHeaders:
-    """The headers of calls on one connection: what those of a method have in common, and whether they are too large."""
+    """The headers of calls on one connection: those common to a method, and the peer's limit on their size."""
 
     def __init__(self, peer: str, scheme: bytes) -> None:
         self.limit = math.inf
-        """How large headers the peer takes, by `list_size` (its SETTINGS_MAX_HEADER_LIST_SIZE)."""
+        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE, which `list_size` is compared with."""
         self._peer = peer
         self._scheme = scheme
-        self._known: dict[tuple[str, str], Fields] = {}
-        self._fits = _NOTHING  # metadata that was last found to be no more than the peer takes
+        self._cached_fields: dict[tuple[str, str], Fields] = {}
+        self._last_accepted = _NOTHING  # the last metadata that was within the limit
 
     def fields(self, path: str, authority: str) -> Fields:
-        """Those that every call of a method has in common, made once for each."""
-        fields = self._known.get((path, authority))
+        """Return the fields that every call of a method has in common, made once for each method."""
+        fields = self._cached_fields.get((path, authority))
         if fields is None:
-            if len(self._known) >= _KEPT_METHODS:
-                self._known.clear()
-            fields = self._known[path, authority] = self._make(path, authority)
+            if len(self._cached_fields) >= _MAX_CACHED_METHODS:
+                self._cached_fields.clear()
+            fields = self._cached_fields[path, authority] = self._make(path, authority)
         return fields
 
     def _make(self, path: str, authority: str) -> Fields:
         return (
+            # RFC 9113 §8.3: pseudo-header fields come first.
             (b":method", b"POST"),
             (b":scheme", self._scheme),
             (b":path", path.encode()),
             (b":authority", authority.encode()),
+            # PROTOCOL-HTTP2: it shows proxies that drop trailers.
             (b"te", b"trailers"),
             (b"content-type", b"application/grpc"),
             (b"grpc-accept-encoding", ACCEPTED),
@@ -86,17 +87,17 @@ class RequestHeaders:
         )
 
     def set_limit(self, limit: float) -> None:
-        """The peer's SETTINGS have come."""
-        self.limit, self._fits = limit, _NOTHING
+        """Set the limit that the peer's SETTINGS name."""
+        self.limit, self._last_accepted = limit, _NOTHING
 
-    def problem(self, request: Request, now: float) -> Status | None:
-        """Why the request cannot be sent, if its headers are more than the peer takes."""
-        if request.metadata is self._fits or not request.metadata:
+    def size_error(self, request: Request, now: float) -> Status | None:
+        """Return why the request cannot be sent, if its headers are larger than the peer takes."""
+        if request.metadata is self._last_accepted or not request.metadata:
             return None
         size, limit = list_size(request.metadata), self.limit
-        if size <= limit - _FIXED_AND_MORE:
-            if size <= _FIXED_AND_MORE:  # what is large need not live longer for that
-                self._fits = request.metadata
+        if size <= limit - _MAX_OTHER_HEADERS:
+            if size <= _MAX_OTHER_HEADERS:  # large metadata should not outlive its call
+                self._last_accepted = request.metadata
             return None
         size += list_size([*self.fields(request.path, request.authority), *request.timeout(now)])
         if size <= limit:

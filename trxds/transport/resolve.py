@@ -1,7 +1,7 @@
-"""Names to addresses, by the platform's resolver in Trio's thread: the one thread in the house.
+"""Host names are resolved by the platform's resolver, in Trio's thread.
 
-Cancelling is instant. The thread that was asked then goes on by itself, at most until its own
-time-out, and nobody hears it.
+Cancelling is instant. The look-up then goes on in its thread, at most until its own time-out, and its result is
+dropped.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import trio
 
 
 async def resolve(host: str, port: int) -> tuple[str, ...]:
-    """The addresses of `host` as "10.0.0.1:443", in the platform's order, at least one.
+    """Return the addresses of `host` as "10.0.0.1:443", in the platform's order, at least one.
 
-    `OSError` says why there are none. An address is its own name and costs no thread.
+    `OSError` says why there are none. An IP address is its own result and needs no thread.
     """
     try:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError(errno.EINVAL, f"{host!r} is no host name: {error}") from None
-    return tuple(dict.fromkeys(_text(*where[:2]) for *_, where in found))
+    return tuple(dict.fromkeys(_format_address(*sockaddr[:2]) for *_, sockaddr in infos))
 
 
-def _text(ip: Any, port: Any) -> str:
+def _format_address(ip: Any, port: Any) -> str:
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -1,4 +1,4 @@
-"""What a server's answer says about the call: pure functions from headers and codes to a Status.
+"""The status of a call follows from the server's headers, trailers and codes by pure functions.
 
 The tables are those of gRPC's `PROTOCOL-HTTP2.md` and `http-grpc-status-mapping.md`.
 """
@@ -17,10 +17,10 @@ _NO_GRPC = "check that a gRPC server listens there"
 
 _STATUS_CODES = {b"%d" % code: code for code in StatusCode}
 
-# RFC 9113 §8.2.1: no capitals, blanks or controls, nothing beyond ASCII; a colon is for pseudo headers.
+# RFC 9113 §8.2.1 forbids capitals, spaces, controls and non-ASCII; a colon is only for pseudo-header fields.
 _NAME = re.compile(rb"(?::status|[!-9;-@\[-~]+)\Z")
 
-# What errors show of a peer's headers: what is of the form that it should be. Anything else may be somebody's secret.
+# Errors show a peer's header only if it has the form that it should have. Anything else may be a secret.
 _SHOWN_NAME = re.compile(rb"[A-Za-z0-9_.:-]{1,40}\Z")
 _NUMBER = re.compile(rb"[0-9]{1,10}\Z")
 _MEDIA_TYPE = re.compile(rb"[a-z]{1,20}/[a-z0-9.+-]{1,60}\Z", re.IGNORECASE)
@@ -30,7 +30,7 @@ _Initial: TypeAlias = tuple[Status | None, Metadata, str]
 
 
 class ResponseHeaderParser:
-    """Reads what one server sends around its messages; what is the same as the last time is not read again."""
+    """Reads the headers and trailers of one server; those that equal the last ones are not read again."""
 
     __slots__ = ("_initial", "_initial_read", "_peer", "_trailers", "_trailers_read")
 
@@ -39,26 +39,26 @@ class ResponseHeaderParser:
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
-        self._initial: Headers | None = None  # what was read last, if anything
+        self._initial: Headers | None = None  # the last ones that were read
         self._trailers: Headers | None = None
 
     def initial(self, headers: Headers) -> _Initial:
-        """What is wrong with them, if anything; the metadata; how messages are compressed, if they are."""
+        """Return the error in response headers, if any, their metadata, and the encoding of messages, if any."""
         if headers is not self._initial and headers != self._initial:
             problem, encoding = headers_error(headers, self._peer), find(headers, b"grpc-encoding") or b""
             self._initial, self._initial_read = headers, (problem, decode(headers), encoding.decode("latin-1"))
         return self._initial_read
 
     def trailers(self, headers: Headers) -> tuple[Status, Metadata]:
-        """The status and the metadata that came with it."""
+        """Return the status and the metadata that came with it."""
         if headers is not self._trailers and headers != self._trailers:
             self._trailers, self._trailers_read = headers, (trailers_status(headers, self._peer), decode(headers))
         return self._trailers_read
 
 
 def headers_error(headers: Headers, peer: str) -> Status | None:
-    """What is wrong with response headers that no trailers decide about; None if they are gRPC's."""
-    problem = _bad_name(headers, peer)
+    """Return the error in response headers that are not gRPC's; None if they are."""
+    problem = _name_error(headers, peer)
     if problem is not None:
         return problem
     http = find(headers, b":status")
@@ -66,13 +66,13 @@ def headers_error(headers: Headers, peer: str) -> Status | None:
         return _http_status(http, peer)
     content_type = find(headers, b"content-type") or b""
     if not content_type.startswith(b"application/grpc"):
-        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_media_type(content_type)}; {_NO_GRPC}")
+        return Status(StatusCode.UNKNOWN, f"{peer}: the answer has {_describe_content_type(content_type)}; {_NO_GRPC}")
     return None
 
 
 def trailers_status(headers: Headers, peer: str) -> Status:
-    """The status that trailers, or a trailers-only answer, carry."""
-    problem = _bad_name(headers, peer)
+    """Return the status in trailers, or in a trailers-only answer."""
+    problem = _name_error(headers, peer)
     if problem is not None:
         return problem
     text = find(headers, b"grpc-status")
@@ -80,32 +80,34 @@ def trailers_status(headers: Headers, peer: str) -> Status:
         return _status_without_code(headers, peer)
     code = _STATUS_CODES.get(text, StatusCode.UNKNOWN)
     message = find(headers, b"grpc-message")
+    # A code that gRPC does not define counts as UNKNOWN.
     if code is StatusCode.UNKNOWN and text != b"2":
-        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is no number"
-        return Status(code, f"the server sent {shown}, which no gRPC knows")
-    return Status(code, decode_message(message) if message else "", _details(headers))
+        shown = f"grpc-status {text.decode()!r}" if _NUMBER.match(text) else "a grpc-status that is not a number"
+        return Status(code, f"the server sent {shown}, which gRPC does not define")
+    return Status(code, decode_message(message) if message else "", _decode_details(headers))
 
 
-def _bad_name(headers: Headers, peer: str) -> Status | None:
-    """Whoever writes such names is no HTTP/2 server, and metadata has none of them."""
+def _name_error(headers: Headers, peer: str) -> Status | None:
+    """Return the error in a header's name. HTTP/2 forbids such names, and they cannot become metadata."""
     for name, _ in headers:
         if not _NAME.match(name):
-            # It may be anything, with a value in it perhaps, unless it looks like a name.
+            # A name is shown only if it looks like one: it might contain a value.
             shown = f"by the name {name!r}" if _SHOWN_NAME.match(name) else f"with a name of {len(name)} bytes"
             return Status(StatusCode.INTERNAL, f"{peer}: it sent a header {shown}, which HTTP/2 forbids")
     return None
 
 
-def _media_type(content_type: bytes) -> str:
-    """Without parameters; only of the form of one is it shown, as other values may be anything."""
+def _describe_content_type(content_type: bytes) -> str:
+    """Describe a content-type without its parameters. It is quoted only in that form: other values may be secrets."""
     kind = content_type.partition(b";")[0].strip()
     if not kind:
         return "no content-type"
-    return f"content-type {kind.decode()!r}" if _MEDIA_TYPE.match(kind) else "a content-type that is none"
+    return f"content-type {kind.decode()!r}" if _MEDIA_TYPE.match(kind) else "a malformed content-type"
 
 
 def _status_without_code(headers: Headers, peer: str) -> Status:
     http = find(headers, b":status")
+    # http-grpc-status-mapping.md: the HTTP status decides only where grpc-status is missing.
     if http is not None and http != b"200":
         return _http_status(http, peer)
     return Status(StatusCode.UNKNOWN, f"{peer}: the call was ended without grpc-status")
@@ -114,7 +116,7 @@ def _status_without_code(headers: Headers, peer: str) -> Status:
 def _http_status(http: bytes | None, peer: str) -> Status:
     if http is None:
         return Status(StatusCode.INTERNAL, f"{peer}: the answer has no HTTP status")
-    shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is no number"
+    shown = f"HTTP status {http.decode()}" if _NUMBER.match(http) else "an HTTP status that is not a number"
     return Status(_http_code(http), f"{peer}: the answer has {shown}; {_NO_GRPC}")
 
 
@@ -122,7 +124,7 @@ def _http_code(text: bytes) -> StatusCode:
     return from_http(int(text)) if text.isdigit() and len(text) == 3 else StatusCode.UNKNOWN
 
 
-def _details(headers: Headers) -> bytes | None:
+def _decode_details(headers: Headers) -> bytes | None:
     text = find(headers, b"grpc-status-details-bin")
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What a client's connection and a server's do in ways of their own."""
+"""By this protocol `Http2Connection` calls a client's connection or a server's, which do the rest by themselves."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .events import Event
 
 
 class Role(Protocol):
-    """Whoever holds an `Http2Connection`."""
+    """The owner of an `Http2Connection`: a client's connection or a server's."""
 
     def handle(self, events: Iterable[Event]) -> None:
-        """Handle all that one step has read."""
+        """Handle all events of one step."""
 
     def before_read(self) -> Callable[[], Awaitable[None]] | None:
-        """What has to be done before the next read, if anything."""
+        """Return the wait that has to come before the next read, if any."""
 
     def output_taken(self) -> None:
-        """What was pending is on its way, so there is room."""
+        """Go on sending, because the pending output is on its way and the buffer is empty."""
 
     def use_room(self) -> None:
-        """Append what there is room for, not more than a step's worth."""
+        """Append output as far as the buffer allows, at most one step's worth."""
 
     def ended(self, status: Status) -> None:
-        """The connection is over, and no stream can go on."""
+        """End every stream, because the connection has ended."""

@@ -1,4 +1,4 @@
-"""Reading files without holding up everyone else: a disk may be slow, and a network's share may hang."""
+"""Files are read in a thread, because a disk may be slow and a network's share may hang."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ T = TypeVar("T")
 
 
 async def run_in_thread(read: Callable[[], T]) -> T:
-    """Run it in a thread, which is left to itself if nobody waits any more: like a look-up, it may outlive the channel.
+    """Return the result of `read`, run in a thread.
 
-    On a clock that jumps when everyone waits (`trio.testing.MockClock`) it runs here: such a clock waits for no
-    thread, and whoever has it wants each run to be like the last.
+    If the caller is cancelled, the thread goes on and its result is dropped.
+
+    On a clock that jumps when every task waits (`trio.testing.MockClock`) it runs in the caller's task: such a clock
+    does not wait for threads, and each run of a test should be like the last.
     """
     if getattr(trio.lowlevel.current_clock(), "autojump_threshold", math.inf) < math.inf:
         await trio.lowlevel.checkpoint()

@@ -1,9 +1,9 @@
-"""Which streams send next, where not all have room.
+"""The send queue decides which stream sends next, where windows or buffer do not have room for all.
 
-A stream whose message did not fit stands in line, and is served in turn, a little each, whenever the connection's
-window and buffer have room. One whose own window is closed stands apart, so that nobody asks it in vain: until its
-window is opened, or the peer's SETTINGS may have opened all windows. A peer may say so in each frame, however many
-streams wait. So that is only noted, and the streams are looked at later, a few in each step.
+A stream whose message did not fit is queued, and the queue is served in turn, a little for each stream, whenever the
+connection's window and buffer have room. A stream whose own window is closed is blocked, outside the queue, until its
+window is opened, or the peer's SETTINGS may have opened all windows. A peer may send such SETTINGS in each frame,
+however many streams are blocked. So they are only noted, and the streams are checked later, a few in each step.
 """
 
 from __future__ import annotations
@@ -14,102 +14,102 @@ from typing import Protocol
 
 from .engine import Http2Engine
 
-TURNS = 64
-"""So many streams may be served, or begun, in one step."""
+MAX_STREAMS_PER_STEP = 64
+"""The streams that one step may serve or open."""
 
-_TURN = 16 * 1024  # what a stream in line may append before the next has its turn
+SEND_QUANTUM = 16 * 1024  # bytes that a queued stream may append in its turn
 
 
 class Sender(Protocol):
     """A stream that has something to send."""
 
     id: int
-    """0 before its headers were sent."""
+    """The stream's identifier; 0 before its headers were sent."""
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether it has something to send for which there was no room."""
+        """Whether the stream has something to send for which there was no room."""
 
     def push(self, limit: int) -> None:
         """Append at most `limit` bytes to the connection's output."""
 
 
 class SendQueue:
-    """`left_behind` is called when a step's worth was done and there is more, which is done by the next `serve`."""
+    """The streams that wait to send. `continue_later` is called when a step left work for the next `serve`."""
 
-    __slots__ = ("_engine", "_left_behind", "_to_look_at", "_unsent_bound", "blocked", "line")
+    __slots__ = ("_continue_later", "_engine", "_unchecked", "_unsent_bound", "blocked", "queued")
 
-    def __init__(self, engine: Http2Engine, unsent_bound: int, left_behind: Callable[[], None]) -> None:
-        self.line: OrderedDict[Sender, None] = OrderedDict()  # an empty deque would be five times as large
+    def __init__(self, engine: Http2Engine, unsent_bound: int, continue_later: Callable[[], None]) -> None:
+        self.queued: OrderedDict[Sender, None] = OrderedDict()  # an empty deque takes five times its memory
         self.blocked: OrderedDict[Sender, None] = OrderedDict()
         """Streams that have something to send and whose own window is closed."""
-        self._to_look_at = 0  # of those, from the first one
+        self._unchecked = 0  # the number of blocked streams still to check, from the first one
         self._engine = engine
         self._unsent_bound = unsent_bound
-        self._left_behind = left_behind
+        self._continue_later = continue_later
 
     def send(self, stream: Sender) -> None:
-        """The stream has something to send: at once, if nobody else stands in line and there is room."""
-        if self.line or self._engine.outgoing.unsent >= self._unsent_bound:
+        """Let a stream send: at once if no other stream is queued and there is room."""
+        if self.queued or self._engine.outgoing.unsent >= self._unsent_bound:
             self.append(stream)
             self.serve()
         else:
             self._serve_one(stream)
 
     def append(self, stream: Sender) -> None:
-        """Put it at the end of the line, if it has something to send."""
+        """Put a stream at the end of the queue, if it has something to send."""
         if stream.waits_for_room:
             self.blocked.pop(stream, None)
-            self.line[stream] = None  # who stands there keeps its place
+            self.queued[stream] = None  # a stream that is queued already keeps its place
 
-    def look_again(self) -> None:
-        """The windows of all streams may be open now."""
+    def recheck_blocked(self) -> None:
+        """Check all blocked streams again, because their windows may have opened."""
         if self.blocked:
-            self._to_look_at = len(self.blocked)
-            self._left_behind()
+            self._unchecked = len(self.blocked)
+            self._continue_later()
 
     def serve(self) -> None:
-        """Let streams in line send, in turn, as far as buffer and windows have room."""
-        if self._to_look_at:
-            self._look()
-        engine, turns = self._engine, TURNS
-        while self.line and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
+        """Let queued streams send in turn, as far as buffer and windows have room."""
+        if self._unchecked:
+            self._check_blocked()
+        engine, turns = self._engine, MAX_STREAMS_PER_STEP
+        while self.queued and engine.outgoing.unsent < self._unsent_bound and engine.connection_window > 0:
             if not turns:
-                return self._left_behind()
+                return self._continue_later()
             turns -= 1
-            self._serve_one(self.line.popitem(last=False)[0])
+            self._serve_one(self.queued.popitem(last=False)[0])
 
-    def _look(self) -> None:
-        """Blocked streams whose windows are open stand in line; the others go to the end."""
-        looks = min(self._to_look_at, TURNS)
-        self._to_look_at -= looks
+    def _check_blocked(self) -> None:
+        """Queue blocked streams whose windows have opened, and put the others back at the end."""
+        looks = min(self._unchecked, MAX_STREAMS_PER_STEP)
+        self._unchecked -= looks
         for _ in range(min(looks, len(self.blocked))):
             stream = self.blocked.popitem(last=False)[0]
             if self._engine.stream_window(stream.id) > 0:
                 self.append(stream)
             else:
                 self.blocked[stream] = None
-        if self._to_look_at:
-            self._left_behind()
+        if self._unchecked:
+            self._continue_later()
 
     def _serve_one(self, stream: Sender) -> None:
-        # A little each, where others wait: a large message does not hold up the small ones behind it.
+        # A bounded part if others wait, so that a large message does not hold up the small ones behind it.
         room = self._unsent_bound - self._engine.outgoing.unsent
-        stream.push(min(_TURN, room) if self.line else room)
+        stream.push(min(SEND_QUANTUM, room) if self.queued else room)
         if not stream.waits_for_room:
             if self.blocked:
                 self.blocked.pop(stream, None)
         elif self._engine.stream_window(stream.id) > 0:
             self.append(stream)
         else:
-            self.blocked[stream] = None  # until it opens
+            self.blocked[stream] = None  # until its window opens
 
     def forget(self, stream: Sender) -> None:
-        """It has nothing to send any more."""
-        self.line.pop(stream, None)
+        """Remove a stream that has nothing to send any more."""
+        self.queued.pop(stream, None)
         self.blocked.pop(stream, None)
 
     def clear(self) -> None:
-        self.line.clear()
+        self.queued.clear()
         self.blocked.clear()
-        self._to_look_at = 0
+        self._unchecked = 0

@@ -1,4 +1,4 @@
-"""What a client's engine keeps of its streams while they are open, and of a header block while it is not whole."""
+"""The fast engine keeps this state of its open streams, and of a header block that is not complete."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from .events import ErrorCode
 from .frames import MAX_WINDOW, Http2ProtocolError
 from .options import WireOptions
 
-FIRST_WINDOW = 65_535  # with which every connection and stream begins (RFC 9113 §6.9.2)
-FIRST_MAX_FRAME = 16_384
+DEFAULT_WINDOW = 65_535  # of every connection and stream (RFC 9113 §6.9.2)
+DEFAULT_MAX_FRAME = 16_384
 _NO_LIMIT = 2**32
 
 
 class RecvState(enum.Enum):
-    """What the peer may send next on a stream (RFC 9113 §8.1)."""
+    """The frames that the peer may send next on a stream (RFC 9113 §8.1)."""
 
     HEADERS = enum.auto()
     BODY = enum.auto()  # data or trailers
-    NOTHING = enum.auto()  # it has ended its half
+    NOTHING = enum.auto()  # END_STREAM has come
 
 
-# A member is found through its class by a slow way, before Python 3.12, and some are looked at for each frame.
+# Before Python 3.12 the look-up of an enum's member is slow, and each frame needs some.
 HEADERS, BODY, NOTHING = RecvState.HEADERS, RecvState.BODY, RecvState.NOTHING
 
 
 class StreamState:
-    """A stream that is not closed: both halves' states and windows."""
+    """A stream that is not closed: the states and windows of both halves."""
 
-    __slots__ = ("receive_window", "receiving", "send_offset", "sending")
+    __slots__ = ("is_sending", "receive_window", "recv_state", "send_offset")
 
     def __init__(self, receive_window: int) -> None:
         # The peer may change the window with which streams begin, and the windows of all open streams change with it
         # (RFC 9113 §6.9.2). A stream keeps only its difference from that, so such a change costs the same for any
         # number of streams.
         self.send_offset = 0
-        """What its window for sending is more than the peer's initial window; often below 0."""
+        """The difference of its send window from the peer's initial window; often below 0."""
         self.receive_window = receive_window
-        self.sending = True
-        self.receiving = HEADERS
+        self.is_sending = True
+        self.recv_state = HEADERS
 
 
 class StreamStates:
@@ -49,29 +49,29 @@ class StreamStates:
     def __init__(self, options: WireOptions) -> None:
         self.open: dict[int, StreamState] = {}
         self.next_id = 1
-        self.send_window = FIRST_WINDOW
-        """How much all streams together may send."""
-        self.receive_window = max(options.connection_window, FIRST_WINDOW)
-        """How much the peer may send on all streams together."""
-        self.initial_send_window = FIRST_WINDOW
+        self.send_window = DEFAULT_WINDOW
+        """The bytes that all streams together may send."""
+        self.receive_window = max(options.connection_window, DEFAULT_WINDOW)
+        """The bytes that the peer may send on all streams together."""
+        self.initial_send_window = DEFAULT_WINDOW
         self.initial_receive_window = options.stream_window
-        self._max_send_offset = 0  # no stream's is more; of streams that have gone, too
+        self._max_send_offset = 0  # an upper bound, which closed streams may have raised
 
     def check_opened(self, stream_id: int) -> None:
-        """A frame came for a stream that is not open: `Violation` unless it has been (all of ours are odd)."""
-        # RFC 9113 §5.1 lets us ignore what still comes for a closed stream; on an idle one it is an error.
+        """Raise `Http2ProtocolError` for a frame on a stream that was never opened; all of ours are odd."""
+        # RFC 9113 §5.1: frames on a closed stream may be ignored; on an idle one they are a connection error.
         if stream_id >= self.next_id or not stream_id & 1:
             raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"frame on stream {stream_id}, which was never opened")
 
     def send_window_of(self, stream_id: int) -> int:
-        """How much this stream may send now, its connection's window apart; may be negative."""
+        """Return the bytes that this stream may send now, apart from the connection's window; may be negative."""
         stream = self.open.get(stream_id)
         return self.initial_send_window + stream.send_offset if stream is not None else 0
 
     def set_initial_send_window(self, size: int) -> None:
-        """The peer's SETTINGS change the windows of all streams; `Violation` if that opens one too far."""
+        """Change the windows of all streams, as SETTINGS say; `Http2ProtocolError` if one becomes too large."""
         if size + self._max_send_offset > MAX_WINDOW:
-            # Streams with so wide a window are rare. Of this maximum they are why, or one that has gone since.
+            # A closed stream may have raised the bound, so it is computed anew before the setting is refused.
             self._max_send_offset = max([0, *(stream.send_offset for stream in self.open.values())])
         self.initial_send_window = size
         if size + self._max_send_offset > MAX_WINDOW:
@@ -80,13 +80,13 @@ class StreamStates:
             )
 
     def set_initial_receive_window(self, size: int) -> None:
-        """Our SETTINGS change what the peer may send on all streams."""
+        """Change the bytes that the peer may send on each stream, as our SETTINGS say."""
         change, self.initial_receive_window = size - self.initial_receive_window, size
         for stream in self.open.values():
             stream.receive_window += change
 
     def open_send_window(self, stream: StreamState, size: int) -> bool:
-        """The peer has opened a stream's window; false if that was too far (RFC 9113 §6.9.1)."""
+        """Widen a stream's window, as the peer's WINDOW_UPDATE says; False if that is too far (RFC 9113 §6.9.1)."""
         stream.send_offset += size
         if self.initial_send_window + stream.send_offset > MAX_WINDOW:
             return False
@@ -96,15 +96,18 @@ class StreamStates:
 
 
 class PeerSettings:
-    """The limits that the peer's SETTINGS name; how large its windows are is in `StreamStates`."""
+    """The limits in the peer's SETTINGS, except the initial window, which `StreamStates` has."""
 
     def __init__(self) -> None:
         self.max_streams = _NO_LIMIT
         self.max_header_list = math.inf
-        self.max_frame = FIRST_MAX_FRAME
+        self.max_frame = DEFAULT_MAX_FRAME
 
     def set(self, key: int, value: int) -> None:
-        """One setting; `Violation` if it may not have that value. Unknown ones are ignored (RFC 9113 §6.5.2)."""
+        """Apply one setting; `Http2ProtocolError` if its value is invalid.
+
+        Unknown ones are ignored (RFC 9113 §6.5.2).
+        """
         match key:
             case frames.ENABLE_PUSH if value:
                 raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, "a server cannot be pushed to")
@@ -113,13 +116,13 @@ class PeerSettings:
             case frames.MAX_HEADER_LIST_SIZE:
                 self.max_header_list = value
             case frames.MAX_FRAME_SIZE:
-                if not FIRST_MAX_FRAME <= value < 2**24:
+                if not DEFAULT_MAX_FRAME <= value < 2**24:
                     raise Http2ProtocolError(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE of {value}")
                 self.max_frame = value
 
 
 class HeaderFragment:
-    """A header block whose CONTINUATION frames have not all come."""
+    """A header block with CONTINUATION frames still to come."""
 
     __slots__ = ("end", "parts", "size", "stream_id")
 

@@ -1,4 +1,4 @@
-"""A client's streams: those that are open, and those that wait for a place among the server's concurrent streams."""
+"""A client's connection has open streams, and streams that wait for one of the server's concurrent streams."""
 
 from __future__ import annotations
 
@@ -11,71 +11,71 @@ from trxds.core.calls import Calls
 from trxds.core.metadata import Headers
 
 from .client_stream import ClientStream
-from .framing import LARGE, frame
+from .framing import MAX_COPIED_MESSAGE, frame
 from .http2_connection import Http2Connection
 from .request import RequestHeaders
-from .send_queue import TURNS
+from .send_queue import MAX_STREAMS_PER_STEP
 
 _NO_TIMEOUT: Headers = []
 
 
 class StreamTable:
-    """`exhausted` is called when a stream would need an identifier and there is none left."""
+    """The streams of one connection. `on_exhausted` is called when no stream identifier is left for the next one."""
 
     def __init__(
         self,
         http2: Http2Connection,
         streams: dict[int, ClientStream],
         headers: RequestHeaders,
-        exhausted: Callable[[], None],
+        on_exhausted: Callable[[], None],
     ) -> None:
         self.open = streams
-        # In order, and any of them may leave at any time: a list would have to be searched for it.
+        # An ordered dict, because any of them may leave at any time: a list would have to be searched.
         self.waiting: OrderedDict[ClientStream, None] = OrderedDict()
         self.max_streams = http2.engine.peer_max_streams
-        """How many the server allows (its SETTINGS_MAX_CONCURRENT_STREAMS)."""
+        """The server's SETTINGS_MAX_CONCURRENT_STREAMS."""
         self.last_opened = 0
         self.last_taken = 0
-        """The last stream whose headers were handed to the transport."""
+        """The identifier of the last stream whose headers were handed to the transport."""
         self.opened_at = -math.inf
-        """When the last stream was opened, on Trio's clock."""
+        """The time when the last stream was opened, on Trio's clock."""
         self.failed = 0
-        """Calls whose status was not OK."""
+        """The number of calls whose status was not OK."""
         self.broken = 0
-        """Streams that ended otherwise than by the server's last word."""
+        """The number of streams that the server's last frame did not end."""
         self._http2 = http2
         self._headers = headers
-        self._exhausted = exhausted
+        self._on_exhausted = on_exhausted
 
     def __len__(self) -> int:
-        """How many are not over, those that wait included."""
+        """Return the number of streams that have not ended, with those that wait."""
         return len(self.open) + len(self.waiting)
 
     @property
     def calls(self) -> Calls:
-        """Those that had a place."""
+        """Counts of the streams that were opened."""
         opened = (self.last_opened + 1) // 2
         return Calls(opened, opened - len(self.open) - self.failed, self.failed, self.opened_at)
 
     def has_room(self) -> bool:
-        """Whether the server and the connection's buffer take one more."""
+        """Return whether the server and the connection's buffer take one more stream."""
         engine = self._http2.engine
-        # A connection whose identifiers are used up can open none any more (RFC 9113 §5.1.1).
+        # Identifiers are never reused, so a connection can run out of them (RFC 9113 §5.1.1).
         if engine.exhausted:
-            self._exhausted()
+            self._on_exhausted()
             return False
         return len(self.open) < self.max_streams and engine.outgoing.unsent < self._http2.options.unsent_bound
 
     def begin(self, stream: ClientStream, now: float) -> bool:
-        """Send its headers; true if the whole request went with them."""
+        """Send a stream's headers; return whether the whole request went with them."""
         request, engine = stream.request, self._http2.engine
-        # With a message that is the whole request the stream begins and ends in one go: most calls are so.
+        # Most calls send one message: then headers, message and END_STREAM leave together.
         complete = b""
-        if request.message is not None and len(request.message) <= LARGE:
+        if request.message is not None and len(request.message) <= MAX_COPIED_MESSAGE:
             complete = frame(request.message)
             if len(complete) > engine.initial_data_limit():
-                complete = b""  # the send queue waits for windows, and the headers need none
-        # A call that waited says what is left of its time.
+                complete = b""  # headers need no window; the message waits in the send queue
+        # The timeout is computed only now: time in the queue counts.
         timeout = request.timeout(now) if request.deadline < math.inf else _NO_TIMEOUT
         fields = self._headers.fields(request.path, request.authority)
         stream_id = engine.open_stream(fields, request.metadata, timeout, complete)
@@ -85,17 +85,17 @@ class StreamTable:
         return bool(complete)
 
     def begin_waiting(self) -> None:
-        """Begin those that wait, in order, as far as there is room."""
-        turns = TURNS
+        """Open streams that wait, in order, as far as server and buffer allow."""
+        turns = MAX_STREAMS_PER_STEP
         while self.waiting and self.has_room():
             if not turns:
-                return self._http2.writer.left_behind()
+                return self._http2.writer.continue_later()
             turns -= 1
             self.begin(self.waiting.popitem(last=False)[0], self._http2.counts.now())
 
     def forget(self, stream: ClientStream) -> None:
-        """A stream is over."""
-        # Nothing is kept of closed streams: the engine knows by their numbers that they have been.
+        """Remove a stream that has ended."""
+        # Nothing is kept of closed streams: the engine recognizes their identifiers, which are below the next one.
         if stream.id:
             self.open.pop(stream.id, None)
             if stream.status is not None and not stream.status.ok:
@@ -103,12 +103,15 @@ class StreamTable:
         else:
             self.waiting.pop(stream, None)
 
-    def above(self, last_stream_id: int) -> list[ClientStream]:
-        """Those that the server has not processed. They are the last in order: the others are not looked at."""
+    def unprocessed_after(self, last_stream_id: int) -> list[ClientStream]:
+        """Return the streams that the server has not processed.
+
+        They are the last in order, so only they are visited.
+        """
         later = takewhile(lambda stream_id: stream_id > last_stream_id, reversed(self.open))
         return [self.open[stream_id] for stream_id in later][::-1]
 
-    def take_waiting(self) -> tuple[ClientStream, ...]:
-        """Those that wait; they do not any more."""
+    def pop_waiting(self) -> tuple[ClientStream, ...]:
+        """Return the streams that wait, and keep none of them."""
         waiting, self.waiting = self.waiting, OrderedDict()
         return tuple(waiting)

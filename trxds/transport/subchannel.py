@@ -1,9 +1,9 @@
-"""One address and the way to it: IDLE, CONNECTING, READY, TRANSIENT_FAILURE (connectivity-semantics-and-api.md).
+"""A subchannel is one address and its connection: IDLE, CONNECTING, READY or TRANSIENT_FAILURE.
 
-The program counter is the state machine: connecting, being READY and backing off is one coroutine,
-`live`, and an IDLE subchannel is no task at all. A connection that says GOAWAY, or is retired, stays
-in its coroutine until its last stream has ended, while the subchannel is IDLE at once and may
-begin another.
+The states are those of connectivity-semantics-and-api.md. The program counter is the state machine: connecting, being
+READY and backing off is one coroutine, `run`, and an IDLE subchannel is no task at all. A connection that got a
+GOAWAY, or is retired, stays in its coroutine until its last stream has ended, while the subchannel is IDLE at once and
+may begin another.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .options import WireOptions
 from .request import Request
 from .tls import TlsNetwork
 
-MIN_CONNECT_TIME = 20.0  # connection-backoff.md: an attempt is not given up before, however short the backoff
+MIN_CONNECT_TIME = 20.0  # the least timeout of an attempt (connection-backoff.md)
 
-# States conflate on their way to a policy. One that slept through a failure would go on queueing its
-# calls, so the failure lasts at least this long even if the backoff was over before the attempt was.
+# Only the latest state reaches a policy. A policy that missed a failure would go on queueing its calls, so a
+# failure lasts at least this long even if the backoff ended before the attempt.
 MIN_FAILURE_TIME = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class SubchannelContext:
-    """What all subchannels of a pool have in common; `start` has one's `live` run as a task."""
+    """The settings that all subchannels of a pool share; `start` runs a subchannel's `run` as a task."""
 
     options: WireOptions
     keepalive: Keepalive | None
@@ -49,10 +49,10 @@ class SubchannelContext:
 
 
 class Subchannel:
-    """Made by `Pool.lease`.
+    """The connection to one address, or the attempts to make one. Made by `SubchannelPool.lease`.
 
-    `state` is where it stands; `error` says why the last connection or attempt ended. Both are
-    set, and `changed` called, before anybody is refused a stream because of it.
+    `state` is the connectivity state; `error` says why the last connection or attempt ended. Both are set, and
+    `changed` called, before any stream is refused for it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Subchannel:
         self.state = Connectivity.IDLE
         self.error: Status | None = None
         self.created_at = trio.current_time()
-        self.changed_at = -math.inf  # when it came to its state, on Trio's clock
+        self.changed_at = -math.inf  # the time of the last change of state, on Trio's clock
         self.traffic = ConnectionStats()
         self.secure = isinstance(network, TlsNetwork)
         self._network = network
@@ -75,16 +75,16 @@ class Subchannel:
         self._backoff = backoff
         self._changed = changed
         self._connection: Connection | None = None  # while READY
-        self._scope = trio.CancelScope()  # of the attempt and the backoff after it
-        self.retired = False
+        self._scope = trio.CancelScope()  # of the attempt, and of the backoff after it
+        self.is_retired = False
 
     def __repr__(self) -> str:
         streams = f", {self._connection.stream_count} streams" if self._connection is not None else ""
         return f"<Subchannel {self.address} {self.state.value}{streams}>"
 
     def request_connection(self) -> None:
-        """Connect if IDLE; otherwise nothing."""
-        if self.state is Connectivity.IDLE and not self.retired:
+        """Connect if IDLE; otherwise do nothing."""
+        if self.state is Connectivity.IDLE and not self.is_retired:
             self._scope = trio.CancelScope()
             self._set_state(Connectivity.CONNECTING)
             self._context.start(self)
@@ -93,39 +93,40 @@ class Subchannel:
         """Begin a call; None unless READY. Never a checkpoint."""
         return self._connection.open_stream(request) if self._connection is not None else None
 
-    async def listen(self, path: str, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
-        """One request, any number of replies: `heard` gets each. How the call ended; None unless READY."""
+    async def listen(self, path: str, request: bytes, on_reply: Callable[[bytes], None]) -> Status | None:
+        """Send one request and pass each reply to `on_reply`; return the status of the call, or None unless READY."""
         stream = self.open_stream(Request(path, self.address))
         if stream is None:
             return None
         try:
             await stream.send(request, end=True)
             while (reply := await stream.receive()) is not None:
-                heard(reply)
+                on_reply(reply)
             return stream.status
         finally:
             stream.cancel()
 
     def retire(self) -> None:
-        """Nobody wants this host any more: no new streams, and the end when the last has ended."""
-        self.retired = True
+        """Open no more streams, and end when the last one has ended, because no user leases this host any more."""
+        self.is_retired = True
         connection, self._connection = self._connection, None
         if connection is not None:
+            # Retired by its users, the subchannel posts no more states.
             connection.on_draining = None
             connection.drain()
             self._context.observers.connection_closed(self.address, self._security, SHUTDOWN)
-        elif self.state is not Connectivity.IDLE:  # whose last connection may still have streams
+        elif self.state is not Connectivity.IDLE:  # when IDLE, the last connection may still have streams
             self._scope.cancel(reason=f"{self.address} is no longer wanted")
         self.state = Connectivity.IDLE
 
     # -- its life, from one request for a connection to the next
 
-    async def live(self) -> None:
-        """Connect, and be a connection until its end; after a failure wait for the backoff's."""
+    async def run(self) -> None:
+        """Connect, and run the connection to its end; after a failure wait for the end of the backoff."""
         now = trio.current_time()
         retry_at = now + self._backoff.next()
-        failure = await self._attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
-        if failure is None or self.retired:
+        failure = await self._run_attempt(self._scope, max(retry_at, now + MIN_CONNECT_TIME))
+        if failure is None or self.is_retired:
             return
         self._context.observers.connection_failed(self.address, failure)
         self.error, self._scope = failure, trio.CancelScope()
@@ -134,17 +135,17 @@ class Subchannel:
             await trio.sleep_until(max(retry_at, trio.current_time() + MIN_FAILURE_TIME))
             self._set_state(Connectivity.IDLE)
 
-    async def _attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
-        """Returns when it is over: why there was no connection, or None. Once READY it has no `deadline` any more."""
+    async def _run_attempt(self, scope: trio.CancelScope, deadline: float) -> Status | None:
+        """Run one connection; return why there was none, or None. From READY on the `deadline` does not hold."""
         scope.deadline = deadline
-        missed = f"{self.address}: cannot connect: no answer in time"
+        timeout_text = f"{self.address}: cannot connect: no answer in time"
         with scope:
             transport = await self._connect()
             if isinstance(transport, Status):
                 return transport
-            missed = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
+            timeout_text = f"{self.address}: connected, but no HTTP/2 SETTINGS came in time"
             return await self._serve(transport, scope)
-        return unavailable(missed)
+        return unavailable(timeout_text)
 
     async def _connect(self) -> trio.abc.Stream | Status:
         try:
@@ -153,7 +154,7 @@ class Subchannel:
             return unavailable(f"{self.address}: cannot connect: {connect_error(error)}")
 
     async def _serve(self, transport: trio.abc.Stream, scope: trio.CancelScope) -> Status | None:
-        """This task is the connection's reader."""
+        """Run the connection's reader in this task."""
         context = self._context
         connection = Connection(transport, peer=self.address, options=context.options, keepalive=context.keepalive)
         connection.on_ready = partial(self._become_ready, connection, scope)
@@ -164,21 +165,22 @@ class Subchannel:
         finally:
             context.connections.discard(connection)
             self.traffic.end(connection)
-        # Without having been READY it is a failed attempt, even if SETTINGS came (with a GOAWAY,
-        # say), so that the next one waits for the backoff.
+        # A connection that was never READY is a failed attempt, so the next one waits for the backoff: also if
+        # SETTINGS came together with a GOAWAY.
         return None if connection.on_draining is not None else connection.error
 
     def _become_ready(self, connection: Connection, scope: trio.CancelScope) -> None:
-        if self.retired:
+        if self.is_retired:
             return
+        # Only now the attempt has succeeded: a peer without SETTINGS may be anything that accepts connections.
         scope.deadline = math.inf
         self._backoff.reset()
         self._connection = connection
-        connection.on_draining = partial(self._leave, connection)
+        connection.on_draining = partial(self._on_draining, connection)
         self._set_state(Connectivity.READY)
         self._context.observers.connection_opened(self.address, self._security)
 
-    def _leave(self, connection: Connection) -> None:
+    def _on_draining(self, connection: Connection) -> None:
         self._connection = None
         self.error = connection.error
         self._set_state(Connectivity.IDLE)

@@ -1,7 +1,7 @@
-"""TLS over any network: the peer has proven who it is and speaks HTTP/2, or there is no connection.
+"""TLS over any network: a peer that does not prove its name, or does not speak HTTP/2, gets no connection.
 
-Whoever reads the error has a certificate to mend, so it names the peer, the name it was asked
-to prove, and the cause.
+A reader of the error has a certificate to repair, so it names the peer, the name that the peer had to prove, and the
+cause.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .transport_credentials import Credentials, Insecure, Tls
 
 NextContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 Approve: TypeAlias = Callable[[Mapping[str, Any]], str | None]
-"""Looks at the peer's certificate, in the form of `SSLSocket.getpeercert`; returns what is wrong with it."""
+"""A function of the peer's certificate (as from `SSLSocket.getpeercert`) that returns what is wrong with it."""
 
 
 class TlsNetwork:
     """A network whose connections are TLS.
 
-    `context` gives the context for the next connection, and may read files for it; `OSError` says why there is none.
-    `server_name` is sent as SNI, and proven by the peer if the context checks host names.
+    `context` returns the context for the next connection, and may read files for it; `OSError` says why there is none.
+    `server_name` is sent as SNI, and the peer must prove it if the context checks host names.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class TlsNetwork:
         self._approve = approve
 
     async def connect(self, address: str) -> trio.abc.Stream:
-        context = await self._context()  # first: without it there is no use in a connection
+        context = await self._context()  # before the connection, which would be useless without it
         transport = await self._network.connect(address)
-        # Servers of this kind just close; HTTP/2 knows by itself what was cut off.
+        # `https_compatible`: HTTPS servers close without close_notify, and HTTP/2 itself detects a cut-off stream.
         stream = trio.SSLStream(transport, context, server_hostname=self._server_name, https_compatible=True)
         try:
             problem = await self._handshake(stream)
@@ -66,49 +66,51 @@ class TlsNetwork:
             await stream.do_handshake()
         except trio.BrokenResourceError as error:
             return tls_cause(error)
+        # RFC 9113 §3.2: HTTP/2 over TLS must be agreed on by ALPN.
         if stream.selected_alpn_protocol() != "h2":
             return "the peer did not agree on HTTP/2; its ALPN protocols must include h2"
         return self._approve(stream.getpeercert() or {}) if self._approve is not None else None
 
 
-def secured(network: Network, credentials: Credentials, name: str) -> Network:
-    """The network over which these credentials speak to a peer that is asked for by this name."""
+def credentials_network(network: Network, credentials: Credentials, name: str) -> Network:
+    """Return the network over which these credentials reach a peer that has this name."""
     match credentials:
         case Insecure():
             return network
         case Tls():
-            return TlsNetwork(network, contexts(credentials.source), credentials.server_name or name)
+            return TlsNetwork(network, context_source(credentials.source), credentials.server_name or name)
 
 
-def contexts(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
-    """What gives the context for the next connection; files are read once for all connections that wait for them."""
+def context_source(source: CertificateFiles | ssl.SSLContext, *, check_hostname: bool = True) -> NextContext:
+    """Return a source of contexts for connections; it reads files once for all connections that wait for them."""
     if isinstance(source, ssl.SSLContext):
-        return partial(_given, source)
-    return partial(_fresh, FreshContext(source, check_hostname=check_hostname), trio.Lock())
+        return partial(_same_context, source)
+    return partial(_fresh_context, FreshContext(source, check_hostname=check_hostname), trio.Lock())
 
 
-async def _given(context: ssl.SSLContext) -> ssl.SSLContext:
+async def _same_context(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-async def _fresh(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
+async def _fresh_context(context: FreshContext, one_reads: trio.Lock) -> ssl.SSLContext:
+    # Many connections may start at once, for example after a rotation: one of them reads for all.
     async with one_reads:
         return context.current(trio.current_time()) or context.take(
             await run_in_thread(context.read), trio.current_time()
         )
 
 
-def host_of(address: str) -> str:
-    """The name that a peer proves if nobody says another; a Unix socket is on this host."""
+def server_name_of(address: str) -> str:
+    """Return the name that a peer has to prove by default; a Unix socket is on this host."""
     return "localhost" if address.startswith("unix:") else split_address(address)[0]
 
 
 def tls_cause(error: BaseException) -> str:
-    """Why a stream broke, without OpenSSL's numbers and source lines."""
+    """Return why a stream broke, without OpenSSL's numbers and source lines."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {cause.verify_message.rstrip('.')}"
-    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # which one depends on Python's release
+    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # it depends on Python's release which one comes
         return "the peer closed the connection during the handshake; does it speak TLS, or want a certificate from us?"
     if isinstance(cause, ssl.SSLError) and cause.reason:
         text = cause.reason.lower().replace("_", " ")

@@ -1,8 +1,8 @@
-"""Bytes to a peer and back: any of Trio's streams, and a socket's own way past Trio's.
+"""The bytes of a connection, over any of Trio's streams, or over a socket with fewer steps than Trio's own.
 
-A lone RPC needs no step of the scheduler but its caller's, if its bytes go out in that one and its answer is
-read there (`inline_read.py`). Plain functions can do that for a socket: they offer the bytes once, and take what there
-is. What the socket does not take is left to the writer. No task can be cancelled in the middle of it.
+A lone RPC needs no step of the scheduler except its caller's, if its bytes leave in that step and its caller reads the
+answer (`inline_read.py`). For a socket, plain functions do that: they offer the bytes once, and take those that there
+are. The writer sends the bytes that the socket does not take. Plain functions cannot be cancelled in the middle.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from functools import partial
 import trio
 
 READ_SIZE = 64 * 1024
-LARGE_READ_SIZE = 256 * 1024  # when the last read was full: somebody sends a lot
+LARGE_READ_SIZE = 256 * 1024  # after a full read, as more is likely to come
 
 
 class Transport:
-    """A stream of any kind. It is owned by its connection, which closes it."""
+    """A stream of any kind, owned by its connection, which closes it."""
 
     __slots__ = ("readable", "stream")
 
     readable: Callable[[], Awaitable[None]]
-    """Waits until `receive_nowait` has a chance; only where there is `at_once`."""
+    """Waits until `receive_nowait` can return bytes; only where `at_once` is true."""
 
     at_once = False
-    """Whether `send_nowait` and `receive_nowait` have a chance."""
+    """Whether `send_nowait` and `receive_nowait` can do anything."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
 
     async def receive(self) -> bytes:
-        """What has come; nothing at the end."""
+        """Return the bytes that have come; no bytes at the end."""
         return bytes(await self.stream.receive_some(READ_SIZE))
 
     def receive_nowait(self) -> bytes | None:
-        """What has come, if anything has; nothing at the end."""
+        """Return the bytes that have come, or None; no bytes at the end."""
         return None
 
-    def wait_apart(self) -> bool:
-        """Whether `interrupt` may be called from now on. Not to be asked while anybody waits in `readable`."""
+    def enable_interrupt(self) -> bool:
+        """Return whether `interrupt` may be called from now on. Not to be called while a task waits in `readable`."""
         return False
 
     def interrupt(self) -> None:
-        """Whoever waits in `readable` gets a `trio.ClosedResourceError`; nothing is closed, and nobody else minds."""
+        """Wake the task in `readable` by a `trio.ClosedResourceError`; nothing is closed, no other task wakes."""
 
     async def send_all(self, data: bytes | memoryview) -> None:
         await self.stream.send_all(data)
 
     def send_nowait(self, data: bytes) -> int:
-        """How much of it went out at once. An error shows when the rest is sent."""
+        """Return the number of bytes that were sent at once. An error shows when the rest is sent."""
         return 0
 
     async def close(self) -> None:
@@ -58,7 +58,7 @@ class Transport:
 
 
 class SocketTransport(Transport):
-    """A plain socket: no attempt to read before there is something, no step of the scheduler after."""
+    """A TCP or Unix socket: it never reads before there are bytes, and takes no scheduler step after a read."""
 
     __slots__ = ("_fd", "_read_fd", "_read_size")
 
@@ -69,7 +69,7 @@ class SocketTransport(Transport):
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
         self._fd = self._read_fd = stream.socket.fileno()
-        self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # no coroutine of ours around it
+        self.readable = partial(trio.lowlevel.wait_readable, self._fd)  # one coroutine less for each wait
         self._read_size = READ_SIZE
 
     async def receive(self) -> bytes:
@@ -89,14 +89,14 @@ class SocketTransport(Transport):
         self._read_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
         return data
 
-    def wait_apart(self) -> bool:
-        # `notify_closing` wakes whoever waits for a descriptor, to read or to write. By a second descriptor of the same
-        # socket the writer is left alone.
+    def enable_interrupt(self) -> bool:
+        # `notify_closing` wakes the reader and the writer of a descriptor. With a second descriptor of the socket
+        # for reading, the writer is not woken.
         if self._read_fd == self._fd:
             try:
                 self._read_fd = os.dup(self._fd)
             except OSError:
-                return False  # the process has no descriptor left
+                return False  # the process has too many open files
             self.readable = partial(trio.lowlevel.wait_readable, self._read_fd)
         return True
 
@@ -113,12 +113,12 @@ class SocketTransport(Transport):
     def send_nowait(self, data: bytes) -> int:
         try:
             return os.write(self._fd, data)
-        except OSError:  # also if it would block
+        except OSError:  # BlockingIOError, or an error that the writer's next send shows
             return 0
 
 
 def transport_of(stream: trio.abc.Stream) -> Transport:
-    """The fastest way there is."""
+    """Return the fastest transport for this stream."""
     if isinstance(stream, trio.SocketStream) and os.name == "posix":
         return SocketTransport(stream)
     return Transport(stream)

@@ -1,4 +1,4 @@
-"""What a connection needs before it may carry RPCs: nothing, or TLS."""
+"""Transport credentials say what a connection needs before it may carry RPCs: nothing, or TLS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .certificates import CertificateFiles
 
 @dataclass(frozen=True, slots=True)
 class Insecure:
-    """Plain text, to whoever answers."""
+    """Plain text, without proof of the peer's name."""
 
 
 INSECURE = Insecure()
@@ -19,9 +19,9 @@ INSECURE = Insecure()
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS with certificates from files that are read again, or with a context as it is.
+    """TLS with certificates from files that are read again, or with a context that stays as it is.
 
-    The peer must prove `server_name`; empty means the name that the caller asked for.
+    The peer must prove `server_name`; empty means the name that the call is for.
     """
 
     source: CertificateFiles | ssl.SSLContext = field(default_factory=CertificateFiles)

@@ -1,8 +1,8 @@
-"""A place where one task waits until something is true.
+"""One task waits here until a condition holds.
 
-An RPC parks here instead of on an event of its own per step: the connection's reader changes
-the stream's fields, then wakes the task. A task that is woken runs only when the reader has handled
-everything of its read, so an answer that came in one piece wakes its caller once.
+An RPC parks here instead of on one event for each step: the connection's reader changes the stream's fields, then wakes
+the task. A woken task runs only when the reader has handled everything of its read, so an answer that came in one piece
+wakes its caller once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import trio
 
 
 class _Woken:
-    """What a task is woken with: nothing. It is the part of an `outcome.Outcome` that Trio asks for.
+    """The value that wakes a task, which is nothing. It has the part of an `outcome.Outcome` that Trio uses.
 
-    An outcome of that library can be used once, and to make and mark one for each call costs as much as its route.
+    A real outcome can be used only once, and to make one for each call costs as much as finding the call's route.
     """
 
     def unwrap(self) -> None:
@@ -27,15 +27,17 @@ _WOKEN: Any = _Woken()
 
 
 class Waiter:
+    """A condition and the one task that waits for it."""
+
     __slots__ = ("_task", "until")
 
     def __init__(self) -> None:
         self._task: trio.lowlevel.Task | None = None
         self.until: Callable[[], bool] | None = None
-        """What the task waits for; None when nobody waits."""
+        """The condition; None when no task waits."""
 
     async def wait(self, until: Callable[[], bool]) -> None:
-        """Wait until `until()`; always a checkpoint. A second task is a `trio.BusyResourceError`."""
+        """Wait until `until()` is true; always a checkpoint. A second task gets a `trio.BusyResourceError`."""
         if self._task is not None:
             raise trio.BusyResourceError("another task is waiting for the same thing")
         if until():
@@ -46,7 +48,7 @@ class Waiter:
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
     def wake_if(self) -> None:
-        """Something changed: wake the task if it is what it waits for."""
+        """Wake the task if its condition holds now."""
         if self.until is not None and self.until():
             task, self._task, self.until = self._task, None, None
             assert task is not None

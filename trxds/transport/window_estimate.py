@@ -1,67 +1,83 @@
-"""How large a stream's window has to be to keep the way to the peer full: its bandwidth-delay product.
+"""The window that keeps the path to the peer full is its bandwidth-delay product, which is measured here.
 
-A window that is smaller makes a large message wait for one round trip after the other; a larger one for all from
-the beginning would let every slow reader hold as much. So windows begin small and are measured, as gRPC's
-other clients do it: what arrives between a PING and its answer was on its way in that time. Is it near the
-window, and came it faster than ever, then the window was in the way.
+With a smaller window a large message waits for one round trip after the other; a larger one for all streams from the
+beginning would let every slow reader hold as much. So windows begin small and are measured as in gRPC's other clients:
+the bytes that arrive between a PING and its answer were on their way in that time. If they are near the window, and
+came faster than ever, then the window was the limit.
 
-There is nothing to measure before a good part of a window has come on one stream, so small RPCs send no PING.
+Nothing is measured before a good part of a window has come on one stream, so small RPCs send no PING.
 
-A peer that fills its window stops until it hears of us, so what it sends comes in bursts, a round trip apart. The
-answer to a PING comes just before the next burst. So all that came in the burst counts in which the PING left: counted
-from its middle, a full window would look half empty, time after time.
+A peer that fills its window stops until it hears of us, so its bytes come in bursts, a round trip apart. The answer to
+a PING comes just before the next burst. So the whole burst counts in which the PING left: counted from its middle, a
+full window would look half empty, time after time.
 """
 
 from __future__ import annotations
 
 import math
 
-_MAX_PAUSE = 63
-_BURST = 1 / 8  # of a round trip: for so long it is the same
-_FADING = 0.9  # of the best, with each sample: one that was too good by chance must not stand for ever
+_MAX_SKIPS = 63
+# The part of a round trip in which bytes belong to one burst.
+_BURST_FRACTION = 1 / 8
+# The best bandwidth decays with each sample: one that was too good by chance must not stand for ever.
+_DECAY = 0.9
 
 
 class WindowEstimate:
-    """`window` is what a stream may be sent ahead, in bytes; it grows up to `most`."""
+    """The estimated window. `window` is the bytes that a stream may be sent ahead; it grows up to `max_window`."""
 
-    __slots__ = ("_bandwidth", "_began", "_burst", "_pause", "_received", "_round_trip", "_skip", "most", "window")
+    __slots__ = (
+        "_bandwidth",
+        "_burst",
+        "_ping_sent_at",
+        "_received",
+        "_round_trip",
+        "_skips",
+        "_skips_left",
+        "max_window",
+        "window",
+    )
 
-    def __init__(self, window: int, most: int) -> None:
+    def __init__(self, window: int, max_window: int) -> None:
         self.window = window
-        self.most = most
-        self._bandwidth = 0.0  # the best so far, in bytes per second
-        self._began: float | None = None  # while a PING is on its way
-        self._received = 0  # before the burst in which it left
-        self._burst = (0, -math.inf)  # what was received before it, and when it began
-        self._round_trip = math.inf  # the shortest so far
-        self._pause = 0
-        self._skip = 0
+        self.max_window = max_window
+        self._bandwidth = 0.0  # the best so far, in bytes a second
+        self._ping_sent_at: float | None = None  # the time when the unanswered PING was sent
+        self._received = 0  # the bytes before the burst in which the PING left
+        self._burst = (0, -math.inf)  # the bytes before the present burst, and when it began
+        self._round_trip = math.inf  # the shortest so far, in seconds
+        self._skips = 0
+        self._skips_left = 0
 
-    def begins(self, received: int, now: float) -> bool:
-        """A good part of a window has come: whether to send a PING. `received` counts all bytes ever before that."""
-        if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST:
+    def begin_sample(self, received: int, now: float) -> bool:
+        """Return whether to send a PING, after a good part of a window has come.
+
+        `received` counts all bytes before that.
+        """
+        if self._round_trip == math.inf or now - self._burst[1] > self._round_trip * _BURST_FRACTION:
             self._burst = (received, now)
-        if self._began is not None or self.window >= self.most:
+        if self._ping_sent_at is not None or self.window >= self.max_window:
             return False
-        if self._skip:
-            self._skip -= 1
+        if self._skips_left:
+            self._skips_left -= 1
             return False
-        self._began, self._received = now, self._burst[0]
+        self._ping_sent_at, self._received = now, self._burst[0]
         return True
 
-    def grows(self, received: int, now: float) -> bool:
-        """The PING was answered: whether `window` is a larger one now."""
-        if self._began is None:
+    def end_sample(self, received: int, now: float) -> bool:
+        """Return whether `window` has grown, now that the PING was answered."""
+        if self._ping_sent_at is None:
             return False
-        sample, seconds = received - self._received, max(now - self._began, 1e-6)
-        self._began = None
+        sample, seconds = received - self._received, max(now - self._ping_sent_at, 1e-6)
+        self._ping_sent_at = None
         self._round_trip = min(self._round_trip, seconds)
         bandwidth, best = sample / seconds, self._bandwidth
-        self._bandwidth = max(bandwidth, _FADING * best)
+        self._bandwidth = max(bandwidth, _DECAY * best)
+        # As in grpc-go's estimator: it grows only if two thirds of the window came, faster than before.
         if bandwidth < best or sample * 3 < self.window * 2:
-            # The more often it was in vain, the less often we ask: servers count PINGs.
-            self._skip = self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
+            # After samples without growth PINGs get rarer, because servers count them (A8).
+            self._skips_left = self._skips = min(2 * self._skips + 1, _MAX_SKIPS)
             return False
-        self._pause = 0
-        self.window = min(2 * sample, self.most)
+        self._skips = 0
+        self.window = min(2 * sample, self.max_window)
         return True

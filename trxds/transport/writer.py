@@ -1,10 +1,9 @@
-"""What a connection has to say, on its way to the transport.
+"""The writer takes a connection's output to the transport.
 
-Everybody appends to the engine's output by plain functions, and the writer takes everything that is
-pending in one go, in the scheduler's next pass: what fifty callers have said in this one is one write. A
-caller that is alone has nobody to wait for: `wrote` offers its bytes to the socket at once. The writer is a task, and
-begins when something has to wait for the first time. No other task waits for the socket to take bytes, so one that
-is cancelled leaves no half frame behind.
+Every caller appends to the engine's output by plain functions, and the writer takes all that is pending at once, in the
+scheduler's next pass: the output of fifty callers in this pass is one write. A lone caller has no other to wait for:
+`flush_or_schedule` offers its bytes to the socket at once. The writer is a task, which starts when output has to wait
+for the first time. No other task waits for the socket to take bytes, so a cancelled one leaves no half frame behind.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from .role import Role
 from .transport import Transport
 from .waiter import Waiter
 
-_BURST = 4  # so many full buffers may leave in one step
+# Full buffers that one step may send.
+_MAX_FLUSHES_PER_STEP = 4
 
 
 class Writer:
-    """The one that sends. `taken` is for a task that waits until there is less to send."""
+    """Sends the output of one connection. In `taken` a task waits until there is less to send."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Writer:
         tasks: ConnectionTasks,
         role: Role,
         streams: Sized,
-        lost: Callable[[BaseException | None], None],
+        on_lost: Callable[[BaseException | None], None],
     ) -> None:
         self.taken = Waiter()
         self._outgoing = outgoing
@@ -40,46 +40,46 @@ class Writer:
         self._tasks = tasks
         self._role = role
         self._streams = streams
-        self._lost = lost
-        self._unwritten: bytes | memoryview = b""  # taken from the engine; only the task may wait with it
-        self._behind = False  # something is left of what there is room for
-        self._closing = False
+        self._on_lost = on_lost
+        self._unwritten: bytes | memoryview = b""  # taken from the engine, but not yet sent
+        self._has_work_left = False  # a step left work that there is room for
+        self._is_closing = False
         self._has_task = False
         self._waiter = Waiter()
 
     @property
     def is_pending(self) -> bool:
-        """Whether anything waits to be written."""
-        return self._outgoing.unsent > 0 or len(self._unwritten) > 0 or self._behind
+        """Whether any output waits to be written."""
+        return self._outgoing.unsent > 0 or len(self._unwritten) > 0 or self._has_work_left
 
-    def wrote(self) -> None:
-        """The caller's step has appended all that it has to say."""
-        # With two streams or more others are likely to speak in this step, too: all that is one write then.
-        if self._transport.at_once and len(self._streams) < 2 and not self._closing:
+    def flush_or_schedule(self) -> None:
+        """Send the output of the caller's step, which is complete: at once if no other stream is open."""
+        # With more than one stream others are likely to send in this step, too: then one write takes all of it.
+        if self._transport.at_once and len(self._streams) < 2 and not self._is_closing:
             self.flush()
         else:
             self.write_soon()
 
     def write_soon(self) -> None:
-        """Have what is pending go out in the scheduler's next pass."""
+        """Have the pending output sent in the scheduler's next pass."""
         if self._has_task:
             self._waiter.wake_if()
         elif self._tasks.may_start and self.is_pending:
             self._has_task = True
             self._tasks.start(self._run, name="writer")
 
-    def left_behind(self) -> None:
-        """A step's worth was done and there is more: the task goes on in the scheduler's next pass."""
-        self._behind = True
+    def continue_later(self) -> None:
+        """Have the task go on in the scheduler's next pass, because this step left work."""
+        self._has_work_left = True
         self.write_soon()
 
     def flush(self) -> None:
-        """Offer what is pending to the transport; what that does not take at once is the task's."""
+        """Offer the pending output to the transport, and leave to the task what it does not take at once."""
         if self._unwritten or not self._outgoing.unsent:
             return
-        # What follows may append more, and must not overtake this: so it counts as unwritten until it is sent.
+        # The calls below may append more, which must not overtake this: so it counts as unwritten until it is sent.
         data = self._unwritten = self._outgoing.take()
-        self._role.output_taken()  # which may call us again: for nothing, as long as there is something unwritten
+        self._role.output_taken()  # may call `flush` again, which does nothing now
         if self.taken.until is not None:
             self.taken.wake_if()
         sent = self._transport.send_nowait(data)
@@ -88,36 +88,36 @@ class Writer:
             self.write_soon()
 
     def close(self) -> None:
-        """Nothing new is said any more; the task ends the connection when it has written the rest."""
-        self._closing = True
-        self._behind = False
+        """Accept no more output; the task ends the connection when it has written the rest."""
+        self._is_closing = True
+        self._has_work_left = False
 
     async def _run(self) -> None:
-        while self._outgoing.unsent or self._unwritten or not self._closing:
-            if self._behind:
+        while self._outgoing.unsent or self._unwritten or not self._is_closing:
+            if self._has_work_left:
                 self._use_room()
-            self._flush_much()
+            self._flush_repeatedly()
             if self._unwritten:
                 try:
-                    # No RPC's task does that: cancelled in the middle of a frame it would cost the connection.
+                    # Never in an RPC's task: if it were cancelled within a frame, the connection would be lost.
                     await self._transport.send_all(self._unwritten)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    return self._lost(error)
+                    return self._on_lost(error)
                 self._unwritten = b""
             else:
                 await self._waiter.wait(self._is_due)
         self._tasks.scope.cancel()
 
     def _use_room(self) -> None:
-        self._behind = False
+        self._has_work_left = False
         self._role.use_room()
 
-    def _flush_much(self) -> None:
-        """Offer what is pending, and what then has room; not for ever, as others want to run."""
-        for _ in range(_BURST):
+    def _flush_repeatedly(self) -> None:
+        """Offer the pending output, and the output that then has room, a few times: other tasks have to run too."""
+        for _ in range(_MAX_FLUSHES_PER_STEP):
             self.flush()
-            if self._unwritten or self._behind or not self._outgoing.unsent:
+            if self._unwritten or self._has_work_left or not self._outgoing.unsent:
                 return
 
     def _is_due(self) -> bool:
-        return self._outgoing.unsent > 0 or self._behind or self._closing
+        return self._outgoing.unsent > 0 or self._has_work_left or self._is_closing

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from trxds.core.json_reader import JsonNode
 from trxds.transport.certificates import REFRESH_INTERVAL, CertificateFiles
 from trxds.transport.connect import Network
-from trxds.transport.tls import host_of, secured
+from trxds.transport.tls import credentials_network, server_name_of
 from trxds.transport.transport_credentials import INSECURE, Insecure, Tls
 
 
@@ -74,7 +74,7 @@ def _is_installed(module: str) -> bool:
 def secure_network(network: Network, credentials: ChannelCredentials, address: str) -> Network:
     """The network over which to connect to the control plane at that address."""
     tls = Tls() if isinstance(credentials, GoogleDefault) else credentials
-    return secured(network, tls, host_of(address))
+    return credentials_network(network, tls, server_name_of(address))
 
 
 def _insecure(config: JsonNode) -> Insecure:

@@ -1,4 +1,4 @@
-"""Answers that are good HTTP/2 and no good gRPC."""
+"""Answers that are valid HTTP/2 and invalid gRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .peer import RESPONSE, Peer, Script, message, script
 
 
 async def _answer(peer: Peer, *data: bytes, trailers: tuple[tuple[str, str], ...] = (("grpc-status", "0"),)) -> None:
-    """Headers, these bytes, these trailers."""
+    """Send headers, these bytes and these trailers."""
     stream = await peer.request()
     await peer.headers(stream)
     for part in data:

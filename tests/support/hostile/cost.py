@@ -1,6 +1,6 @@
-"""What it costs to read 64 KiB of a kind of frame, by how many calls are open: lines for tests, seconds for the bench.
+"""The cost to read 64 KiB of a kind of frame, by the number of open calls: lines for tests, seconds for the bench.
 
-The server here answers nothing: what it says is put into the connection's reader as one read.
+The server here answers nothing: its bytes are put into the connection's reader as one read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _goaway(text: bytes = b"") -> bytes:
 
 @dataclass(frozen=True)
 class Kind:
-    """`frames(streams)` is repeated until the read is full, unless it can be said `once` only."""
+    """A kind of frame: `frames(streams)` is repeated until the read is full, unless it is valid only `once`."""
 
     name: str
     frames: Callable[[list[int]], bytes]
@@ -85,7 +85,7 @@ class Kind:
     """Whether they make all calls that wait send a little."""
 
     def read(self, streams: list[int], size: int) -> bytes:
-        """At most `size` bytes of it."""
+        """Return at most `size` bytes of it."""
         made = self.frames(streams)
         if self.once:
             return made
@@ -94,7 +94,7 @@ class Kind:
 
 
 def _end_of_frames(data: bytes) -> int:
-    """Where the last whole frame of those in it ends that is no part of a header block."""
+    """Return the end of the last complete frame that is no part of an incomplete header block."""
     position = end = 0
     while position + 9 <= len(data):
         kind, flags = data[position + 3], data[position + 4]
@@ -105,7 +105,7 @@ def _end_of_frames(data: bytes) -> int:
 
 
 def _each(one: Callable[[int], bytes]) -> Callable[[list[int]], bytes]:
-    """One for each call."""
+    """Return one frame for each call."""
     return lambda streams: b"".join(map(one, streams))
 
 
@@ -200,16 +200,16 @@ KINDS = {
 
 class Meter(Protocol):
     def spent(self) -> float:
-        """So far."""
+        """Return the cost so far."""
         ...
 
     def measuring(self) -> AbstractContextManager[None]:
-        """In this block."""
+        """Measure the cost of this block."""
         ...
 
 
 class Seconds:
-    """CPU time of this thread."""
+    """The CPU time of this thread."""
 
     def spent(self) -> float:
         return time.thread_time()
@@ -222,7 +222,7 @@ _COUNTED = tuple(str(Path(str(module.__file__)).parent) for module in (trxds, h2
 
 
 class Lines:
-    """Lines of our code and h2's that were run. They are the same on a busy machine."""
+    """The number of lines of our code and h2's that ran, which is the same on a busy machine."""
 
     def __init__(self) -> None:
         self._lines = 0
@@ -252,7 +252,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Cost:
-    """In the meter's unit."""
+    """A cost in the meter's unit."""
 
     size: int
     total: float
@@ -276,7 +276,7 @@ class _Steps(trio.abc.Instrument):
 
 
 class _Server(trio.abc.Stream):
-    """Takes everything, and says what it is told to say."""
+    """A server that accepts everything, and sends what it is told to."""
 
     def __init__(self) -> None:
         self._say, self._hear = trio.open_memory_channel[bytes](10)
@@ -298,7 +298,7 @@ class _Server(trio.abc.Stream):
 
 
 def measure(kind: Kind, calls: int, meter: Meter, *, lean: bool, size: int = READ) -> Cost:
-    """What a read of that kind costs on a connection with so many calls."""
+    """Return the cost of a read of that kind on a connection with so many calls."""
     return trio.run(_measure, kind, calls, meter, lean, size, clock=MockClock(autojump_threshold=0))
 
 

@@ -1,4 +1,4 @@
-"""The rows of docs/hostile-servers.md: what is promised of each script."""
+"""The rows of docs/hostile-servers.md, which promise the outcome of each script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| `([A-Z_]+)`[^|]* \| (goes on|ends) \
 
 @dataclass(frozen=True)
 class Row:
-    """What the document says of a script."""
+    """A row of the document: one script's outcome."""
 
     code: StatusCode
     goes_on: bool
@@ -22,7 +22,7 @@ class Row:
 
 
 def rows() -> dict[str, Row]:
-    """By the script's name."""
+    """Return the rows by the name of their script."""
     found = _ROW.findall(DOCUMENT.read_text("utf-8"))
     return {
         name: Row(StatusCode[code], fate == "goes on", int(size) << {"KiB": 10, "MiB": 20}[unit])

@@ -1,4 +1,4 @@
-"""Much of what is allowed: it must cost the client no more memory than its bounds say."""
+"""Floods of valid frames, which must cost the client no more memory than its bounds allow."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def continuation_flood_of_nothing(peer: Peer) -> None:
 
 @script()
 async def hpack_bomb(peer: Peer) -> None:
-    """One field of 4 KB goes into the table, and is named 16,000 times."""
+    """Put one field of 4 KB into the table, and name it 16,000 times."""
     bomb = b"\x40\x01x\x7f\x81\x1e" + b"y" * 4000 + b"\xbe" * 16_000
     await peer.frame(HEADERS, 0, await peer.request(), bomb[:16_000])
     await peer.frame(CONTINUATION, END_HEADERS, 1, bomb[16_000:])
@@ -99,7 +99,7 @@ async def informational_flood(peer: Peer) -> None:
 
 @script(calls=20)
 async def compression_table_of_4_gib(peer: Peer) -> None:
-    """A compressor that believes it keeps all that it is told."""
+    """Let the client's compressor keep a table of 4 GiB."""
     await peer.settings({HEADER_TABLE_SIZE: 2**32 - 1})
     while True:
         await peer.answer(await peer.request())
@@ -143,7 +143,7 @@ async def empty_message_flood(peer: Peer) -> None:
 
 @script()
 async def goaway_flood(peer: Peer) -> None:
-    """Of the kind that a server sends long before it goes, with a page of text each."""
+    """Send the GOAWAY that announces a shutdown, many times, with a page of text each."""
     stream = await peer.request()
     for _ in range(MANY // 10):
         await peer.raw(frame(GOAWAY, 0, 0, (2**31 - 1).to_bytes(4) + bytes(4) + b"y" * 16_000))

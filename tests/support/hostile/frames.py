@@ -1,4 +1,4 @@
-"""Frames that no HTTP/2 server may send, or not there."""
+"""Frames that no HTTP/2 server may send, or not at that point."""
 
 from __future__ import annotations
 

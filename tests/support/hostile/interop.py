@@ -69,7 +69,7 @@ async def no_df_padding_sanity_test(peer: Peer) -> None:
 
 
 async def large_answer(peer: Peer, padding: int | None) -> None:
-    """In frames of five bytes."""
+    """Send a large answer in frames of five bytes."""
     stream = await peer.request()
     await peer.headers(stream)
     await peer.crumbs(stream, message(bytes(LARGE)), 5, padding)

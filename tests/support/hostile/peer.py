@@ -1,9 +1,9 @@
-"""A server that says exactly what a script tells it to, right or wrong, frame by frame.
+"""A server that sends exactly the frames of a script, valid or not.
 
-No HTTP/2 library would send most of what is needed, so frames are made here, and not by the code
-that is under test. What a script does not speak of is done as it should be: what the client sends is read,
-its SETTINGS and PINGs are acknowledged, and `data` waits for its windows. It runs over anything that
-Trio can send on: a stream in memory for us, a socket for grpcio, which judges the scripts.
+No HTTP/2 library would send most of them, so frames are made here, and not by the code that is under test. Everything
+that a script leaves out is done correctly: the client's frames are read, its SETTINGS and PINGs are acknowledged, and
+`data` waits for its windows. It runs over any stream of Trio's: in memory for us, a socket for grpcio, which judges the
+scripts.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Fields = Iterable[tuple[str, str]]
 
 
 class Gone(Exception):
-    """The client closed the connection, so there is nobody left to play to."""
+    """The client closed the connection, so the script ends."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """What a server does on each connection, and the calls that are made meanwhile.
+    """The actions of a server on each connection, and the calls that are made meanwhile.
 
-    `greeting` are the server's first SETTINGS, None if the script itself says the first word.
+    `greeting` are the server's first SETTINGS, None if the script sends the first frame itself.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Script:
 
 
 def script(**stage: Any) -> Callable[[Callable[[Peer], Awaitable[None]]], Script]:
-    """The script of that name: `stage` are `Script`'s fields."""
+    """Make a script of a function, which names it; `stage` are fields of `Script`."""
     return lambda play: Script(play.__name__, play, **stage)  # type: ignore[attr-defined]
 
 
@@ -68,12 +68,12 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def message(content: bytes, flag: int = 0, length: int | None = None) -> bytes:
-    """A gRPC message as it should be, unless the flag or the length says otherwise."""
+    """Return a valid gRPC message, unless the flag or the length says otherwise."""
     return bytes((flag,)) + (len(content) if length is None else length).to_bytes(4) + content
 
 
 class Peer:
-    """One connection's server. `number` counts the connections of a script, from 1."""
+    """The server of one connection. `number` counts the connections of a script, from 1."""
 
     def __init__(self, transport: trio.abc.Stream, number: int = 1) -> None:
         self.number = number
@@ -97,7 +97,7 @@ class Peer:
         self._speaking = trio.Lock()  # the script and the answers to what is heard
 
     async def run(self, script: Script) -> None:
-        """Play, and leave the connection open until the client closes it."""
+        """Run the script, and leave the connection open until the client closes it."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             with suppress(Gone, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -127,7 +127,7 @@ class Peer:
         await self.frame(SETTINGS, 0, 0, b"".join(struct.pack(">HL", key, value) for key, value in pairs))
 
     def block(self, fields: Fields) -> bytes:
-        """The header block for these fields, which must be sent."""
+        """Return the header block for these fields, which must be sent."""
         return self._encoder.encode(fields)
 
     async def headers(self, stream: int, fields: Fields = RESPONSE, *, end: bool = False) -> None:
@@ -141,14 +141,14 @@ class Peer:
         await self.trailers(stream, (*RESPONSE, *fields))
 
     async def data(self, stream: int, data: bytes, *, end: bool = False, padding: int | None = None) -> None:
-        """One DATA frame, when the client's windows have room for it."""
+        """Send one DATA frame, when the client's windows allow it."""
         payload = data if padding is None else bytes((padding,)) + data + bytes(padding)
         await self.until(lambda: self._window(stream) >= len(payload))
         self._spend(stream, len(payload))
         await self.frame(DATA, (PADDED if padding is not None else 0) | end, stream, payload)
 
     async def crumbs(self, stream: int, data: bytes, size: int, padding: int | None = None) -> None:
-        """All of the data, `size` bytes in a frame, many frames in a write."""
+        """Send all of the data, `size` bytes in a frame, many frames in a write."""
         cost = size if padding is None else 1 + size + padding
         while data:
             await self.until(lambda: self._window(stream) >= cost)
@@ -168,7 +168,7 @@ class Peer:
         self._room[stream] -= size
 
     async def answer(self, stream: int, content: bytes = b"") -> None:
-        """Headers, a message, and OK."""
+        """Send headers, a message, and OK."""
         await self.headers(stream)
         await self.data(stream, message(content))
         await self.trailers(stream)
@@ -188,7 +188,7 @@ class Peer:
         await self.frame(PING, 0, 0, b"01234567")
 
     def stop_reading(self) -> None:
-        """Become deaf."""
+        """Read no more."""
         self._listening.cancel()
 
     async def close(self) -> None:
@@ -197,14 +197,14 @@ class Peer:
     # -- what it waits for
 
     async def request(self) -> int:
-        """The next request of which all has come; its stream."""
+        """Wait for the next complete request; return its stream."""
         await self.until(lambda: any(stream in self._ended for stream in self._begun))
         stream = next(stream for stream in self._begun if stream in self._ended)
         self._begun.remove(stream)
         return stream
 
     async def request_begun(self) -> int:
-        """The next request, whether its message has come or not."""
+        """Wait for the next request, complete or not; return its stream."""
         await self.until(lambda: bool(self._begun))
         return self._begun.popleft()
 
@@ -253,7 +253,7 @@ class Peer:
         return buffer
 
     def _hear(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-        """Take note of a frame; returns what has to be answered."""
+        """Note a frame; return the frames that answer it."""
         self.heard[kind] += 1
         match kind:
             case 0:

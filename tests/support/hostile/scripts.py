@@ -1,4 +1,4 @@
-"""All scripts by name: the same names as the rows of docs/hostile-servers.md, which a test holds."""
+"""All scripts by name, which are the names of the rows of docs/hostile-servers.md."""
 
 from __future__ import annotations
 

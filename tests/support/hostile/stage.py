@@ -1,4 +1,4 @@
-"""A script's server on one side, callers on the other who do what a channel does for a host."""
+"""The stage of a script: its server on one side, and on the other callers that act as a channel does for a host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CAPACITY = 16 * 1024  # of what is on its way, so that little of the memory mea
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a script: the calls' statuses, the servers of all connections, memory in bytes."""
+    """The outcome of a script: the calls' statuses, the servers of all connections, memory in bytes."""
 
     statuses: tuple[Status, ...]
     peers: tuple[Peer, ...]
@@ -45,7 +45,7 @@ class Outcome:
 
 
 async def perform(script: Script, options: WireOptions, keepalive: Keepalive | None = None) -> Outcome:
-    """Play a script to calls of ours."""
+    """Run a script with calls of ours."""
     async with trio.open_nursery() as nursery:
         stage = _Stage(script, nursery)
         pool = SubchannelPool(stage, options, Random(0), keepalive=keepalive)
@@ -65,7 +65,7 @@ async def perform(script: Script, options: WireOptions, keepalive: Keepalive | N
 
 
 class _Stage:
-    """The network: everybody who connects meets the script's next server."""
+    """A network on which every client meets the script's next server."""
 
     def __init__(self, script: Script, nursery: trio.Nursery) -> None:
         self.peers: list[Peer] = []
@@ -85,7 +85,7 @@ class _Stage:
 
 
 class _Callers:
-    """They share one host."""
+    """Callers that share one host."""
 
     def __init__(self, script: Script, pool: SubchannelPool) -> None:
         self._script = script
@@ -95,7 +95,7 @@ class _Callers:
         self._message = bytes(script.request)  # which all of them send
 
     async def call(self) -> list[Status]:
-        """Make the calls that the script wants."""
+        """Make the calls of the script."""
         if not self._script.at_once:
             return [await self._call_once() for _ in range(self._script.calls)]
         statuses: list[Status] = []
@@ -116,7 +116,7 @@ class _Callers:
         return status
 
     async def _attempt(self) -> tuple[Status, bool]:
-        """The status, and whether the server has certainly not processed the call."""
+        """Return the status, and whether the server has certainly not processed the call."""
         async with self._connecting:
             await self._connect()
         stream = self._host.open_stream(Request("/shop.Cart/Add", "shop"))
@@ -133,7 +133,7 @@ class _Callers:
         return status or Status(StatusCode.DEADLINE_EXCEEDED), refused
 
     async def _connect(self) -> None:
-        """An attempt that failed is not made again."""
+        """Connect once; a failed attempt is not repeated."""
         while self._host.state not in (Connectivity.READY, Connectivity.TRANSIENT_FAILURE):
             self._host.request_connection()
             await self._mailbox.next()

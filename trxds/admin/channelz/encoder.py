@@ -65,7 +65,7 @@ class ChannelzEncoder:
     def subchannel(self, subchannel: Subchannel) -> Any:
         message = protos.message("Subchannel")()
         self._add_references(message.ref, subchannel)
-        state = None if subchannel.retired else subchannel.state
+        state = None if subchannel.is_retired else subchannel.state
         self._fill(message.data, subchannel.address, state, subchannel.traffic.calls, subchannel.created_at)
         error = subchannel.error.message if subchannel.error is not None else ""
         self._fill_trace(message.data, state, error, subchannel.changed_at)

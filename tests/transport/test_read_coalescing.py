@@ -1,4 +1,4 @@
-"""Answers are left to gather where that saves waking and nobody feels it, and nowhere else."""
+"""Read coalescing lets answers gather where that saves wake-ups and delays no call, and nowhere else."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ pytestmark = pytest.mark.slow
 
 
 def pause(*, every: float, took: float, under_way: int = 50, at_once: int = 1, most: float = 0.002) -> float:
-    """What it comes to when reads bring `at_once` answers, `every` so many seconds."""
+    """Return the pause when reads bring `at_once` answers, `every` so many seconds."""
     moderation, result = ReadCoalescing(most), 0.0
     for read in range(1, 200):
         for _ in range(at_once):
-            moderation.answered(took, 100 + read * every)
+            moderation.count_answer(took, 100 + read * every)
         result = moderation.pause(under_way, 100 + read * every)
     return result
 
 
-def test_answers_that_come_one_by_one_are_left_to_gather() -> None:
+def test_read_coalescing_lets_answers_gather_that_come_one_by_one() -> None:
     assert pause(every=0.000_25, took=0.012) == pytest.approx(0.002)
 
 
-def test_there_is_a_longest_pause() -> None:
+def test_a_coalescing_pause_has_an_upper_limit() -> None:
     assert pause(every=0.000_25, took=10, most=0.005) == pytest.approx(0.005)
     assert pause(every=0.000_25, took=10, most=0) == 0
 
 
-def test_a_pause_is_at_most_a_quarter_of_what_calls_take_in_whole_milliseconds() -> None:
+def test_a_coalescing_pause_is_at_most_a_quarter_of_the_calls_time_in_whole_milliseconds() -> None:
     assert pause(every=0.000_1, took=0.007) == pytest.approx(0.001)
     assert pause(every=0.000_1, took=0.003_9) == 0
 
 
-def test_where_few_answers_would_come_there_is_no_pause() -> None:
+def test_read_coalescing_makes_no_pause_for_few_answers() -> None:
     assert pause(every=0.000_6, took=0.1) == 0
 
 
-def test_a_reader_that_finds_most_answers_at_once_does_not_pause() -> None:
+def test_read_coalescing_makes_no_pause_if_most_answers_come_in_one_read() -> None:
     assert pause(every=0.005, took=0.012, under_way=20, at_once=30) == 0
 
 
-def test_answers_after_a_long_silence_are_not_kept_waiting_and_soon_gather_again() -> None:
+def test_read_coalescing_makes_no_pause_after_a_long_silence_and_resumes_soon() -> None:
     moderation = ReadCoalescing(0.002)
     pauses = []
     for now in [*range(100), *(1000 + read * 0.000_25 for read in range(300))]:
-        moderation.answered(0.012, now)
+        moderation.count_answer(0.012, now)
         pauses.append(moderation.pause(50, now))
     assert not any(pauses[:120]) and all(pauses[-200:])
 
 
 class Steady:
-    """One answer in a quarter of a millisecond, after 12 ms each; `pauses` is whether the last read was worth one."""
+    """One answer each quarter of a millisecond, after 12 ms each; `pauses` is whether the last read caused a pause."""
 
     def __init__(self) -> None:
         self.moderation = ReadCoalescing(0.002)
@@ -73,7 +73,7 @@ class Steady:
 
     def answer(self, took: float) -> None:
         self.now += 0.000_25
-        self.moderation.answered(took, self.now)
+        self.moderation.count_answer(took, self.now)
         self.pauses = self.moderation.pause(50, self.now) > 0
 
     def go_on(self, answers: int) -> None:
@@ -81,7 +81,7 @@ class Steady:
             self.answer(0.012)
 
 
-def test_a_call_much_quicker_than_the_others_ends_the_pauses_for_the_next_hundred() -> None:
+def test_a_call_much_quicker_than_the_others_ends_coalescing_for_the_next_hundred() -> None:
     steady = Steady()
     steady.answer(0.002)
     assert not steady.pauses
@@ -91,14 +91,14 @@ def test_a_call_much_quicker_than_the_others_ends_the_pauses_for_the_next_hundre
     assert steady.pauses
 
 
-def test_a_call_that_takes_half_as_long_as_others_does_not() -> None:
+def test_a_call_half_as_long_as_the_others_does_not_end_coalescing() -> None:
     steady = Steady()
     steady.answer(0.006)
     steady.go_on(10)
     assert steady.pauses
 
 
-def test_a_stream_that_is_disturbed_is_left_in_peace_for_a_second() -> None:
+def test_stream_activity_ends_coalescing_for_a_second() -> None:
     steady = Steady()
     steady.moderation.stream_activity(steady.now)
     steady.go_on(3900)
@@ -107,21 +107,21 @@ def test_a_stream_that_is_disturbed_is_left_in_peace_for_a_second() -> None:
     assert steady.pauses
 
 
-def test_where_time_stands_still_nothing_waits() -> None:
+def test_read_coalescing_makes_no_pause_on_a_clock_that_stands_still() -> None:
     steady = Steady()
     for _ in range(100):
-        steady.moderation.answered(0.012, steady.now)
+        steady.moderation.count_answer(0.012, steady.now)
         assert not steady.moderation.pause(50, steady.now)
 
 
-def test_answers_of_reads_that_nobody_asked_about_do_not_count() -> None:
+def test_read_coalescing_does_not_count_answers_of_reads_with_few_calls() -> None:
     steady = Steady()
     for second in range(200):
-        steady.moderation.answered(0.012, 200.0 + second)
+        steady.moderation.count_answer(0.012, 200.0 + second)
     assert not steady.moderation.pause(50, 400.0) and not steady.moderation.pause(50, 400.02)
 
 
-def test_the_longest_pause_may_be_any_number_of_milliseconds() -> None:
+def test_the_longest_coalescing_pause_may_be_any_number_of_milliseconds() -> None:
     assert pause(every=0.000_25, took=10, most=0.009) == pytest.approx(0.009)
 
 
@@ -133,7 +133,7 @@ EVERY = 0.000_3
 
 
 async def closed_loop(wire, request_, nursery, most: float) -> list[float]:
-    """When each answer reached its caller: fifty callers, a server that answers one after the other."""
+    """Return when each answer reached its caller: fifty callers, and a server that answers one after the other."""
     connection, server = await wire(options=WireOptions(max_read_delay=most))
     came: list[float] = []
 
@@ -156,23 +156,25 @@ async def closed_loop(wire, request_, nursery, most: float) -> list[float]:
     return came
 
 
-async def test_answers_wake_their_callers_several_at_a_time(wire, request_, nursery, autojump_clock) -> None:
+async def test_coalesced_answers_wake_several_callers_at_a_time(wire, request_, nursery, autojump_clock) -> None:
     came = await closed_loop(wire, request_, nursery, 0.002)
     assert len(came) == CALLS
     assert len(set(came[-200:])) < 200 / 4  # how fast they come has to be seen first
 
 
-async def test_callers_that_gather_lose_no_time(wire, request_, nursery, autojump_clock) -> None:
+async def test_read_coalescing_costs_the_callers_no_time(wire, request_, nursery, autojump_clock) -> None:
     came = await closed_loop(wire, request_, nursery, 0.002)
     assert came[-1] - came[0] == pytest.approx(CALLS * EVERY, rel=0.02)
 
 
-async def test_without_a_pause_each_answer_comes_for_itself(wire, request_, nursery, autojump_clock) -> None:
+async def test_answers_come_one_by_one_without_read_coalescing(wire, request_, nursery, autojump_clock) -> None:
     came = await closed_loop(wire, request_, nursery, 0)
     assert len(set(came)) == CALLS
 
 
-async def test_a_quick_call_beside_many_long_ones_waits_for_nobody(wire, request_, nursery, autojump_clock) -> None:
+async def test_a_quick_call_among_many_long_ones_is_not_delayed_by_coalescing(
+    wire, request_, nursery, autojump_clock
+) -> None:
     connection, server = await wire()
     for _ in range(2 * MIN_STREAMS_TO_COALESCE):
         connection.open_stream(request_(message=b"long"))
@@ -190,9 +192,9 @@ async def test_a_quick_call_beside_many_long_ones_waits_for_nobody(wire, request
 
 
 async def beside_forty_calls(wire, request_, nursery) -> tuple[Connection, Any, trio.Lock]:
-    """A connection with forty callers that are answered after 16 ms each, and whose answers gather; its server.
+    """Return a connection with forty callers whose answers come after 16 ms each and are coalesced, and its server.
 
-    Who has the lock may use the server. Quick calls it answers at once, and of watches it leaves the test to speak.
+    A task that has the lock may use the server. It answers quick calls at once, and leaves watches to the test.
     """
     connection, server = await wire()
     came: list[float] = []
@@ -227,7 +229,9 @@ async def beside_forty_calls(wire, request_, nursery) -> tuple[Connection, Any, 
     return connection, server, one_at_a_time
 
 
-async def test_messages_of_a_stream_beside_forty_calls_wait_once(wire, request_, nursery, autojump_clock) -> None:
+async def test_messages_of_a_stream_among_forty_calls_are_delayed_by_coalescing_once(
+    wire, request_, nursery, autojump_clock
+) -> None:
     connection, server, lock = await beside_forty_calls(wire, request_, nursery)
     stream = connection.open_stream(request_("/shop.Cart/Watch"))
     stream.end()
@@ -248,7 +252,9 @@ async def test_messages_of_a_stream_beside_forty_calls_wait_once(wire, request_,
     nursery.cancel_scope.cancel()
 
 
-async def test_quick_calls_beside_forty_slow_ones_wait_once(wire, request_, nursery, autojump_clock) -> None:
+async def test_quick_calls_among_forty_slow_ones_are_delayed_by_coalescing_once(
+    wire, request_, nursery, autojump_clock
+) -> None:
     connection, _, _ = await beside_forty_calls(wire, request_, nursery)
     took = []
     for _ in range(20):
@@ -260,7 +266,7 @@ async def test_quick_calls_beside_forty_slow_ones_wait_once(wire, request_, nurs
     nursery.cancel_scope.cancel()
 
 
-async def test_a_connection_that_is_closed_in_a_pause_ends_at_once(wire, request_, nursery, autojump_clock) -> None:
+async def test_a_connection_closed_in_a_coalescing_pause_ends_at_once(wire, request_, nursery, autojump_clock) -> None:
     connection, server = await wire(options=WireOptions(max_read_delay=1000))
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(2 * MIN_STREAMS_TO_COALESCE)]
     await trio.sleep(1000)

@@ -1,4 +1,4 @@
-"""Why a connection ended, in the words of A94."""
+"""The reasons why a connection ended, in A94's words."""
 
 import errno
 import socket
@@ -28,11 +28,11 @@ def broken(number):
         (None, "unknown"),
     ],
 )
-def test_the_transports_error_has_a_word(error, word):
+def test_each_transport_error_has_a_disconnect_reason(error, word):
     assert disconnect_reason(error) == word
 
 
-async def test_a_peer_that_resets_its_socket_is_a_connection_reset():
+async def test_a_reset_socket_is_the_disconnect_reason_connection_reset():
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with listener:
         client = await trio.open_tcp_stream(*listener.socket.getsockname())

@@ -1,4 +1,4 @@
-"""What a connection makes of answers that come whole, and of those that nearly do."""
+"""A connection handles answers that come in one read, and those that nearly do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trxds.transport.read_coalescing import MIN_STREAMS_TO_COALESCE
 
 @pytest.mark.parametrize("code", ["0", "5"])
 @pytest.mark.parametrize("more", [b"\0\0\0\0\1b", b"\0\0"])
-async def test_a_second_message_is_a_mistake_also_in_an_answer_that_comes_whole(
+async def test_a_second_message_in_an_answer_of_one_read_is_an_error_too(
     wire, request_, nursery, autojump_clock, more, code
 ) -> None:
     connection, server = await wire()
@@ -34,7 +34,7 @@ async def test_a_second_message_is_a_mistake_also_in_an_answer_that_comes_whole(
     assert connection.calls.failed == 1 and connection.streams.broken == 1
 
 
-async def test_data_of_calls_that_are_answered_leaves_no_trace(wire, request_, nursery, autojump_clock) -> None:
+async def test_data_of_ended_calls_leaves_no_trace_in_read_coalescing(wire, request_, nursery, autojump_clock) -> None:
     connection, server = await wire()
     streams = [connection.open_stream(request_(message=b"x")) for _ in range(MIN_STREAMS_TO_COALESCE)]
     for number in range(100):
@@ -44,4 +44,4 @@ async def test_data_of_calls_that_are_answered_leaves_no_trace(wire, request_, n
         await server.answer(stream_id, b"a", [("grpc-status", "0"), ("number", str(number))])
         await streams[number].receive_unary()
         streams.append(connection.open_stream(request_(message=b"x")))
-    assert len(connection._moderation._streaming) == 1
+    assert len(connection._coalescing._streaming) == 1

@@ -1,4 +1,4 @@
-"""What the lean engine does in its own way: bounds, errors of RFC 9113, and header blocks that are remembered."""
+"""Rules of the fast engine alone: bounds, errors of RFC 9113, and cached header blocks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 @pytest.fixture
 def engine() -> FastHttp2Engine:
-    """With one stream, 1, and the greetings said."""
+    """Return an engine with one stream, 1, after both prefaces."""
     made = FastHttp2Engine(OPTIONS)
     assert made.receive(frames.settings({})) == [SettingsReceived()]
     assert made.open_stream(FIXED, [], []) == 1
@@ -88,8 +88,8 @@ def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 
         (frame(7, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
         (frame(8, 0, 1, bytes(4)), ErrorCode.PROTOCOL_ERROR),
         (frame(8, 0, 0, bytes(3)), ErrorCode.FRAME_SIZE_ERROR),
-        (frames.long_frame(8, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
-        (frames.long_frame(8, 3, 1), ErrorCode.PROTOCOL_ERROR),
+        (frames.uint32_frame(8, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+        (frames.uint32_frame(8, 3, 1), ErrorCode.PROTOCOL_ERROR),
         (frame(9, 4, 1), ErrorCode.PROTOCOL_ERROR),  # of nothing
         (headers(RESPONSE, flags=0) + frame(6, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
         (headers(RESPONSE, flags=0) + frame(99, 0, 1), ErrorCode.PROTOCOL_ERROR),
@@ -97,19 +97,19 @@ def headers(fields: list[tuple[bytes, bytes]], flags: int = 4, stream_id: int = 
         (headers(RESPONSE) + frame(0, 0, 1, bytes(1001)), ErrorCode.FLOW_CONTROL_ERROR),
     ],
 )
-def test_a_violation_ends_the_connection(engine: FastHttp2Engine, data: bytes, code: ErrorCode) -> None:
+def test_a_protocol_error_ends_the_connection(engine: FastHttp2Engine, data: bytes, code: ErrorCode) -> None:
     broken = engine.receive(data)[-1]
     assert isinstance(broken, ConnectionFailed) and broken.code == code
     goaway = engine.outgoing.take()
     assert goaway.endswith(broken.message.encode()) and code.to_bytes(4) in goaway
 
 
-def test_what_came_before_a_violation_is_still_told(engine: FastHttp2Engine) -> None:
+def test_events_before_a_protocol_error_are_still_reported(engine: FastHttp2Engine) -> None:
     first, second = engine.receive(headers(RESPONSE) + frame(9, 4, 1))
     assert isinstance(first, HeadersReceived) and isinstance(second, ConnectionFailed)
 
 
-def test_more_data_than_the_connections_window_is_a_violation() -> None:
+def test_more_data_than_the_connections_window_is_a_flow_control_error() -> None:
     engine = FastHttp2Engine(WireOptions(stream_window=10**6, connection_window=70_000, max_frame=16_384))
     engine.receive(frames.settings({}))
     engine.open_stream(FIXED, [], [])
@@ -120,28 +120,28 @@ def test_more_data_than_the_connections_window_is_a_violation() -> None:
 # -- what ends a stream only, or nothing
 
 
-def test_a_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engine) -> None:
+def test_a_stream_window_that_is_opened_too_far_costs_the_stream(engine: FastHttp2Engine) -> None:
     broken = StreamFailed(1, ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE opens its window too far")
-    assert engine.receive(frames.long_frame(8, 1, 2**31 - 1)) == [broken]
-    assert engine.outgoing.take() == frames.long_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
+    assert engine.receive(frames.uint32_frame(8, 1, 2**31 - 1)) == [broken]
+    assert engine.outgoing.take() == frames.uint32_frame(3, 1, ErrorCode.FLOW_CONTROL_ERROR)
 
 
 @pytest.mark.parametrize("more", [frame(0, 0, 1, b"x"), headers(RESPONSE)])
-def test_more_after_the_end_costs_the_stream(engine: FastHttp2Engine, more: bytes) -> None:
+def test_a_frame_after_end_stream_costs_the_stream(engine: FastHttp2Engine, more: bytes) -> None:
     events = engine.receive(headers(RESPONSE, flags=5) + more)
     assert events[1:] == [StreamFailed(1, ErrorCode.STREAM_CLOSED, "more after the end")]
 
 
-def test_what_comes_for_a_closed_stream_is_ignored_but_its_window_is_given_back(engine: FastHttp2Engine) -> None:
+def test_data_of_a_closed_stream_is_ignored_and_its_window_given_back(engine: FastHttp2Engine) -> None:
     engine.reset(1, ErrorCode.CANCEL)
     engine.outgoing.take()
-    data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.long_frame(8, 1, 5) + frames.long_frame(3, 1, 0)
+    data = headers(RESPONSE) + frame(0, 0, 1, bytes(9000)) + frames.uint32_frame(8, 1, 5) + frames.uint32_frame(3, 1, 0)
     assert engine.receive(data * 2) == []
-    assert engine.outgoing.take() == frames.long_frame(8, 0, 18_000)
+    assert engine.outgoing.take() == frames.uint32_frame(8, 0, 18_000)
 
 
 @pytest.mark.parametrize("kind", [2, 10, 12, 200])
-def test_priorities_and_unknown_frames_are_ignored(engine: FastHttp2Engine, kind: int) -> None:
+def test_priority_and_unknown_frames_are_ignored(engine: FastHttp2Engine, kind: int) -> None:
     assert engine.receive(frame(kind, 0xFF, 1, bytes(5))) == []
 
 
@@ -149,7 +149,7 @@ def test_an_informational_response_is_not_the_response(engine: FastHttp2Engine) 
     assert engine.receive(headers([(b":status", b"103")]) + headers(RESPONSE)) == [HeadersReceived(1, RESPONSE, False)]
 
 
-def test_reserved_bits_say_nothing(engine: FastHttp2Engine) -> None:
+def test_reserved_bits_are_ignored(engine: FastHttp2Engine) -> None:
     assert engine.receive(frame(7, 0, 0, b"\x80\0\0\1" + bytes(4))) == [GoAwayReceived(1, 0, b"")]
     engine.receive(frame(8, 0, 1, b"\x80\0\0\1"))
     assert engine.stream_window(1) == 65_536
@@ -174,7 +174,7 @@ def test_a_small_block_that_is_a_large_list_is_refused(engine: FastHttp2Engine) 
     assert isinstance(event, ConnectionFailed) and event.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
-def test_bytes_mean_the_same_however_they_are_cut() -> None:
+def test_the_fast_engine_reads_the_same_events_however_bytes_are_cut() -> None:
     data = frames.settings({4: 9}) + headers(RESPONSE, flags=0)[:-3] + headers(RESPONSE)[-3:] + frame(9, 4, 1)
     data += frame(0, 8, 1, b"\x02ab\0\0") + headers([(b"grpc-status", b"0")], flags=5)
 
@@ -203,7 +203,9 @@ texts = st.binary(max_size=300)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([b"cookie", b":path", b"te", b"x-mine", b"accept"]), texts)), st.lists(texts))
-def test_whatever_is_encoded_is_decoded_by_hpack(metadata: list[tuple[bytes, bytes]], times: list[bytes]) -> None:
+def test_every_encoded_header_block_is_decoded_by_hpack(
+    metadata: list[tuple[bytes, bytes]], times: list[bytes]
+) -> None:
     passing = [(b"grpc-timeout", time) for time in times]
     block = BlockEncoder().encode(FIXED, metadata, passing)
     assert hpack.Decoder(2**20).decode(block, raw=True) == [*FIXED, *metadata, *passing]
@@ -211,17 +213,17 @@ def test_whatever_is_encoded_is_decoded_by_hpack(metadata: list[tuple[bytes, byt
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.sampled_from([b"cookie", b"x"]), st.sampled_from([b"a", b"b", bytes(3000)])))))
-def test_a_remembering_encoder_says_what_each_request_does(requests: list[list[tuple[bytes, bytes]]]) -> None:
+def test_the_encoders_cache_does_not_change_what_each_request_says(requests: list[list[tuple[bytes, bytes]]]) -> None:
     encoder, decoder = BlockEncoder(), hpack.Decoder(2**20)
     for metadata in requests:
         assert decoder.decode(encoder.encode(FIXED, metadata, []), raw=True) == [*FIXED, *metadata]
 
 
-def test_an_encoder_that_is_told_something_else_each_time_does_not_remember_it_all() -> None:
+def test_the_encoders_caches_are_bounded() -> None:
     encoder = BlockEncoder()
     for number in range(1000):
         encoder.encode(FIXED, [(b"x-trace", b"%d" % number), (b"large", bytes(3000))], [])
-    assert len(encoder._known) <= 64 and max(map(len, encoder._known.values())) < 100
+    assert len(encoder._encoded_fields) <= 64 and max(map(len, encoder._encoded_fields.values())) < 100
 
 
 def test_a_block_is_decoded_once_while_the_table_does_not_change() -> None:
@@ -243,7 +245,7 @@ def test_a_block_is_decoded_anew_when_the_table_has_changed() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from([1, 2, 3000])), max_size=4)))
-def test_a_remembering_decoder_reads_what_hpack_wrote(blocks: list[list[tuple[bytes, int]]]) -> None:
+def test_the_decoders_cache_does_not_change_what_hpack_wrote(blocks: list[list[tuple[bytes, int]]]) -> None:
     encoder, decoder = hpack.Encoder(), BlockDecoder(10**6)
     for block in blocks:
         fields = [(name, b"x" * size) for name, size in block]  # the large ones push each other out
@@ -252,7 +254,7 @@ def test_a_remembering_decoder_reads_what_hpack_wrote(blocks: list[list[tuple[by
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([bytes([n]) * n for n in (1, 40, 200)]) | st.binary(max_size=50), max_size=20))
-def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) -> None:
+def test_an_arbitrary_header_block_raises_nothing_but_a_protocol_error(blocks: list[bytes]) -> None:
     decoder = BlockDecoder(2000)
     for block in blocks:
         try:
@@ -261,13 +263,13 @@ def test_no_block_whatever_raises_anything_but_a_violation(blocks: list[bytes]) 
             return
 
 
-def test_of_a_window_that_was_open_nothing_is_said_when_it_opens_further(engine: FastHttp2Engine) -> None:
-    assert engine.receive(frames.long_frame(8, 0, 10) + frames.long_frame(8, 1, 10)) == []
+def test_a_window_update_of_an_open_window_is_no_event(engine: FastHttp2Engine) -> None:
+    assert engine.receive(frames.uint32_frame(8, 0, 10) + frames.uint32_frame(8, 1, 10)) == []
 
 
-def test_it_is_said_when_the_connections_window_was_shut(engine: FastHttp2Engine) -> None:
+def test_a_window_update_of_the_closed_connection_window_is_an_event(engine: FastHttp2Engine) -> None:
     engine.write(1, memoryview(bytes(65_535)), end=False, limit=10**6)
-    assert engine.receive(frames.long_frame(8, 0, 10)) == [WindowUpdated(0)]
+    assert engine.receive(frames.uint32_frame(8, 0, 10)) == [WindowUpdated(0)]
 
 
 # -- answers that come whole
@@ -276,7 +278,7 @@ TRAILERS = [(b"grpc-status", b"0")]
 
 
 def plain(fields: list[tuple[bytes, bytes]], flags: int, stream_id: int) -> bytes:
-    """Headers that change no table, so that the same bytes mean the same again."""
+    """Return headers that change no table, so that the same bytes mean the same again."""
     encoder = BlockEncoder()
     encoder.encode((), [], [])
     return frame(1, flags, stream_id, encoder.encode(tuple(fields), [], []))
@@ -288,14 +290,14 @@ def answer(stream_id: int, data: bytes = b"data") -> bytes:
 
 @pytest.fixture
 def usual(engine: FastHttp2Engine) -> FastHttp2Engine:
-    """What an answer says is known; streams 5 and 7 are open, and have said what they had to say."""
+    """Return an engine that has cached an answer's headers; streams 5 and 7 have sent their requests."""
     for stream_id in (3, 5, 7):
         assert engine.open_stream(FIXED, [], [], b"all") == stream_id
     assert [type(event) for event in engine.receive(answer(3))] == [HeadersReceived, DataReceived, HeadersReceived]
     return engine
 
 
-def test_a_usual_answer_is_one_event_that_stands_for_three(usual: FastHttp2Engine) -> None:
+def test_a_usual_unary_answer_is_one_event(usual: FastHttp2Engine) -> None:
     (event,) = usual.receive(answer(5))
     assert isinstance(event, UnaryResponse)
     assert list(parts_of(event)) == [
@@ -305,12 +307,12 @@ def test_a_usual_answer_is_one_event_that_stands_for_three(usual: FastHttp2Engin
     ]
 
 
-def test_after_it_the_stream_is_closed(usual: FastHttp2Engine) -> None:
+def test_a_usual_unary_answer_closes_its_stream(usual: FastHttp2Engine) -> None:
     usual.receive(answer(5))
     assert usual.receive(answer(5)) == []
 
 
-def test_so_are_several_in_one_read(usual: FastHttp2Engine) -> None:
+def test_several_usual_unary_answers_in_one_read_are_one_event_each(usual: FastHttp2Engine) -> None:
     assert [type(event) for event in usual.receive(answer(5) + answer(7))] == [UnaryResponse, UnaryResponse]
 
 
@@ -327,7 +329,7 @@ def test_so_are_several_in_one_read(usual: FastHttp2Engine) -> None:
         answer(1),  # which has been answered in part below
     ],
 )
-def test_anything_else_is_read_frame_by_frame(usual: FastHttp2Engine, data: bytes) -> None:
+def test_an_unusual_answer_is_read_frame_by_frame(usual: FastHttp2Engine, data: bytes) -> None:
     usual.receive(plain(RESPONSE, 4, 1))
     assert not any(isinstance(event, UnaryResponse) for event in usual.receive(data))
 
@@ -337,7 +339,7 @@ def test_a_usual_answer_of_more_than_the_window_allows_ends_the_connection(usual
     assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR
 
 
-def test_a_usual_answer_of_more_than_the_connections_window_ends_it(usual: FastHttp2Engine) -> None:
+def test_a_usual_answer_of_more_than_the_connections_window_ends_the_connection(usual: FastHttp2Engine) -> None:
     usual._streams.receive_window = 3
     events = usual.receive(answer(5))
     assert isinstance(events[-1], ConnectionFailed) and events[-1].code == ErrorCode.FLOW_CONTROL_ERROR

@@ -1,4 +1,4 @@
-"""Streams that wait for a place at the server, and what else of a connection is bounded."""
+"""Streams wait for one of the server's concurrent streams, and other bounds of a connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trxds.transport.options import WireOptions
 async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     streams = [connection.open_stream(request_(f"/s/{number}")) for number in range(3)]
-    assert [stream.opened for stream in streams] == [True, False, False]
+    assert [stream.is_opened for stream in streams] == [True, False, False]
     for stream in streams:
         stream.send_nowait(b"x", end=True)
     for number, stream in enumerate(streams):
@@ -29,10 +29,10 @@ async def test_calls_beyond_the_servers_limit_queue_in_order(wire, request_, aut
     assert server.h2.open_inbound_streams == 0
 
 
-async def test_a_limit_that_rises_opens_what_waits(wire, request_, autojump_clock) -> None:
+async def test_a_higher_stream_limit_opens_waiting_streams(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     stream = connection.open_stream(request_())
-    assert not stream.opened
+    assert not stream.is_opened
     server.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
     await server.flush()
     assert await stream.wait_open()
@@ -55,10 +55,10 @@ async def test_a_call_cancelled_in_the_queue_sends_nothing(wire, request_, autoj
     await server.answer(await server.request())
     event = await server.next(h2.events.RequestReceived)
     assert dict(event.headers)[":path"] == "/s/3"
-    assert first.status == OK and not await second.wait_open() and third.opened
+    assert first.status == OK and not await second.wait_open() and third.is_opened
 
 
-async def test_leaving_a_long_queue_does_not_search_it(wire, request_, autojump_clock) -> None:
+async def test_a_cancelled_call_leaves_a_long_queue_without_a_search(wire, request_, autojump_clock) -> None:
     connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
     streams = [connection.open_stream(request_()) for _ in range(30_000)]
     began = time.process_time()

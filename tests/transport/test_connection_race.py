@@ -1,4 +1,4 @@
-"""A name's addresses, tried as RFC 8305 has it: on a clock that jumps, and once over real sockets."""
+"""A name's addresses are tried by RFC 8305: on a clock that jumps, and once over real sockets."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from trxds.transport.connection_race import first_connected
 
 
 class Made:
-    """What stands for a connection: it only knows whether it was closed."""
+    """Stands for a connection, and knows only whether it was closed."""
 
     def __init__(self, address):
         self.address = address
@@ -24,7 +24,7 @@ class Made:
 
 
 class Hosts:
-    """By address the seconds after which it answers, or the errno with which it refuses at once; unknown ones hang."""
+    """Maps addresses to the seconds until they answer, or the errno with which they refuse; unknown ones hang."""
 
     def __init__(self, **known):
         self.known = known
@@ -46,13 +46,13 @@ class Hosts:
         return self.made[address]
 
 
-async def test_the_first_that_answers_is_it(autojump_clock):
+async def test_the_first_address_that_connects_wins_the_race(autojump_clock):
     hosts = Hosts(a=0.1, b=0.1)
     assert (await first_connected(("a", "b"), hosts.dial)).address == "a"
     assert hosts.tried == {"a": 0}
 
 
-async def test_one_that_does_not_answer_is_alone_for_a_quarter_of_a_second_and_then_given_up_for_the_next(
+async def test_the_next_address_is_tried_after_250_ms_without_an_answer(
     autojump_clock,
 ):
     hosts = Hosts(b=0.1)
@@ -60,26 +60,26 @@ async def test_one_that_does_not_answer_is_alone_for_a_quarter_of_a_second_and_t
     assert (hosts.tried, hosts.given_up) == ({"a": 0, "b": 0.25}, ["a"])
 
 
-async def test_one_that_refuses_makes_room_for_the_next_at_once(autojump_clock):
+async def test_the_next_address_is_tried_at_once_after_a_refusal(autojump_clock):
     hosts = Hosts(a=errno.ECONNREFUSED, b=0.1)
     assert (await first_connected(("a", "b"), hosts.dial)).address == "b"
     assert hosts.tried == {"a": 0, "b": 0}
 
 
-async def test_a_slow_one_still_wins_over_a_later_one_that_is_slower(autojump_clock):
+async def test_a_slow_address_still_wins_over_a_later_one_that_is_slower(autojump_clock):
     hosts = Hosts(a=1.0, b=5.0)
     assert (await first_connected(("a", "b"), hosts.dial)).address == "a"
     assert hosts.given_up == ["b"]
 
 
-async def test_the_families_take_turns(autojump_clock):
+async def test_addresses_of_both_families_are_tried_in_turn(autojump_clock):
     hosts = Hosts()
     with trio.move_on_after(1):
         await first_connected(("[::1]:1", "[::2]:1", "10.0.0.1:1"), hosts.dial)
     assert list(hosts.tried) == ["[::1]:1", "10.0.0.1:1", "[::2]:1"]
 
 
-async def test_of_two_that_answer_in_one_moment_one_is_closed(autojump_clock, nursery):
+async def test_the_second_of_two_connections_made_in_one_step_is_closed(autojump_clock, nursery):
     moment, made = trio.Event(), []
 
     async def dial(address):
@@ -97,7 +97,7 @@ async def test_of_two_that_answer_in_one_moment_one_is_closed(autojump_clock, nu
     assert [each for each in made if not each.closed] == [winner]
 
 
-async def test_who_gives_up_in_the_moment_of_an_answer_leaves_no_connection(autojump_clock):
+async def test_a_caller_cancelled_while_a_connection_is_made_leaves_none_open(autojump_clock):
     hosts = Hosts(a=0.1)
     with trio.CancelScope() as scope:
 
@@ -111,13 +111,13 @@ async def test_who_gives_up_in_the_moment_of_an_answer_leaves_no_connection(auto
     assert hosts.made["a"].closed
 
 
-async def test_when_all_refuse_each_is_named_with_its_reason(autojump_clock):
+async def test_the_error_of_a_lost_race_names_each_address_with_its_reason(autojump_clock):
     hosts = Hosts(a=errno.ECONNREFUSED, b=errno.ENETUNREACH)
     with pytest.raises(ConnectionRefusedError, match=r" a: Connection refused; b: Network is unreachable$"):
         await first_connected(("a", "b"), hosts.dial)
 
 
-async def test_a_single_address_that_refuses_is_its_own_error(autojump_clock):
+async def test_the_error_of_a_single_address_is_unchanged(autojump_clock):
     with pytest.raises(ConnectionRefusedError):
         await first_connected(("a",), Hosts(a=errno.ECONNREFUSED).dial)
 
@@ -143,12 +143,12 @@ async def test_a_name_is_connected_at_the_address_where_somebody_listens():
         await stream.aclose()
 
 
-async def test_what_cannot_be_a_name_is_an_os_error_and_no_bug():
+async def test_connecting_to_an_invalid_host_name_is_an_os_error():
     with pytest.raises(OSError, match=r"'plane\.\.example' is no host name"):
         await TcpNetwork().connect("plane..example:443")
 
 
-async def test_an_address_that_refuses_says_no_more_than_that():
+async def test_the_error_of_a_refused_connection_does_not_repeat_the_address():
     with trio.socket.socket() as nobody:
         await nobody.bind(("127.0.0.1", 0))
         with pytest.raises(ConnectionRefusedError, match=r"^\[Errno \d+\] Connection refused$"):

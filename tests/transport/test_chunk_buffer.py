@@ -1,4 +1,4 @@
-"""What comes in pieces is put together once, and crumbs cost no object each."""
+"""Bytes that come in chunks are joined once, and small chunks are merged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trxds.transport import frames
 from trxds.transport.chunk_buffer import ChunkBuffer
 
 
-def test_pieces_are_joined_in_order_and_forgotten() -> None:
+def test_chunks_are_joined_in_order_and_then_dropped() -> None:
     pieces = ChunkBuffer()
     parts = [b"a", b"bc", bytes(2000), memoryview(b"d" * 3000), b"e", b""]
     for part in parts:
@@ -20,7 +20,7 @@ def test_pieces_are_joined_in_order_and_forgotten() -> None:
     assert pieces.join() == b""
 
 
-def test_a_crumb_does_not_change_what_its_owner_has() -> None:
+def test_merging_small_chunks_does_not_change_the_callers_bytes() -> None:
     pieces, own = ChunkBuffer(), bytearray(b"a" * 2000)
     pieces.add(bytes(own))
     pieces.add(b"b")
@@ -46,7 +46,7 @@ def into(found: list[tuple[int, int, int, bytes]], *frame: Any) -> None:
     found.append(frame)
 
 
-def test_however_frames_are_cut_they_are_the_same() -> None:
+def test_frames_are_the_same_however_their_bytes_are_cut() -> None:
     kinds = random.Random(1)
     sent = [(frames.SETTINGS, 0, 0, b"")]
     sent += [(frames.DATA, 0, n, kinds.randbytes(kinds.choice((0, 1, 5, 100, 5000)))) for n in range(1, 40)]

@@ -1,4 +1,4 @@
-"""How a connection ends: GOAWAY, loss, and our own wish; the server is moved by hand."""
+"""A connection ends by GOAWAY, by loss, or by our own decision; the test controls the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trxds.testing.network import memory_stream_pair
 from trxds.transport.connection import Connection
 
 
-async def test_after_a_goaway_old_streams_finish_and_the_connection_ends(wire, request_, autojump_clock) -> None:
+async def test_old_streams_finish_after_a_goaway_and_then_the_connection_ends(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     stream_id = await server.request()
@@ -29,7 +29,7 @@ async def test_after_a_goaway_old_streams_finish_and_the_connection_ends(wire, r
     assert connection.closed_status is not None
 
 
-async def test_a_goaway_refuses_what_the_server_has_not_seen(wire, request_, autojump_clock) -> None:
+async def test_a_goaway_refuses_streams_that_the_server_has_not_processed(wire, request_, autojump_clock) -> None:
     connection, server = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 2})
     first, second, queued = (connection.open_stream(request_()) for _ in range(3))
     server.h2.close_connection(11, b"too_many_pings", last_stream_id=first.id)
@@ -40,7 +40,7 @@ async def test_a_goaway_refuses_what_the_server_has_not_seen(wire, request_, aut
     assert second.status == Status(StatusCode.UNAVAILABLE, "10.0.0.1:443: GOAWAY ENHANCE_YOUR_CALM: too_many_pings")
 
 
-async def test_draining_is_told_before_anybody_is_refused(wire, request_, autojump_clock) -> None:
+async def test_on_draining_is_called_before_any_stream_is_refused(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     seen: list[tuple[object, object]] = []
@@ -51,7 +51,7 @@ async def test_draining_is_told_before_anybody_is_refused(wire, request_, autoju
     assert seen == [(None, None)] and stream.refused
 
 
-async def test_retiring_waits_for_the_last_stream(wire, request_, autojump_clock) -> None:
+async def test_a_draining_connection_closes_after_its_last_stream(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     connection.drain()
@@ -62,7 +62,7 @@ async def test_retiring_waits_for_the_last_stream(wire, request_, autojump_clock
     assert connection.closed_status is not None
 
 
-async def test_closing_fails_every_stream_now(wire, request_, autojump_clock) -> None:
+async def test_closing_a_connection_fails_every_stream_at_once(wire, request_, autojump_clock) -> None:
     connection, _ = await wire({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
     streams = [connection.open_stream(request_()) for _ in range(2)]
     closed = Status(StatusCode.CANCELLED, "channel closed")
@@ -70,7 +70,7 @@ async def test_closing_fails_every_stream_now(wire, request_, autojump_clock) ->
     assert [stream.status for stream in streams] == [closed, closed]
 
 
-async def test_closing_does_not_wait_for_a_peer_that_does_not_read(autojump_clock, request_) -> None:
+async def test_closing_a_connection_does_not_wait_for_a_peer_that_does_not_read(autojump_clock, request_) -> None:
     ours, _ = memory_stream_pair(capacity=10)
     connection = Connection(ours, peer="stuck")
     with trio.fail_after(2):
@@ -91,7 +91,7 @@ async def test_a_lost_connection_fails_its_streams_and_names_the_peer(wire, requ
     assert not stream.refused and connection.error == stream.status
 
 
-async def test_the_peers_eof_is_the_end(wire, request_, autojump_clock) -> None:
+async def test_the_peers_end_of_stream_ends_the_connection(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     await server.request()
@@ -111,7 +111,7 @@ async def test_a_stream_whose_headers_never_left_may_be_sent_again(wire, request
     assert unwritten.refused and not stuck.refused
 
 
-async def test_garbage_is_the_peers_fault_and_says_so(wire, request_, autojump_clock) -> None:
+async def test_invalid_bytes_are_a_protocol_error_that_names_the_peer(wire, request_, autojump_clock) -> None:
     connection, server = await wire()
     stream = connection.open_stream(request_())
     await server.request()
@@ -131,7 +131,7 @@ async def test_a_peer_of_another_protocol_is_never_ready(autojump_clock) -> None
     assert "web:80" in str(connection.error) and "HTTP/1" in str(connection.error)
 
 
-async def test_nothing_is_left_when_run_is_cancelled(autojump_clock, request_) -> None:
+async def test_a_cancelled_connection_leaves_no_task_and_no_transport(autojump_clock, request_) -> None:
     ours, theirs = memory_stream_pair()
     connection = Connection(ours, peer="there")
     async with trio.open_nursery() as nursery:
@@ -146,7 +146,7 @@ async def test_nothing_is_left_when_run_is_cancelled(autojump_clock, request_) -
         await theirs.send_all(b"x")
 
 
-async def test_open_streams_are_few_words(wire, request_, autojump_clock) -> None:
+async def test_the_repr_of_a_connection_and_its_streams_is_short(wire, request_, autojump_clock) -> None:
     connection, _ = await wire()
     stream = connection.open_stream(request_())
     assert repr(connection) == "<Connection 10.0.0.1:443 open, 1 streams>"
