@@ -1,8 +1,8 @@
-"""The load balancing policy that a service config asks for (A24): the first of its list that we know.
+"""A service config's load balancing policy is parsed here (A24): the first policy of its list that is known.
 
-What comes out is the same value as from a cluster's resource (`resources/lb_policy.py`), so that both are
-balanced alike. The limits and defaults are those of the policies' gRFCs. A control plane may name them in the
-same way, with a TypedStruct (A52).
+The result is the same value as from a cluster's resource (`resources/lb_policy.py`), so both balance alike.
+Limits and defaults are those of the policies' gRFCs. A control plane may configure a policy in the same form, by a
+TypedStruct (A52).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _MAX_DEPTH = 16
 
 
 def reader(policies: Policies) -> ReadLbPolicy:
-    """What reads a service config's policy; `policies` are the user's own, by name: what reads the settings of each."""
+    """Return a parser of a service config's policy; `policies` are the parsers of the user's own, by name."""
     return partial(lb_policy, policies=policies)
 
 
 def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
-    """`loadBalancingConfig`, or else the older `loadBalancingPolicy`, which is a name and nothing more."""
+    """Parse `loadBalancingConfig`, or else the deprecated `loadBalancingPolicy`, which is only a name."""
     place = top.member("loadBalancingConfig")
     if place.value is not None:
         return _first_known(place, policies, 0)
@@ -87,7 +87,7 @@ def _first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyCon
 def _custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy | None:
     try:
         return CustomPolicy(name, parse(settings.object()))
-    except Exception as error:  # the user's code, which may raise what it likes: a problem of this config
+    except Exception as error:  # whatever the user's parser raises is a problem of this config, not of the channel
         settings.error(f"{type(error).__name__}: {error}")
         return None
 
@@ -127,7 +127,7 @@ def _ring_hash(place: JsonNode) -> RingHash:
 
 
 def _hash_header(place: JsonNode) -> str:
-    """Empty for none (A76)."""
+    """Parse `requestHashHeader` (A76): the name of an ASCII header, or empty."""
     name = place.text().lower()
     if name and (not is_key(name) or name.endswith("-bin")):
         place.error(f"is {name!r}; write the name of an ASCII header, as x-user-id")
@@ -168,7 +168,7 @@ _KNOWN: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
     }
 )
 
-# What they have inside is read by `_first_known`, which needs to know how deep it is.
+# Parents have a policy inside, so their parsers need the depth: it is bounded.
 _PARENTS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
     {
         "random_subsetting_experimental": _random_subsetting,

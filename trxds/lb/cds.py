@@ -1,6 +1,6 @@
-"""One cluster of the control plane becomes a subtree (A75), or a failure that says why not.
+"""cds turns one cluster of the control plane into a subtree (A37, A75), or into a failure with the reason.
 
-An aggregate becomes a failover over its clusters, and each of those is a node like this one.
+An aggregate becomes a failover over its clusters, and each of those has a `cds` node too (A37).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Usable: TypeAlias = ClusterConfig | AggregateConfig
 
 
 class Cds:
-    """Remembers the priorities' names, so that children survive localities that move (docs/grfc-map.md, Balancing)."""
+    """The cds policy; it keeps the priorities' names, so that children survive localities that move (grfc-map.md)."""
 
     only_child: ClassVar[str] = _CHILD
 
@@ -51,7 +51,7 @@ class Cds:
             picker = AggregateErrorPicker(picker, cluster.note)
         if entry.deleted:
             picker = UnroutedPicker(picker, session_hosts(cluster))
-        # A DNS name is one endpoint (A61): if that fails or loses its host, its addresses may have changed.
+        # A DNS name is one endpoint (A61): if it fails or loses its host, the name's addresses may have changed.
         is_lost = report.state is Connectivity.TRANSIENT_FAILURE or (
             was is Connectivity.READY and report.state is not was
         )
@@ -68,12 +68,12 @@ class Cds:
         return _seen(inputs.endpoints.cluster)
 
     def _below(self, cluster: _Usable) -> Update:
-        # Planned once per entry, not once per report of the child.
+        # Built once for each entry, not for each report of the child.
         if self._planned is not None and self._planned[0] is cluster:
             return self._planned[1]
         plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
         if self._planned is not None and plan.config == self._planned[1].config:
-            # Only endpoints have changed. The same object, so that no level below has to compare its own part.
+            # Only endpoints have changed. With the same object no level below has to compare its configuration.
             plan = replace(plan, config=self._planned[1].config)
         self._planned = cluster, plan
         return plan
@@ -102,7 +102,7 @@ def _seen(cluster: ClusterResult) -> str:
 
 
 def _name(cluster: _Usable) -> str:
-    """The DNS name, if the endpoint comes from one; EDS tells by itself."""
+    """Return the DNS name to resolve again; empty for EDS, where the control plane sends changes."""
     discovery = cluster.cluster.discovery if isinstance(cluster, ClusterConfig) else None
     return discovery.name if isinstance(discovery, LogicalDns) else ""
 
@@ -122,13 +122,13 @@ def session_hosts(cluster: _Usable) -> frozenset[str]:
 
 
 def unrouted(status: Status, cluster: str) -> Status:
-    """Say why not even an RPC that waits for ready waits for what `status` tells."""
+    """Add to `status` why even an RPC that waits for ready fails."""
     return replace(status, message=f"{status.message}; no route names cluster {cluster} any more")
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateErrorPicker(Explainable):
-    """RPCs that fail are told which clusters of the aggregate had to be left out."""
+    """A picker that adds to failures which clusters of the aggregate had to be left out."""
 
     child: Picker
     note: str
@@ -142,10 +142,10 @@ class AggregateErrorPicker(Explainable):
 
 @dataclass(frozen=True, slots=True)
 class UnroutedPicker(Explainable):
-    """Drops the RPCs that a cluster fails which cannot serve and which no route names (A31).
+    """A picker that drops the RPCs which fail in a cluster that no route names any more (A31).
 
-    Nothing but the control plane would end their wait, and one that waits for ready keeps the cluster and its
-    watches. An RPC of a session whose host is DRAINING is not among them: that host may be reached again.
+    Only the control plane could end their wait, and an RPC that waits for ready would keep the cluster and its
+    watches. An RPC of a session whose host is DRAINING may wait: that host may be reached again.
     """
 
     child: Picker

@@ -1,6 +1,6 @@
-"""The children of one node: each edge of the tree, and all of them made to match what the policy wants.
+"""The children of one node are started, configured and ended as the policy's decision says.
 
-Plain: starting a child is the node's affair.
+Nothing here is asynchronous: the node starts the children's tasks.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from .policy import CHILD_RETENTION, Decision, LbConfig, PolicyState
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """The letter from the parent."""
+    """A message from the parent: the configuration and endpoints to use from now on."""
 
     config: LbConfig | None
     generation: int
-    endpoints: Any = NO_ENDPOINTS  # ... or what else is beside it
+
+    # A policy above the clusters gets entries of clusters in place of endpoints.
+    endpoints: Any = NO_ENDPOINTS
 
 
 class Child:
-    """Also the child's report slot: a dead child cannot speak for a namesake.
+    """A child policy as its parent sees it. Reports carry this object, so an ended child cannot report for a new one.
 
-    When a name gets another policy, or other `hosts` to lease, the old child becomes the new one's
-    `predecessor`: it goes on picking until the new one has something to say (graceful switch), is
-    sent nothing, and nobody waits for it.
+    When a name gets another policy, or other `hosts` to lease, the old child becomes the new one's `current`
+    (graceful switch): it goes on picking until the new one leaves CONNECTING. It is sent nothing meanwhile, and
+    the parent does not wait for it.
     """
 
     __slots__ = (
@@ -77,7 +79,7 @@ class Child:
         self.kept = False  # only warm: sent nothing, not waited for
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
-        """Nothing, if it is what was sent before; what is equal stays the same object."""
+        """Send the child its configuration, unless it is unchanged; an equal one is sent as the same object again."""
         if self.config is config or self.config == config:
             if self.endpoints is endpoints or self.endpoints == endpoints:
                 return
@@ -87,22 +89,22 @@ class Child:
         self.mailbox.put("config", Configure(config, generation, endpoints))
 
     def tell(self, report: PolicyState) -> None:
-        """The child has decided: its parent will read it, unless it wants the child no more."""
+        """Post the child's decision to its parent, unless the parent has ended the child."""
         if not self.scope.cancel_called:
             self.parent.put(self, report)
 
     def take(self, report: PolicyState) -> bool:
-        """Read what the child said; return whether its parent has anything new to decide about."""
+        """Record a report of the child; return whether its parent has to decide again."""
         before, self.report = self.report, report
         if self.kept:
-            return False  # who is only kept warm is not heard
+            return False  # no decision depends on a deactivated child
         if before is None or self.predecessor is not None:
             return True
         return before.picker is not report.picker or before.state is not report.state
 
     @property
     def is_active(self) -> bool:
-        """Whether this one is heard, or its predecessor still is."""
+        """Whether this child picks, and not the one that it replaces."""
         old = self.predecessor
         if old is None or old.report is None or old.report.state is not Connectivity.READY:
             return True
@@ -110,12 +112,12 @@ class Child:
 
     @property
     def active_state(self) -> PolicyState | None:
-        """What the parent's policy is told under this name."""
+        """The state that the parent's policy sees under this child's name."""
         return self.active.report
 
     @property
     def active(self) -> Child:
-        """Whose picker that is."""
+        """The child that picks under this name."""
         return self if self.predecessor is None else self.predecessor
 
     def deactivate(self, now: float) -> None:
@@ -127,7 +129,7 @@ class Child:
 
 
 class Children:
-    """By name, those that are only kept warm too. `hosts` is where new ones take their leases."""
+    """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
     __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
 
@@ -147,17 +149,17 @@ class Children:
 
     @property
     def only(self) -> Child | None:
-        """The one child of a policy that never has more."""
+        """The one child of a policy that never has more, if it exists."""
         return next(iter(self.by_name.values()), None)
 
     def nodes(self) -> Iterator[TreeNode]:
-        """Of those whose task has begun and who are not only kept warm."""
+        """Yield the nodes of the children that run and are not deactivated."""
         for child in self.by_name.values():
             if child.node is not None and not child.kept:
                 yield child.node
 
     def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
-        """Yield each child, whether it is only kept warm, and " (before)" for a predecessor that still picks."""
+        """Yield each child's node, whether it is deactivated, and " (before)" for one that is being replaced."""
         for child in tuple(self.by_name.values()):
             if child.node is not None:
                 yield child.node, child.kept, ""
@@ -171,7 +173,7 @@ class Children:
         return all(child.node is not None and child.node.settled for child in running)
 
     def reports(self) -> dict[str, PolicyState]:
-        """What a decision may look at."""
+        """Return the states that a decision sees, by the children's names."""
         reports: dict[str, PolicyState] = {}
         for name, child in self.by_name.items():
             report = (child.predecessor or child).report
@@ -181,7 +183,7 @@ class Children:
 
     @property
     def answered(self) -> bool:
-        """Everyone who was sent a configuration has decided by it; who is only kept warm is not waited for."""
+        """Whether every child that is not deactivated has decided by the configuration that it was sent last."""
         for child in self.by_name.values():  # a loop, and no call for each: every report of a thousand asks all
             if not child.kept and (child.report is None or child.report.generation < child.generation):
                 return False
@@ -190,9 +192,9 @@ class Children:
     def reconcile(
         self, decision: Decision, endpoints: Any, generation: int, now: float, start: Callable[[Child], object]
     ) -> None:
-        """Start, configure, keep warm and end children until they are those of the decision.
+        """Start, configure, deactivate and end children until they are those of the decision.
 
-        Each has its part of the policy's `endpoints`, unless the decision gives it others.
+        Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it.
         """
         wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
         if endpoints is self.endpoints and wanted == self._wanted:
@@ -217,7 +219,7 @@ class Children:
                 self._dismiss(name)
 
     def finish_switches(self) -> None:
-        """A new child that has something to say takes over from its predecessor."""
+        """End each child whose replacement has left CONNECTING."""
         self.switching = False
         for child in self.by_name.values():
             if child.predecessor is not None and child.is_active:
@@ -226,7 +228,7 @@ class Children:
             self.switching |= child.predecessor is not None
 
     def on_exit(self, child: Child) -> None:
-        """Its task has ended; if nobody asked it to, its time to be warm is over."""
+        """Forget a child whose task has ended because its time as a deactivated child is over."""
         if self.by_name.get(child.name) is child:
             self._dismiss(child.name)
 
@@ -240,7 +242,7 @@ class Children:
         return child
 
     def _predecessor(self, child: Child | None) -> Child | None:
-        """Who goes on speaking for a name that gets a new child; everybody else of that name ends."""
+        """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
         dead = child.kept or child.scope.cancel_called

@@ -1,7 +1,7 @@
-"""A cluster's own limits, before any host is chosen: drops by the control plane, and circuit breaking.
+"""cluster_impl applies a cluster's drops and circuit breaker before a host is chosen, and counts for LRS (A32, A37).
 
-Drops come first, then the limit on concurrent RPCs. Both fail an RPC for good, even one that
-waits for ready: they are what keeps an overloaded cluster from more.
+Drops come first, then the limit on concurrent RPCs. Both fail an RPC even if it waits for ready:
+they protect an overloaded cluster.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def max_requests_exceeded(by: ResourceStatus | None, limit: int) -> Status:
 
 
 class ClusterImpl:
+    """The cluster_impl policy; it also passes the cluster's security down."""
+
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
@@ -60,7 +62,7 @@ class ClusterImpl:
         picker = ClusterImplPicker(
             config.drops, config.max_requests, self._count(config), child, self._random, note_drop, *by
         )
-        # What drops everything answers everything, whatever its hosts do.
+        # A cluster that drops everything needs no host to answer: if it failed, `priority` would send RPCs elsewhere.
         drops_all = any(share.per_million >= _ALL for share in config.drops)
         return Decision(
             Connectivity.READY if drops_all else report.state,
@@ -76,7 +78,7 @@ class ClusterImpl:
         return f"{in_flight} of {config.max_requests} RPCs in flight, drops: {', '.join(shares) or 'none'}"
 
     def _secure(self, config: ClusterImplConfig, endpoints: Endpoints) -> Security | None:
-        """The same one as long as the cluster asks for the same."""
+        """Return the cluster's security: the same object while its TLS settings are equal, or all would reconnect."""
         if config.tls is None:
             self._security = None
         elif self._security is None or self._security.tls != config.tls:
@@ -92,7 +94,7 @@ class ClusterImpl:
         return self._in_flight[1]
 
     def _report(self, config: ClusterImplConfig, endpoints: Endpoints) -> ClusterLoadTrackers | None:
-        """The same as long as localities and rules are."""
+        """Return the cluster's load trackers, if load is reported; a change of localities or rules replaces them."""
         if config.lrs is None:
             self._reported = None
         elif self._reported is None or not self._reported.goes_by(config.lrs, endpoints.localities):
@@ -106,16 +108,18 @@ def _asks_for_names(config: ClusterImplConfig) -> bool:
 
 
 def _hostnames(config: ClusterImplConfig, endpoints: Endpoints) -> dict[str, str]:
-    """By address. A DNS name is the one of all its addresses (A81)."""
+    """Return the hosts' names by address; in a LOGICAL_DNS cluster all have the DNS name (A81)."""
     return {address: config.hostname or endpoint.hostname for endpoint in endpoints for address in endpoint.addresses}
 
 
 def _ignore(category: str) -> None:
-    """Nobody reports load, so nobody counts drops."""
+    """Ignore a drop: the cluster's load is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImplPicker(Explainable):
+    """A picker that drops RPCs by share and above the limit, and counts the others as in flight."""
+
     drops: tuple[DropShare, ...]
     max_requests: int
     in_flight: CallCounter

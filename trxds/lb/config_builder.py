@@ -1,4 +1,4 @@
-"""One cluster becomes the configuration of its subtree (A75), and the endpoints beside it.
+"""The config builder turns a cluster's resources into the configuration and endpoints of its subtree (A75).
 
     cds -> outlier_detection -> cluster_impl -> override_host -> priority -> localities by weight -> endpoints
 
@@ -35,27 +35,29 @@ from .configs import (
 from .endpoint_set import Endpoints
 from .weights import endpoint_weights
 
-_Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]  # those of its endpoints that take new requests
-_WEIGHED = (PickFirst, RingHash, CustomPolicy)  # who goes by the weights that the control plane gives
+_Serving: TypeAlias = tuple[
+    Locality, tuple[Endpoint, ...]
+]  # a locality and those of its endpoints that are not DRAINING
+_WEIGHED = (PickFirst, RingHash, CustomPolicy)  # the policies that use weights of EDS
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a node of the tree is given: the configuration of its policy, and what is beside that."""
+    """A policy's configuration and the endpoints for it (above the clusters, the clusters' entries)."""
 
     config: LbPolicyConfig
     endpoints: Endpoints | ClusterEntries
 
 
 class PriorityNames:
-    """Remembers which localities each child had at the last update (docs/grfc-map.md, Balancing)."""
+    """The names of a cluster's priorities, with the localities that each had at the last update (docs/grfc-map.md)."""
 
     def __init__(self) -> None:
         self._localities: dict[int, frozenset[LocalityId]] = {}
         self._fresh = count()
 
     def assign(self, priorities: Iterable[Iterable[LocalityId]]) -> list[int]:
-        """A number for each priority, the one that any of its localities had before if it can be."""
+        """Return a number for each priority: its first known locality's, unless an earlier priority took that."""
         owners = {place: number for number, places in self._localities.items() for place in places}
         assigned: dict[int, frozenset[LocalityId]] = {}
         for priority in priorities:
@@ -63,7 +65,7 @@ class PriorityNames:
             number = next((owners[place] for place in places if place in owners), None)
             if number is None:
                 number = next(self._fresh)
-            # Taken: neither this number nor these localities count for a later priority.
+            # Neither this number nor these localities may decide the number of a later priority.
             gone = self._localities.get(number, frozenset()).union(places)
             owners = {place: its for place, its in owners.items() if place not in gone}
             assigned[number] = frozenset(places)
@@ -75,12 +77,12 @@ class PriorityNames:
 
 
 def clusters(entries: Mapping[str, ClusterEntry]) -> Update:
-    """What the root is given, where a control plane says what there is."""
+    """Build the update of the root, `cluster_manager`, from the entries of all clusters."""
     return Update(ClusterManagerConfig(tuple(entries)), ClusterEntries(entries))
 
 
 def failover(aggregate: AggregateConfig) -> Update:
-    """An aggregate's: a cds for each of its clusters, with all that this brings, affinity too (A75)."""
+    """Build the update below an aggregate's `cds`: a priority for each cluster, with its own session affinity (A75)."""
     leaves = {leaf.cluster.name: ClusterEntry(leaf) for leaf in aggregate.leaves}
     return Update(PriorityConfig({name: CdsConfig(name) for name in leaves}), ClusterEntries(leaves))
 
@@ -89,9 +91,9 @@ def failover(aggregate: AggregateConfig) -> Update:
 
 
 def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
-    """What everything below the cluster's `cds` node is given."""
+    """Build the update below a cluster's `cds`."""
     cluster = config.cluster
-    # A cluster without endpoints has one empty priority, so that what stands above it exists.
+    # A cluster without endpoints gets one empty priority, so that the policies above have a child that fails RPCs.
     priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
     note = _note(config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
@@ -129,7 +131,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
 
 
 def _service(cluster: Cluster) -> str:
-    """The name of its endpoints' resource; those of a LOGICAL_DNS cluster are no resource."""
+    """Return the name of the cluster's EDS resource; empty for LOGICAL_DNS, which has none."""
     return cluster.discovery.service_name if isinstance(cluster.discovery, Eds) else ""
 
 
@@ -138,7 +140,7 @@ def _note(config: ClusterConfig) -> str:
         return config.note
     standing = config.endpoints_standing or ResourceStatus("EDS", _service(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
-        # Forgotten weights are how a cluster that looks well in the file comes to be empty.
+        # A forgotten weight is the usual mistake: the cluster looks complete in the file and is empty.
         return f"{standing}: it has no localities, of which one without load_balancing_weight is none; add endpoints"
     return f"{standing}: none of its endpoints takes new requests; they are UNHEALTHY or DRAINING, or it lists none"
 
@@ -147,9 +149,9 @@ def _note(config: ClusterConfig) -> str:
 
 
 def balanced(form: LbPolicyConfig, localities: Sequence[Locality], note: str) -> tuple[LbPolicyConfig, Endpoints]:
-    """What a policy in its checked form comes to over these localities: its configuration and its endpoints.
+    """Return the configuration and endpoints of a priority's policy, or of a target's without a control plane.
 
-    `note` says why there are no endpoints, should there be none: with some it would only make updates differ.
+    `note` says why there are no endpoints. It is left out if there are some: it would only make equal updates differ.
     """
     # DRAINING never reaches the child, whatever override_host_status says (A55).
     serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
@@ -157,7 +159,8 @@ def balanced(form: LbPolicyConfig, localities: Sequence[Locality], note: str) ->
 
 
 def _serving(locality: Locality) -> tuple[Endpoint, ...]:
-    return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])  # faster from a list
+    # From a list, which is faster than from a generator: there may be ten thousand.
+    return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])
 
 
 def _balanced(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:

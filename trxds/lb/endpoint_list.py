@@ -1,7 +1,7 @@
-"""Endpoints as a leaf policy uses them: one connection to any address of each (A61), and all of them kept connected.
+"""A leaf policy keeps one connection to each of its endpoints, to any address of it (A61).
 
-Plain objects in the leaf's memory, not nodes: a thousand endpoints cost no task. To pick_first all addresses that it
-has are one endpoint's.
+Endpoints are objects in the leaf's memory and not nodes, so a thousand of them cost no task. pick_first treats all its
+addresses as those of one endpoint.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .policy import Decision, PolicyInputs
 from .state import aggregate
 
 T = TypeVar("T")
-Key: TypeAlias = str | frozenset[str]  # an endpoint is known by its addresses, in whatever order (A61)
+Key: TypeAlias = str | frozenset[str]  # an endpoint is identified by the set of its addresses (A61)
 
 READY = Connectivity.READY
 _CONNECTING = FixedPicker(QUEUE, "none is READY, and some may come to be", "an endpoint to connect")
@@ -33,14 +33,15 @@ _WANTED, _CONNECT = attrgetter("wanted"), attrgetter("connect")
 
 
 class EndpointState:
-    """Happy Eyeballs over the addresses, then every one of them at its own backoff (A61).
+    """The connectivity of one endpoint: Happy Eyeballs over its addresses, then each of them at its own backoff (A61).
 
-    Before that comes an address that is READY already, for somebody else in the channel (a session, say) connected it.
-    Failed once each address has failed, and until one is READY (A62). A `lazy` endpoint is IDLE
-    until it is woken, and again when its connection is lost; others connect at once.
+    An address that is READY already, because a session or another policy of the channel connected it, comes first. The
+    endpoint is in TRANSIENT_FAILURE once each address has failed, until one is READY (A62). A `lazy` endpoint is IDLE
+    until `exit_idle`, and again when its connection is lost; others connect at once.
 
-    After `look`: `ready` is the host to use and `complete` what a pick of it comes to; `wanted` are the
-    addresses to lease, `connect` those to ask for a connection, and at `wake_at` it wants to be looked at again.
+    After `update`, `state` is the endpoint's state, `ready` the host to use or None, `complete` the result of a pick of
+    it, and `error` the last error. `wanted` are the addresses to lease, `connect` those to ask for a connection, and at
+    `wake_at(...)`, in seconds on Trio's clock, `update` has to be called again.
     """
 
     complete: Complete
@@ -72,17 +73,18 @@ class EndpointState:
 
     def _begin_again(self) -> None:
         self.state = Connectivity.IDLE if self._lazy else Connectivity.CONNECTING
-        self._reached = 0  # so many addresses have had their turn
-        self._next_at = -math.inf  # when the next one has its
-        self._failed: frozenset[str] = frozenset()  # shared while it is empty: there may be ten thousand of us
+        self._reached = 0  # the number of addresses that have been tried
+        self._next_at = -math.inf  # when the next one is tried too
+        # A frozenset, because an empty one is shared: there may be ten thousand endpoints.
+        self._failed: frozenset[str] = frozenset()
 
     def exit_idle(self) -> None:
-        """Connect, if it is IDLE."""
+        """Connect at the next `update`, if the endpoint is IDLE."""
         if self.state is Connectivity.IDLE:
             self.state = Connectivity.CONNECTING
 
     def with_addresses(self, addresses: tuple[str, ...]) -> EndpointState:
-        """The same endpoint with that list: a connection to an address that stays is kept, and so is a failure."""
+        """Return the endpoint with new addresses; it keeps a failure, and a connection to an address that stays."""
         if interleaved(addresses) == self.addresses:
             return self
         other = EndpointState(addresses, lazy=self._lazy)
@@ -95,7 +97,7 @@ class EndpointState:
                 other.complete = self.complete
         return other
 
-    # -- looking
+    # -- update
 
     def update(
         self,
@@ -104,13 +106,13 @@ class EndpointState:
         ejected: frozenset[str] = frozenset(),
         lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> Connectivity:
-        """Take in where the hosts stand now; `lookup` knows also those that are not leased here.
+        """Read the hosts' states at `now` and return the endpoint's; `lookup` also finds hosts not leased here.
 
         An endpoint whose host is ejected keeps its connection and counts as failed (A50).
         """
         host = self.ready
         if host is not None and host.state is READY and hosts.get(host.address) is host and host.address not in ejected:
-            return READY  # as it was, and as most of ten thousand are
+            return READY  # the common case, first: an update reads all of ten thousand endpoints
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
             self._host = self.ready = None
             self._begin_again()
@@ -119,7 +121,7 @@ class EndpointState:
                 self._note(hosts.get(address))
             already = self._ready_already(now, lookup)
             if already is not None and already not in hosts:
-                # It is leased by the decision that is made of this, and that is made once more with it.
+                # This decision leases it, and the node then has the policy decide once more with it.
                 self.wanted, self.connect = (*self.addresses[: self._reached], already), ()
                 return self.state
             self._happy_eyeballs(hosts, now, already)
@@ -139,9 +141,9 @@ class EndpointState:
             self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 
     def _ready_already(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
-        """When another address is to be connected: the first that somebody has connected (A61)."""
+        """Return the first address that another user of the channel has connected, if an address is due (A61)."""
         if len(self.addresses) == 1:
-            return None  # it is leased anyway, and then it is seen
+            return None  # it is leased in any case, and then its state is in `hosts`
         if lookup is None or self._host is not None or not self._is_next_due(now):
             return None
         return next((address for address in self.addresses if is_ready(lookup(address))), None)
@@ -167,7 +169,7 @@ class EndpointState:
             self.error = host.error
 
     def _is_next_due(self, now: float) -> bool:
-        """The one before has failed, or has been tried alone for long enough."""
+        """Return whether the address before has failed, or has been tried alone for `ATTEMPT_DELAY` (RFC 8305)."""
         if self._reached == len(self.addresses):
             return False
         return now >= self._next_at or self.addresses[self._reached - 1] in self._failed
@@ -178,7 +180,7 @@ class EndpointState:
         # A second attempt waits until all have had their first one.
         return address not in self._failed or all_failed
 
-    # -- what follows from it
+    # -- after an update
 
     @property
     def host(self) -> SubchannelInterface:
@@ -189,17 +191,17 @@ class EndpointState:
     def wake_at(self, hosts: Mapping[str, SubchannelInterface], now: float) -> float:
         if self._host is not None or not 0 < self._reached < len(self.addresses):
             return math.inf
-        # A host that was not leased before may turn out to be in backoff: then the next one's turn is now.
+        # A host that was not leased before may turn out to be in backoff: then the next one is due now.
         return self._next_at if self.addresses[self._reached - 1] in hosts else now
 
 
 def is_ready(host: SubchannelInterface | None) -> bool:
-    """Return whether it is there and READY."""
+    """Return whether the host is leased and READY."""
     return host is not None and host.state is Connectivity.READY
 
 
 def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
-    """What says so when all of them have failed."""
+    """Return a picker that fails RPCs with the last error of endpoints that have all failed."""
     return transient_failure_picker(last_error(endpoints), "all have failed")
 
 
@@ -209,7 +211,7 @@ def last_error(endpoints: Iterable[EndpointState]) -> Status:
 
 
 def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, SubchannelInterface], now: float) -> float:
-    """When the first of them wants to be looked at again."""
+    """Return the time at which the first of the endpoints has to be updated again, in seconds on Trio's clock."""
     at = math.inf
     for endpoint in endpoints:
         at = min(at, endpoint.wake_at(hosts, now))
@@ -217,11 +219,10 @@ def earliest_wake_up(endpoints: Iterable[EndpointState], hosts: Mapping[str, Sub
 
 
 class EndpointList:
-    """All endpoints of a policy that A61 calls a petiole: connected, and connected again when they fall.
+    """The endpoints of a leaf policy: all are connected, and again when they are lost (C-core's `EndpointList`).
 
-    `choose` makes a picker of those that are READY, one at least.
-
-    With `lookup`, the channel_control's, an endpoint uses the address of its own that is connected already (A61).
+    `choose` makes a picker from the READY endpoints, of which there is at least one. With `lookup`, which is
+    `ChannelControl.lookup`, an endpoint prefers an address that another user of the channel has connected (A61).
     """
 
     def __init__(
@@ -268,12 +269,12 @@ class EndpointList:
 
 
 def without_endpoints(endpoints: Endpoints) -> Picker:
-    """What a leaf that has none tells its RPCs."""
+    """Return a picker that fails RPCs because the leaf policy has no endpoints."""
     return transient_failure_picker(unavailable(endpoints.note or "empty address list"), "there is none to choose")
 
 
 def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
-    """What there is for each endpoint, by each of its addresses."""
+    """Return the endpoints' values by each of their addresses."""
     return {address: things[key_of(endpoint)] for endpoint in endpoints for address in endpoint.addresses}
 
 

@@ -1,4 +1,4 @@
-"""The leases of one node: those that its decisions ask for, and those that its picks take."""
+"""The leases of one node keep its subchannels: those that its decisions name, and those that its picks acquire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _A_SLICE = 256  # hosts, at 10 µs each
 
 
 class Leases:
-    """`decided` are the former, by address. News of all of them come to `mailbox`."""
+    """The leases of one node. Each change of a leased host's state is a message in `mailbox`."""
 
     __slots__ = ("_hosts", "_mailbox", "_over", "_picked", "decided", "hosts", "wanted")
 
@@ -23,18 +23,18 @@ class Leases:
         self._picked: dict[str, Lease] = {}
         self._hosts = hosts
         self._mailbox = mailbox
-        self.wanted: tuple[str, ...] = ()  # at the last `lease_exactly`; seldom anything else, for any news of a host
-        self.hosts: Mapping[str, SubchannelInterface] = {}  # by that: what a decision may look at
+        self.wanted: tuple[str, ...] = ()  # the argument of the last `lease_exactly`; seldom does it change
+        self.hosts: Mapping[str, SubchannelInterface] = {}  # of the last decision, for the next one
         self._over = False
 
     def all(self) -> Mapping[str, SubchannelInterface]:
-        """Those that picks have taken as well."""
+        """Return all leased hosts by address, those of picks too."""
         if not self._picked:
             return self.hosts
         return {**self.hosts, **{address: lease.subchannel for address, lease in self._picked.items()}}
 
     def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
-        """Take what is missing and let go of what is not wanted; True if there are new ones."""
+        """Lease these addresses and release all others; return whether any is new."""
         self.wanted = wanted
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.decided]
@@ -49,7 +49,7 @@ class Leases:
         return bool(new)
 
     def connect(self, addresses: Iterable[str]) -> Slices[None]:
-        """Those of them that are leased at all."""
+        """Ask those of the addresses for a connection that are leased."""
         for number, address in enumerate(addresses, 1):
             lease = self.decided.get(address) or self._picked.get(address)
             if lease is not None:
@@ -58,26 +58,26 @@ class Leases:
                 yield
 
     def acquire(self, address: str) -> SubchannelInterface:
-        """For a pick: lease the address, once."""
+        """Lease an address for a pick, once."""
         if address not in self._picked:
             lease = self._hosts.lease(address, self._mailbox)
             if self._over:
-                # The picker outlived us by a moment; nobody else would let go of what it takes.
+                # The picker has outlived the node, so nothing else would release this lease.
                 lease.release()
                 return lease.subchannel
             self._picked[address] = lease
         return self._picked[address].subchannel
 
     def release(self, address: str) -> None:
-        """Of what a pick has taken."""
+        """Release the lease of a pick, if there is one."""
         lease = self._picked.pop(address, None)
         if lease is not None:
             lease.release()
-            # The host's last letter went with the lease; whoever waits for it has to look again.
+            # The lease takes the host's unread message with it, so an RPC that waits for the host has to pick again.
             self._mailbox.put("released", None)
 
     def release_all(self) -> None:
-        """All of them: the node has ended."""
+        """Release all leases, because the node has ended."""
         self._over = True
         for lease in (*self.decided.values(), *self._picked.values()):
             lease.release()

@@ -1,6 +1,6 @@
-"""Of a few hosts drawn at random, the one with the fewest RPCs in flight (A48).
+"""least_request draws a few hosts at random and picks the one with the fewest RPCs in flight (A48).
 
-The counts are this policy's own: of the RPCs that it sends, and of the sessions' that their cookies send to its hosts.
+The counts are this policy's own: of the RPCs that it picks, and of sessions' RPCs, which cookies send to its hosts.
 They outlive the pickers: an RPC that began under an old picker still counts under the new one.
 """
 
@@ -20,6 +20,8 @@ from .policy import ChannelControl, Decision, PolicyInputs
 
 
 class LeastRequest:
+    """The least_request policy; it counts the RPCs in flight to each endpoint."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._endpoints = EndpointList(self._sample, channel_control.lookup)
@@ -51,6 +53,8 @@ class LeastRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeastRequestPicker(Explainable):
+    """A picker that compares `choice_count` draws by the live counts."""
+
     hosts: tuple[Complete, ...]
     counts: tuple[CallCounter, ...]  # of the same hosts; read at the pick
     choice_count: int
@@ -67,7 +71,7 @@ class LeastRequestPicker(Explainable):
         return self.hosts[chosen]
 
     def _choose(self, random: Random) -> int:
-        # Some may be drawn twice, as in Envoy: so even the busiest host gets an RPC now and then.
+        # A host may be drawn twice (A48, as in Envoy): so even the busiest one gets an RPC now and then.
         counts, size = self.counts, len(self.hosts)
         chosen = int(random.random() * size)
         for _ in range(self.choice_count - 1):

@@ -1,8 +1,8 @@
-"""The one shell around every policy: letters in, one decision, the world made to match, one report.
+"""A node runs one policy: it reads messages, has the policy decide, applies the decision and reports to its parent.
 
 A node is a task with a nursery for its children and for its policy's own tasks, so the tree of nurseries is
 the tree of policies. A parent never waits for a child: configuration goes down and reports come up by
-mailboxes, and each edge has its own stamps (ADR 3).
+mailboxes, and each edge has its own generations (docs/adr/0003-generations.md).
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def _ignore(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """What all nodes of one channel share. `resolve_again` is told the DNS name that may be out of date.
+    """The values that all nodes of one channel share.
 
-    `lost`, where the addresses of all hosts come from one place, is told when one of them fails or its connection ends.
+    `re_resolve` is called with a DNS name whose addresses may be out of date. `request_re_resolution`, in a channel
+    whose addresses all come from one resolver, is called when a host fails or loses its connection.
     """
 
     registry: Registry
@@ -73,7 +74,7 @@ class PolicyContext:
 
 
 class Node:
-    """One policy at work. `report` is told each time that something changed."""
+    """A policy and the task that runs it. `report` is called with each new state."""
 
     __slots__ = (  # a thousand clusters have seven thousand nodes
         "_children",
@@ -122,20 +123,20 @@ class Node:
 
     @property
     def endpoints(self) -> Any:
-        """Those in force, or what else is beside the configuration."""
+        """The endpoints in force, or the clusters' entries above the clusters."""
         return self._given.endpoints
 
     @property
     def state(self) -> Connectivity:
-        """What it reported last."""
+        """The connectivity state that the node reported last."""
         return self._last.state if self._last is not None else Connectivity.CONNECTING
 
     async def run(self, scope: trio.CancelScope | None = None, over: Callable[[], object] | None = None) -> None:
-        """Until it or `scope` is cancelled; `over` is called if it was the scope.
+        """Run the policy until this task or `scope` is cancelled; call `on_exit` if it was the scope.
 
-        Nothing of the node is left afterwards: no child, no task, no lease.
+        No child, task or lease of the node is left afterwards.
         """
-        # The scope is here and not in a coroutine around this one, for a frame more is resumed at each letter.
+        # The scope is here because a coroutine around this one would be resumed too, at each message.
         with scope or trio.CancelScope():
             try:
                 async with trio.open_nursery() as nursery:
@@ -154,9 +155,9 @@ class Node:
             over()
 
     async def _gathered(self) -> Mapping[Hashable, Any]:
-        """What is new; while the policy can serve, news of many hosts are gathered for a moment.
+        """Wait for messages; while the policy can serve, gather more of them for a moment if there are many hosts.
 
-        A thousand hosts that turn READY one by one would otherwise cost a thousand decisions of
+        Otherwise a thousand hosts that turn READY one by one would cost a thousand decisions about
         a thousand hosts each.
         """
         letters = await self._mailbox.next(self._policy.wake_at)
@@ -168,18 +169,18 @@ class Node:
             letters |= await self._mailbox.next(calm_at)
         return letters
 
-    # -- one step: plain, so that nothing can change under a decision
+    # -- one step: synchronous, so that nothing can change during a decision
 
     def _take(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
-        """Decide anew if there is anything new to decide about; otherwise hand on what is for others."""
+        """Decide again if an input of the policy has changed; otherwise only pass on what the messages brought."""
         news = self._read(letters)
         given = self._given
         if given.config is None:
             return ()
         if news or self._policy.is_to_be_asked:
             return self._step()
-        # A child's answer that changes nothing goes up, and endpoints that the policy does not read go down: of the
-        # eight nodes between a cluster and its endpoints three have to decide when an endpoint comes.
+        # A report that changes nothing is passed up, and endpoints that the policy does not read are passed down. So of
+        # the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
         decision = self._policy.decision
         if self._children.endpoints is not given.endpoints:
             self._children.reconcile(decision, given.endpoints, given.generation, trio.current_time(), self._start)
@@ -187,7 +188,7 @@ class Node:
         return ()
 
     def _step(self) -> Slices[None]:
-        """It yields where others may run before it goes on: between hosts, if there are thousands."""
+        """Decide and apply the decision; yield where other tasks may run, between slices of thousands of hosts."""
         now = self._stepped = trio.current_time()
         if self._children.switching:
             self._children.finish_switches()
@@ -197,7 +198,8 @@ class Node:
             if len(self._leases.decided) >= _MANY_HOSTS:
                 yield
                 now = trio.current_time()
-            decision = self._policy.decide(self._inputs(pick_events), now)  # now that it can see them
+            # The first decision could not see the state of the hosts that it leased.
+            decision = self._policy.decide(self._inputs(pick_events), now)
         self._subtree.match(decision)
         given, children = self._given, self._children
         if decision.children or children.by_name:
@@ -212,7 +214,7 @@ class Node:
             yield from self._leases.connect(decision.connect)
 
     def _read(self, letters: Mapping[Hashable, Any]) -> bool:
-        """Return whether the policy has anything new to decide about; without letters, its time has come."""
+        """Record the messages; return whether the policy has to decide. Without a message its `wake_at` has come."""
         news, hosts = not letters, []
         for sender, letter in letters.items():
             if isinstance(sender, Child):
@@ -259,12 +261,12 @@ class Node:
         )
 
     def _publish(self, decision: Decision) -> None:
-        """Tell the parent, once every child has answered what it was sent.
+        """Report to the parent, once every child has answered the configuration that it was sent.
 
-        Until then another step is certain, and to report half of a change would make every node
-        above step once more for each level below.
+        Until then another step is certain, and a report of half a change would make every node
+        above decide once more for each level below.
         """
-        # The picker by identity: an equal but new one is how queued RPCs are told to look again.
+        # Pickers are compared by identity: an equal but new one makes queued RPCs pick again.
         state, picker, generation, last = decision.state, decision.picker, self._given.generation, self._last
         if last is not None and last.picker is picker and last.state is state and last.generation == generation:
             return
@@ -272,7 +274,7 @@ class Node:
             self._last = PolicyState(state, picker, generation)
             self._tell(self._last)
 
-    # -- making the world match
+    # -- children
 
     def _start(self, child: Child) -> None:
         self._tasks.begin(f"/{self._label(child)}", partial(self._run_child, child))
@@ -288,7 +290,7 @@ class Node:
         return node.run(child.scope, partial(self._children.on_exit, child))
 
     def exit_idle(self) -> None:
-        """Have whoever rests down here connect without waiting for an RPC. Plain."""
+        """Have the IDLE policies of this subtree connect without an RPC. Does not block."""
         if self._policy.exit_idle():
             self._mailbox.put("wake", None)
         for child in self._children.nodes():
@@ -298,7 +300,7 @@ class Node:
 
     @property
     def picker(self) -> Picker | None:
-        """What it reported last."""
+        """The picker that the node reported last; None before its first report."""
         return self._last.picker if self._last is not None else None
 
     @property
@@ -306,12 +308,12 @@ class Node:
         return self._mailbox.idle and self._children.settled
 
     def describe(self, now: float) -> str:
-        """Say what its policy sees; of one that does not say so, where it stands."""
+        """Describe what the policy sees; if it has no description, the state that it reported."""
         outside = f"itself {self._last.state.name}" if self._last is not None else "nothing yet"
         return self._policy.describe(self._inputs(frozenset()), now) or outside
 
     def handed_on(self) -> TraceNote | None:
-        """Why its picker is a child's, if it is: by the decision, or because it is the same object."""
+        """Return the reason why its picker is a child's; None if it is the policy's own."""
         if self._policy.handed_on is not None:
             return self._policy.handed_on
         for name, report in self._children.reports().items():
@@ -320,12 +322,12 @@ class Node:
         return None
 
     def child(self, name: str) -> TreeNode | None:
-        """The one whose picker counts under that name, or its only child; None before the first decision."""
+        """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
         child = self._children.get(name) if name else self._children.only
         return child.active.node if child is not None and child.active_state is not None else None
 
     def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
-        """Itself under that name, then all below it."""
+        """Yield a snapshot of this node under `path`, then of all nodes below it."""
         says, problem = self.describe(trio.current_time()), _fails_all(self._last)
         if problem is not None and problem.message not in says:
             says = f"{says}; {problem.message}"

@@ -1,4 +1,4 @@
-"""What runs in a node's nursery: its children, and the tasks that its policy names."""
+"""The tasks in a node's nursery are its children and the tasks that its policy names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Task: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class NodeTasks:
-    """A step, which is plain, begins tasks; the node starts them in its nursery when the step is over."""
+    """Tasks that a synchronous step of the node adds, and that the node starts in its nursery after the step."""
 
     __slots__ = ("_path", "begun", "named")
 
@@ -33,7 +33,7 @@ class NodeTasks:
             nursery.start_soon(task, name=name)
 
     def match(self, wanted: Mapping[str, Task]) -> None:
-        """Have those run that the policy names, and no others; another function under a name replaces the task."""
+        """Run the tasks of the decision and cancel the others; another function under a name replaces its task."""
         for name in self.named.keys() - wanted.keys():
             self.named.pop(name)[1].cancel(reason="the policy does not want it any more")
         for name, task in wanted.items():

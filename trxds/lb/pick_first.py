@@ -1,6 +1,6 @@
-"""One connection, to an address that is connected already or else the first that answers (A61, A62, A113).
+"""pick_first uses one connection: to an address that is connected already, or the first that answers (A61, A62, A113).
 
-It takes all RPCs. When the connection is lost the policy is IDLE: the next RPC has it connect again.
+That connection gets all RPCs. When it is lost the policy is IDLE, and the next RPC makes it connect again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from .endpoint_set import Endpoints
 from .pick import QUEUE, Complete, Explainable, FixedPicker, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
 
-_CONNECT = "connect"  # the one wish that its picks may have
+_CONNECT = "connect"  # the only event of its picks
 _CONNECTING = FixedPicker(QUEUE, "none has yet", "the first address that connects")
 
 
 class PickFirst:
+    """The pick_first policy; it treats all addresses of all endpoints as those of one."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._notify_policy = channel_control.notify_policy
         self._lookup = channel_control.lookup
         self._config: PickFirstConfig | None = None
         self._endpoints: Endpoints | None = None
-        self._state: EndpointState | None = None  # all addresses of all endpoints are one to it
+        self._state: EndpointState | None = None  # None while there are no addresses
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._endpoints:
@@ -82,7 +84,7 @@ class PickFirst:
 
 @dataclass(frozen=True, slots=True)
 class ExitIdlePicker(Explainable):
-    """The RPC waits, and has the policy connect."""
+    """A picker of the IDLE state: the RPC waits, and makes the policy connect."""
 
     notify_policy: Callable[[Hashable], None]
     first: str  # address
@@ -96,6 +98,6 @@ class ExitIdlePicker(Explainable):
 
 
 def _shuffled(endpoints: Endpoints, random: Random) -> list[Endpoint]:
-    """A draw without replacement, by weight (A113): as if each came after a time, the heavier the sooner."""
+    """Draw all endpoints by weight without replacement (A113): each arrives after a random time, a heavy one sooner."""
     times = [random.expovariate(weight) for weight in endpoints.weights]
     return [endpoints[at] for at in sorted(range(len(times)), key=times.__getitem__)]

@@ -1,8 +1,8 @@
-"""Failover (A56): the first priority that can serve is used, the next is begun only if it cannot.
+"""priority fails over (A56): it uses the first priority that can serve, and starts the next one only if none can.
 
 A priority gets 10 seconds to connect before the next one is tried. Lower priorities that are
-not needed any more stay warm for a quarter of an hour; priorities that left the configuration
-go at once (A115).
+not needed any more are deactivated for a quarter of an hour; priorities that left the configuration
+end at once (A115).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
 @dataclass(slots=True)
 class _FailoverTimer:
-    """How long we still wait for one child that is connecting."""
+    """The failover timer of one child, and when it ends if it is deactivated."""
 
     until: float
     worked: bool = False  # READY or IDLE since its last failure
@@ -39,11 +39,13 @@ class _FailoverTimer:
             case Connectivity.TRANSIENT_FAILURE:
                 self.until, self.worked = -math.inf, False
             case Connectivity.CONNECTING if self.worked:
-                # It had worked: a reconnect is as good a reason to wait as a start.
+                # A56: the timer starts again for a child that was READY or IDLE since its last failure.
                 self.until, self.worked = now + FAILOVER_TIMEOUT, False
 
 
 class Priority:
+    """The priority policy; its children are the priorities, which get their endpoints directly."""
+
     reads_endpoints = False
 
     def __init__(self, channel_control: ChannelControl) -> None:
@@ -88,7 +90,7 @@ class Priority:
     def _choose(
         self, names: tuple[str, ...], reports: Mapping[str, PolicyState], now: float
     ) -> tuple[str, list[str], str]:
-        """The priority to use, those looked at on the way, which all have to be running, and the reason."""
+        """Return the priority to use, all that were tried before it, which have to run, and the reason."""
         begun: list[str] = []
         for name in names:
             patience = self._known.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
@@ -99,14 +101,14 @@ class Priority:
                 return name, begun, "the first that is READY or IDLE"
             if patience.until > now:
                 return name, begun, "the first that is still given time"
-        # Nobody can serve: a child still trying may succeed, otherwise the last one's error is the newest.
+        # A56: if none can serve, the first that is CONNECTING may succeed; otherwise the last one's error is reported.
         for name in names:
             if reports.get(name, CONNECTING).state is Connectivity.CONNECTING:
                 return name, begun, "none can serve, and it still tries"
         return names[-1], begun, "none can serve, and it is the last"
 
     def _effective_state(self, name: str, report: PolicyState, now: float) -> PolicyState:
-        """As reported, except that a child whose time is up counts as failed; its picker stays."""
+        """Return the child's report; if it is CONNECTING and its failover timer has fired it counts as failed."""
         if report.state is Connectivity.CONNECTING and self._known[name].until <= now:
             return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
         return report
@@ -114,7 +116,7 @@ class Priority:
     def _activate(self, names: tuple[str, ...], chosen: str, begun: list[str], state: Connectivity) -> frozenset[str]:
         active = set(begun)
         if state not in _USABLE:
-            # While the chosen one only tries, lower ones that run go on running.
+            # A56: a lower priority is deactivated only when a higher one is READY or IDLE.
             active.update(name for name in names if name in self._active)
         self._active = frozenset(active)
         return self._active

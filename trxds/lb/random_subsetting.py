@@ -1,6 +1,6 @@
-"""A part of the endpoints, another one in each client, so that neither side has too many connections (A68).
+"""random_subsetting gives each client another subset of the endpoints, so no side has too many connections (A68).
 
-By rendezvous hashing: when an endpoint comes or goes, a client's part changes by one at most.
+It uses rendezvous hashing: when an endpoint is added or removed, a client's subset changes by one endpoint at most.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _HANDED_ON = TraceNote("those with the lowest of this client's own hashes")
 
 
 class RandomSubsetting:
+    """The random_subsetting policy; its only child gets the subset."""
+
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._seed = channel_control.random.getrandbits(64)  # what makes this client's part its own
+        self._seed = channel_control.random.getrandbits(64)  # each client has another one, and so another subset
         self._given: tuple[RandomSubsettingConfig, Endpoints] | None = None
         self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of what was given
 
@@ -50,14 +52,14 @@ class RandomSubsetting:
 
 
 def chosen(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
-    """The first addresses of so many endpoints, those with the lowest hashes."""
+    """Return the first addresses of the `size` endpoints with the lowest hashes."""
     firsts = [endpoint.addresses[0] for endpoint in endpoints]
     firsts.sort(key=lambda address: xxh64_intdigest(address.encode(), seed))
     return frozenset(firsts[:size])
 
 
 def narrowed(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfig:
-    """The same configuration; a locality that has none of the endpoints takes no part in its draw."""
+    """Return the configuration without localities that have none of the endpoints: RPCs for them would fail."""
     match config:
         case WeightedTargetConfig(targets):
             parts = endpoints.parts

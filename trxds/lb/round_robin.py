@@ -1,4 +1,4 @@
-"""Each READY endpoint in turn; all of them are connected, and connected again when they fall."""
+"""round_robin picks each READY endpoint in turn; it connects all of them, and again when they are lost (A61)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _COMPLETE = attrgetter("complete")
 
 
 class RoundRobin:
+    """The round_robin policy; a model for a policy of your own (docs/writing-a-policy.md)."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._endpoints = EndpointList(self._rotation, channel_control.lookup)
@@ -36,8 +38,8 @@ class RoundRobin:
             # A random start, or every client of a restarted fleet would begin at the same host.
             self._ready, self._turn = keys, count(self._random.randrange(len(keys)))
         hosts = tuple(map(_COMPLETE, ready.values()))
-        # An RPC that found its host gone waits for another picker. So a host that is READY and has news makes a new
-        # one: its connection may be another. Any other news are of hosts that the picker does not have.
+        # An RPC whose host was lost waits for another picker. So news of a READY host make a new picker: the host may
+        # have another connection. Other news are of hosts that the picker does not have.
         if self._picker is None or self._restless or hosts != self._picker.hosts or self._turn is not self._picker.turn:
             self._picker = RoundRobinPicker(hosts, self._turn)
         return self._picker
@@ -45,7 +47,7 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinPicker(Explainable):
-    """`turn` is the policy's and outlives this picker, so a new picker goes on where the old one was."""
+    """A picker over the READY hosts; `turn` is the policy's, so a new picker goes on where the old one was."""
 
     hosts: tuple[Complete, ...]
     turn: Iterator[int]
@@ -55,5 +57,5 @@ class RoundRobinPicker(Explainable):
         if call.trace is not None:
             call.trace.note("it is its turn")
             for _ in range(len(hosts) - 1):
-                next(self.turn)  # the rest of a round, after which it is the same one's turn
+                next(self.turn)  # the rest of a round: an explanation must not change the next RPC's host
         return hosts[turn % len(hosts)]

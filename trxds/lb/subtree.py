@@ -1,7 +1,7 @@
-"""What passes between a node and those below it without any letter: ejections down (A50), trackers up, and security.
+"""A subtree shares state that is no configuration: ejections (A50) and security go down, trackers go up.
 
 Ejection belongs to outlier detection and not to the subchannel, for one address may serve two clusters and fail in one.
-A change of it is a letter to the nodes that lease the address, and no new generation.
+A change of it is a message to the nodes that lease the address, and no new generation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .security import Security
 
 
 class Ejections:
-    """`ejected` is what counts here: this level's own, and what the levels above have ejected."""
+    """The addresses ejected for one level of the tree: `ejected` has its own and those of the levels above."""
 
     __slots__ = ("_above", "_below", "_followers", "_own", "ejected")
 
@@ -34,14 +34,14 @@ class Ejections:
         self._renew()
 
     def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Tell `mailbox` when an address that is in `leased` by then is ejected or comes back."""
+        """Post to `mailbox` when an address is ejected or returned that is in `leased` by then."""
         self._followers[mailbox] = leased
 
     def unsubscribe(self, mailbox: ConflatingQueue[Any]) -> None:
         self._followers.pop(mailbox, None)
 
     def eject(self, addresses: frozenset[str]) -> None:
-        """These and no others are ejected by this level from now on."""
+        """Set the addresses that this level ejects from now on."""
         changed = self._own ^ addresses
         self._own = addresses
         if changed:
@@ -49,7 +49,7 @@ class Ejections:
             self._notify(changed)
 
     def end(self) -> None:
-        """Whoever ejected is gone, and the subtree with it."""
+        """Leave the level above: the policy that ejected has ended, and its subtree too."""
         if self._above is not None:
             self._above._below.remove(self)
 
@@ -67,7 +67,10 @@ class Ejections:
 
 
 class Subtree:
-    """One level of it. `health` and `trackers` are what the level above gave; the next one gets those below."""
+    """The shared state of one node and those below it.
+
+    `ejections` and `trackers` come from the level above; the level below gets `ejections_below` and `trackers_below`.
+    """
 
     __slots__ = (
         "_all_hosts",
@@ -86,18 +89,18 @@ class Subtree:
         self.hosts = hosts  # to be leased below
         self._all_hosts = hosts
         self.health = health or Ejections()  # with the ejections of the levels above
-        self._trackers = trackers  # where we attach ours, if anybody above wants to know
+        self._trackers = trackers  # our policy's are attached here, if a policy above collects them
         self._attached: Mapping[str, Tracker] | None = None
-        self._security: Security | None = None  # how our policy wants the hosts below to be reached
+        self._security: Security | None = None  # of the policy's last decision
         self.health_below = self.health  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
 
     def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
-        """Tell `mailbox` of ejections of what is leased."""
+        """Post to `mailbox` when an address in `leased` is ejected or returned."""
         self.health.subscribe(mailbox, leased)
 
     def match(self, decision: Decision) -> None:
-        """Have it be as the policy has decided."""
+        """Apply the ejections, security and trackers of the policy's decision."""
         if decision.ejected is not None:
             if self.health_below is self.health:
                 self.health_below = Ejections(self.health)

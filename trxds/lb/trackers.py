@@ -1,4 +1,4 @@
-"""Telling trackers of an attempt. One may be a user's own, so what it raises is logged and harms no RPC."""
+"""The trackers of an attempt are called here; exceptions are logged, because a tracker may be the user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Localities by weight (A28): a draw among those that are READY."""
+"""weighted_target draws a READY child for each RPC, by weight; its children are localities (A28)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _WAITING = FixedPicker(QUEUE, "none is yet", "a target to be READY")
 
 
 class WeightedTarget:
+    """The weighted_target policy; targets that leave the configuration are deactivated (A28)."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._failures = StickyFailures()
@@ -29,7 +31,7 @@ class WeightedTarget:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         targets = inputs.config.targets
         reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
-        # A target of weight 0 is never drawn, so it cannot make the whole READY.
+        # A target of weight 0 is never drawn, so it must not make the policy READY.
         drawn = {name: target.weight for name, target in targets.items() if target.weight}
         self._states = states = self._failures.states(drawn, reports)
         self.reads_endpoints = not drawn  # then for the reason why there are none
@@ -57,12 +59,12 @@ class WeightedTarget:
         reports: Mapping[str, PolicyState],
         weights: Mapping[str, int],
     ) -> tuple[Picker, TraceNote | None]:
-        """With the reason, if it is a child's own picker."""
+        """Return the picker, and the reason if it is a child's own."""
         if state is Connectivity.CONNECTING:
             return _WAITING, None
         names = tuple(name for name, its in states.items() if its is state)
         if len(names) == 1 or state is not Connectivity.READY:
-            # IDLE: any pick wakes its child. Failure: the last target's error speaks for all.
+            # IDLE: a pick makes that child connect. Failure: one error stands for all, as in C-core.
             only = "the only one" if len(names) == 1 else "the last one, which speaks for all,"
             return reports[names[-1]].picker, TraceNote(f"{only} that is {state.name}", names[-1])
         bounds = tuple(accumulate(weights[name] for name in names))
@@ -77,13 +79,15 @@ def _empty(endpoints: Endpoints) -> Picker:
 
 @dataclass(frozen=True, slots=True)
 class WeightedTargetPicker(Explainable):
+    """A picker that draws one of the READY targets by weight."""
+
     names: tuple[str, ...]
     pickers: tuple[Picker, ...]
     bounds: tuple[int, ...]  # running sums of the weights
     random: Random
 
     def pick(self, call: PickArgs) -> PickResult:
-        # `hi`: of sums beyond 2**53 the product may come to be the last bound itself.
+        # `hi`, because the product may be rounded up to the last bound if the sum is beyond 2**53.
         trace, bounds = call.trace, self.bounds
         random = self.random if trace is None else trace.random(self.random)
         number = random.random() * bounds[-1]

@@ -1,8 +1,8 @@
-"""The load of clusters, counted until it is reported to the control plane (LRS; A27, A64, A85).
+"""The load store counts the load of clusters until it is reported to the control plane (LRS; A27, A64, A85).
 
-Counts are of a cluster and its EDS service, for all the channels of one xDS client. Whatever counts
-enlists for the next report: so what happened is told even if its cluster is gone by then,
-and nobody looks through those that have nothing to tell. Otherwise counts go with their last user.
+Counts belong to a cluster and its EDS service, for all the channels of one xDS client. A cluster whose counts change
+enlists for the next report: so they are reported even if the cluster is gone by then, and a report does not
+read clusters without changes. Otherwise counts end with their last user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, c
 
 @dataclass(slots=True)
 class EndpointStats:
-    """Those to one locality; all but `in_progress` since the last report."""
+    """The counts of RPCs to one locality; all but `in_progress` are since the last report."""
 
     in_progress: int = 0
     issued: int = 0
@@ -38,7 +38,7 @@ class EndpointStats:
     def add(self, name: str, number: float) -> None:
         metric = self.metrics.get(name, MetricLoad(0, 0.0))
         total = metric.total + number
-        if math.isfinite(total):  # one host's 1e308 must not turn what the others said into infinity
+        if math.isfinite(total):  # one host's 1e308 must not turn the others' numbers into infinity
             self.metrics[name] = MetricLoad(metric.rpcs + 1, total)
 
     @property
@@ -67,16 +67,16 @@ class ClusterCounts:
         return f"<ClusterCounts {self._cluster}: {running} RPCs in progress, {self._drops.total()} drops>"
 
     def drop(self, category: str) -> None:
-        """An RPC was dropped; no category is circuit breaking."""
+        """Count a dropped RPC; an empty category is circuit breaking."""
         self._enlist()
         self._drops[category] += 1
 
     def tracker(self, locality: LocalityId, metrics: frozenset[str]) -> RpcCount:
-        """What counts RPCs to a host there, with these of the metrics that it reports."""
+        """Return a tracker of the RPCs to a locality, with these metrics of its hosts' load reports (A85)."""
         return RpcCount(self, self._rpcs[locality], metrics)
 
     def take(self) -> ClusterLoad:
-        """All since the last time; what is in progress will be told again."""
+        """Return the load since the last call; RPCs in progress enlist the cluster for the next report too."""
         localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.idle)
         drops, self._drops = dict(self._drops), Counter()
         self._enlisted = False
@@ -127,12 +127,12 @@ class LoadStore:
         return len(self._counts)
 
     def of(self, server: Hashable, cluster: str, service: str) -> ClusterCounts:
-        """They live as long as somebody has them or has still to be told."""
+        """Return the counts of a cluster; they live as long as there is a user of them or a report to make."""
         key = (server, cluster, service)
         return self._counts.setdefault(key, ClusterCounts(key, self._unreported[server]))
 
     def take(self, server: Hashable) -> tuple[ClusterLoad, ...]:
-        """What that server has not been told yet."""
+        """Return the load that `server` has not been sent yet."""
         unreported = self._unreported[server]
         counts, unreported[:] = unreported[:], []
         return tuple(each.take() for each in counts)

@@ -1,4 +1,4 @@
-"""Load reports out of band: a stream to a host that is connected, on which it tells its load (A51)."""
+"""Out-of-band load reports come on a stream of their own to each connected host (ORCA; A51)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PATH = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 async def watch_load_reports(
     host: SubchannelInterface, period: float, take: Callable[[LoadReport, float], None], random: Random
 ) -> None:
-    """Until cancelled, or until the host says that it has none; `period` is in seconds.
+    """Read a host's load reports until cancelled, or until it says UNIMPLEMENTED; `period` is in seconds (A51).
 
-    A report that cannot be taken is logged. It ends neither the stream nor this.
+    An exception of `on_report` is logged; the stream goes on.
     """
     backoff = Backoff(random)
 
@@ -47,7 +47,7 @@ async def watch_load_reports(
 
 
 async def _listened(host: SubchannelInterface, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
-    """How the call ended, as `Host.listen` says; None as well if it raised, so that there will be another one."""
+    """Listen once; return how the call ended, or None if the host is not READY or the call raised."""
     try:
         return await host.listen(_PATH, request, heard)
     except Exception:

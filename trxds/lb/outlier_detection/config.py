@@ -1,6 +1,6 @@
-"""Outlier detection as a service config asks for it (A50): the same rules that a cluster's resource has.
+"""A service config's outlier detection is parsed to the same settings that a cluster's resource has (A50).
 
-An algorithm that is not there is not run, where a resource's success rate runs unless it is switched off.
+An algorithm that is missing does not run. In a cluster's resource success rate runs unless it is switched off.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _DEFAULT = OutlierDetectionSettings()
 
 
 def outlier_detection_settings(place: JsonNode) -> OutlierDetectionSettings | None:
-    """None if none of the algorithms is asked for."""
+    """Parse the settings; return None if the config has none of the algorithms."""
     base = place.member("baseEjectionTime").duration(_DEFAULT.base_ejection_time)
     rules = OutlierDetectionSettings(
         place.member("interval").duration(_DEFAULT.interval),

@@ -1,8 +1,8 @@
-"""Hosts that fail too much of what they are sent are taken out for a while (A50).
+"""The outlier detection policy ejects hosts that fail too many RPCs for a while (A50).
 
-They are ejected for this cluster only: by the health of the subtree, not by the state of a
-subchannel that other clusters may share. Their connections stay, so a host that comes back serves
-at once; and a session's cookie still reaches its host.
+They are ejected for this cluster only: by the subtree's ejections, not by the state of a
+subchannel, which other clusters may share. Their connections stay, so a returned host serves
+at once, and a session's cookie still reaches its host.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .outlier_algorithms import EndpointStats, by_failure_percentage, by_success
 _CHILD = "limits"
 _HANDED_ON = TraceNote("it only counts; the leaves leave out who is ejected")
 _NO_RULES = TraceNote("it ejects nobody")
-_MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be a loop
+_MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be an endless loop
 
 
 class OutlierDetection:
-    """Sweeps at the end of each interval; in between it only counts."""
+    """The outlier detection policy; it counts RPCs, and ejects hosts at the end of each interval."""
 
     only_child: ClassVar[str] = _CHILD
 
@@ -39,7 +39,7 @@ class OutlierDetection:
         self._observers = channel_control.observers
         self._path = channel_control.path
         self._backend = ""
-        self._endpoints: tuple[Endpoint, ...] = ()  # those that the records are of
+        self._endpoints: tuple[Endpoint, ...] = ()  # the endpoints that have records
         self._records: dict[Key, EndpointStats] = {}
         self._by_address: dict[str, EndpointStats] = {}  # the same, as picks look for them
         self._since: float | None = None  # when the interval began
@@ -68,7 +68,7 @@ class OutlierDetection:
         return f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
 
     def _go_on(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
-        """Whatever is due by now; returns when the next sweep is."""
+        """End the interval if it is due at `now`; return when the next one ends."""
         if rules is None:
             endpoints, self._since = (), None
         if endpoints is not self._endpoints:
@@ -84,7 +84,7 @@ class OutlierDetection:
         return self._since + interval
 
     def _add_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Whoever stays keeps its record; a new one begins with a clean one."""
+        """Replace the endpoints; those that stay keep their records."""
         self._endpoints = endpoints
         old = self._records
         keyed = zip(map(key_of, endpoints), endpoints, strict=True)
@@ -120,7 +120,7 @@ class OutlierDetection:
         for record in outliers:
             if record.ejected_at is not None:
                 continue
-            # Looked at before each, so one host may be ejected whatever the percentage is.
+            # A50 checks the percentage before each ejection, so one host may be ejected however small it is.
             unenforced = ""
             if ejected and 100 * ejected >= rules.max_ejection_percent * len(self._records):
                 unenforced = "max_ejection_overflow"
@@ -136,7 +136,7 @@ class OutlierDetection:
         self._ejected = frozenset(chain.from_iterable(out))
 
     def _counting(self, child: Picker) -> OutlierDetectionPicker:
-        # The same one for the same child, or every sweep would make queued RPCs pick again.
+        # The same picker for the same child, or every sweep would make queued RPCs pick again.
         if self._picker is None or self._picker.child is not child:
             self._picker = OutlierDetectionPicker(child, self._by_address)
         return self._picker
@@ -144,7 +144,7 @@ class OutlierDetection:
 
 @dataclass(frozen=True, slots=True)
 class OutlierDetectionPicker(Explainable):
-    """`records` is the policy's and goes with the endpoints; a host that it does not have is not counted."""
+    """A picker that adds the tracker of the chosen host; `records` is the policy's, by address."""
 
     child: Picker
     records: Mapping[str, EndpointStats]

@@ -1,9 +1,8 @@
-"""The policy that brings a session's RPCs back to their host (A55), over all priorities (A75).
+"""The override_host policy sends a session's RPCs to their host (A55), in whichever priority it is (A75).
 
-It stands above the child that balances everybody else. A cookie's hosts are looked up in its
-own table of all the cluster's endpoints, also those that are DRAINING, that a lower priority
-has, or that the child never connected. What time alone does, the sweep of idle hosts and the
-turns of a cookie's hosts to be connected, is due at the decision's `wake_at`.
+Its child balances all other RPCs. A cookie's hosts are looked up in a table of all the cluster's
+endpoints, also those that are DRAINING, that a lower priority has, or that the child never
+connected. The sweep of idle hosts and the races of a cookie's hosts run at the decision's `wake_at`.
 """
 
 from __future__ import annotations
@@ -29,16 +28,18 @@ from .host_table import Entry, HostTable
 from .repin_reason import RepinReason
 
 _CHILD = "everybody"
-# The states that are waited for, the best one first.
+# The states of hosts that an RPC waits for, the best one first (A55), with the reason for explanations.
 _WAITED_FOR = {
     Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
     Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
     None: "nobody has connected it yet, so it is connected for the session",
 }
-_SWEEP = ("sweep",)  # the event of a pick whose session is the first to lease a host, so that we wake to sweep
+_SWEEP = ("sweep",)  # the event of a pick that leases the first host: the policy has to set `wake_at` for the sweep
 
 
 class OverrideHost:
+    """The override_host policy; its table is shared with its pickers."""
+
     only_child: ClassVar[str] = _CHILD
 
     def __init__(self, channel_control: ChannelControl) -> None:
@@ -71,7 +72,7 @@ class OverrideHost:
             report.state,
             picker,
             children={_CHILD: config.child},
-            # What picks wished for: cookies' hosts that nobody has connected yet.
+            # The texts among the events are addresses of cookies' hosts that nobody has connected yet.
             connect=(*next_hosts, *(address for address in inputs.pick_events if isinstance(address, str))),
             wake_at=min(self._table.sweep_at, self._eyeballs.wake_at),
             collects=self._trackers,
@@ -81,7 +82,7 @@ class OverrideHost:
         return f"{plural(len(self._table.leased), 'host')} held for sessions"
 
     def _in_words(self, address: str) -> str:
-        """Where one of a cookie's addresses stands."""
+        """Describe the health and state of one of a cookie's addresses."""
         assert self._config is not None and self._endpoints is not None
         endpoint = next((each for each in self._endpoints if address in each.addresses), None)
         if endpoint is None:
@@ -107,6 +108,8 @@ class OverrideHost:
 
 @dataclass(frozen=True, slots=True)
 class OverridePicker(Explainable):
+    """A picker that prefers the hosts of the RPC's cookie, and else asks its child."""
+
     table: HostTable
     eyeballs: HappyEyeballs
     statuses: frozenset[HealthStatus]
@@ -137,7 +140,7 @@ class OverridePicker(Explainable):
         return result
 
     def _session_host(self, override: Override, call: PickArgs) -> PickResult | None:
-        """The cookie's first READY host; else wait for one that is IDLE, CONNECTING or not there yet."""
+        """Return the cookie's first READY host; else wait for one that is IDLE, CONNECTING or not leased yet (A55)."""
         waiting: dict[Connectivity | None, Entry] = {}
         for address in override.addresses:
             entry = self.table.get(address)
@@ -158,7 +161,7 @@ class OverridePicker(Explainable):
         return None
 
     def _missed(self, address: str) -> RepinReason:
-        """Why the session's host is not used; only for an RPC that goes elsewhere."""
+        """Return the reason why the session's host is not used."""
         entry = self.table.get(address)
         if entry is None:
             return RepinReason.UNKNOWN_HOST
@@ -173,7 +176,7 @@ class OverridePicker(Explainable):
             return QUEUE
         if self.eyeballs.wanted(override.addresses):
             self.notify_policy(WaitsForOneOf(override.addresses))
-        # Leased before we wait: its next state has to reach this policy, or nobody wakes the RPC.
+        # The host is leased before the RPC waits, or its next state would not reach this policy and wake the RPC.
         if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
             self.notify_policy(entry.address)
         return QUEUE
@@ -193,7 +196,7 @@ class OverridePicker(Explainable):
 
     def _note(self, host: SubchannelInterface, override: Override, now: float) -> None:
         entry = self.table.get(host.address)
-        # A host in no table leaves no trace; nor does the one of an attempt before.
+        # Empty for a host without an entry: the one of an earlier attempt must not get into the cookie.
         override.actual_address_list = entry.addresses if entry is not None else ""
         if entry is not None:
             self.table.use(entry, now)

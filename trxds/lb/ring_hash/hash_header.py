@@ -1,6 +1,6 @@
-"""Ring hash by a header that the policy's own configuration names, for channels without xDS (A76).
+"""A hash header makes ring_hash usable without xDS: the policy's own configuration names it (A76).
 
-xDS has hash policies for that, in its routes.
+With xDS, the hash policies of routes do this.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .picker import RingPicker
 
 
 def header_hash(metadata: Metadata, name: str) -> int | None:
-    """Of all values of the header, joined by commas; None if there are none, or nothing in them."""
+    """Return the hash of all values of the header, joined by commas; None if it is missing or empty (A76)."""
     value = header_value(metadata, name)
     return xxh64_intdigest(value.encode()) if value else None
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderHashPicker(Explainable):
-    """An RPC without the header goes to any host that is READY, and has one at most connected.
+    """A picker by a header's hash; an RPC without the header goes to any READY host and connects at most one (A76).
 
-    `connecting`: a host is on its way already, so it need not even do that.
+    `connecting` says that an endpoint is CONNECTING already, so it does not even connect one.
     """
 
     ring: RingPicker
@@ -42,7 +42,7 @@ class HeaderHashPicker(Explainable):
         return self.ring.pick(call)
 
     def _anybody(self, call: PickArgs) -> PickResult:
-        """Drawn anew by each pick: which host it is does not matter."""
+        """Pick the next READY endpoint after a random hash, drawn by each pick (A76)."""
         ring, trace, is_asked = self.ring, call.trace, self.connecting
         random = ring.random if trace is None else trace.random(ring.random)
         drawn = random.getrandbits(64)

@@ -1,4 +1,4 @@
-"""How an RPC's hash comes to a host: round the ring from where it stands, past those that have failed (A42, A61)."""
+"""The ring picker walks the ring from an RPC's hash on, past endpoints that have failed (A42, A61)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .ring import Ring
 
 @dataclass(frozen=True, slots=True)
 class RingPicker(Explainable):
-    """`awake` is the policy's own table: what is READY is read at the pick, and a ring outlives many states.
+    """A picker over the ring; `awake` is the policy's own table, because a pick reads the endpoints' states live (A42).
 
-    `header` is the one that hashes are of, if the policy's own configuration names one.
+    `header` is the header that hashes are made of, if the policy's own configuration names one (A76).
     """
 
     ring: Ring
@@ -56,15 +56,15 @@ class RingPicker(Explainable):
         return self.failed(call.hash)
 
     def around(self, hashed: int) -> Iterator[Key]:
-        """The endpoints from there on, once around."""
+        """Yield the endpoints from the hash on, once around the ring."""
         return map(self.keys.__getitem__, self.ring.around(hashed))
 
     def failed(self, hashed: int) -> PickResult:
-        """All have: the error is that of the hash's own endpoint."""
+        """Fail with the error of the hash's own endpoint, because all endpoints have failed."""
         return Fail(last_error((self.awake[self.keys[self.ring.owner(hashed)]],)))
 
     def note(self, trace: Trace, why: str, hashed: int, drawn_because: str, key: Key | None = None) -> None:
-        """Note the choice of that endpoint, which may have to be connected."""
+        """Add to the explanation that the endpoint `key` was chosen, which may have to be connected."""
         source = f", drawn because {drawn_because}" if drawn_because else f" of header {self.header}"
         saw = f"{seen(self.keys, self.awake)}; hash {hashed:#018x}{source if self.header or drawn_because else ''}"
         address = self.endpoints[key].addresses[0] if key is not None else ""
@@ -72,5 +72,5 @@ class RingPicker(Explainable):
 
 
 def seen(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
-    """Count the endpoints by state; those that nobody has asked for are IDLE."""
+    """Return the numbers of endpoints by state, in words; those that no RPC has asked for are IDLE."""
     return counted(awake[key].state if key in awake else Connectivity.IDLE for key in keys) if keys else "no endpoints"

@@ -1,6 +1,6 @@
-"""Equal hashes go to one endpoint, and few of them elsewhere when endpoints come and go (A42, A61, A76).
+"""ring_hash sends equal hashes to one endpoint, and moves few of them when endpoints change (A42, A61, A76).
 
-Nobody is connected before an RPC asks for it, so an endpoint that none asked for costs nothing.
+An endpoint is connected when an RPC asks for it, so all others cost nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RingArgs: TypeAlias = tuple[tuple[str, ...], tuple[int, ...], int, int]
 
 
 class RingHash:
-    """`size_cap` is the client's own limit of a ring's size, whatever is configured (A42)."""
+    """The ring_hash policy; `size_cap` is the client's own limit on the size of a ring, in entries (A42)."""
 
     def __init__(self, channel_control: ChannelControl, size_cap: int = SIZE_CAP) -> None:
         self._channel_control = channel_control
@@ -39,7 +39,7 @@ class RingHash:
         self._configured: Endpoints | None = None
         self._keys: tuple[Key, ...] = ()  # by position in the configuration, and so on the ring
         self._endpoints: Mapping[Key, Endpoint] = {}
-        self._awake: dict[Key, EndpointState] = {}  # those that an RPC or we have asked for; the rest is IDLE
+        self._awake: dict[Key, EndpointState] = {}  # the endpoints that are not IDLE
         self._ring_args: _RingArgs | None = None
         self._ring = Ring((), ())
 
@@ -63,7 +63,7 @@ class RingHash:
         )
 
     def exit_idle(self) -> None:
-        """One endpoint is enough to serve; which one the next RPCs want nobody knows."""
+        """Connect one endpoint, because it is unknown which ones the next RPCs need."""
         if self._keys and not self._awake:
             self._wake(self._keys[0])
 
@@ -81,7 +81,8 @@ class RingHash:
                 del self._awake[key]
         names = tuple([endpoint.hash_key or endpoint.addresses[0] for endpoint in endpoints])  # A76
         args = (names, endpoints.weights, config.min_size, config.max_size)
-        if args != self._ring_args:  # it takes milliseconds: not for a change of health, say
+        # To build a ring takes milliseconds, so a change of health alone does not do it.
+        if args != self._ring_args:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
@@ -102,7 +103,7 @@ class RingHash:
                 del self._awake[key]
 
     def _keep_trying(self, inputs: PolicyInputs, now: float) -> None:
-        """A priority that seems down gets no RPCs that would wake further endpoints, so we do it (A61)."""
+        """Connect the next endpoint: a priority that seems down gets no RPCs that would do so (A61)."""
         if any(each.state is CONNECTING for each in self._awake.values()):
             return
         asleep = next((key for key in self._endpoints if key not in self._awake), None)
@@ -112,7 +113,7 @@ class RingHash:
 
 
 def aggregate(awake: Counter[Connectivity], endpoints: int) -> Connectivity:
-    """The state of the whole (A42): two that failed count as failure, for it may take long until all have."""
+    """Return the policy's state (A42); two failed endpoints make it fail, because it may take long until all have."""
     if awake[READY]:
         return READY
     if awake[FAILURE] >= 2:

@@ -1,4 +1,4 @@
-"""Turns by weight, and the weights are what the hosts' load reports make of them (A58)."""
+"""The weighted_round_robin policy picks by an EDF schedule, whose weights are computed from load reports (A58)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _Follower: TypeAlias = partial[Coroutine[Any, Any, None]]
 
 
 class WeightedRoundRobin:
+    """The weighted_round_robin policy; weights and schedule outlive its pickers."""
+
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._observers = channel_control.observers
@@ -55,7 +57,7 @@ class WeightedRoundRobin:
         self._weights = {k: old.get(k) or EndpointWeight(rules) for k in map(key_of, endpoints)}
         for weight in self._weights.values():
             weight.rules = rules
-        # Reports out of band are not looked for in trailers (A58).
+        # With reports out of band, those in trailers do not count (A58).
         out_of_band = rules.reporting_period is not None
         self._trackers = {} if out_of_band else by_address(self._weights, endpoints)
 
@@ -87,7 +89,7 @@ class WeightedRoundRobin:
             self._observers.weights(WrrUpdate(self._path, tuple(known), unknown - stale, stale, few))
 
     def _follower(self, host: SubchannelInterface, weight: EndpointWeight, period: float) -> tuple[str, _Follower]:
-        """The task of that host, the same one for as long as it is READY."""
+        """Return name and function of the task that reads a host's reports: the same one while the host is READY."""
         name = f"load reports of {host.address}"
         task = self._followers.get(name)
         if task is None or task.args[0] is not host:
@@ -97,6 +99,8 @@ class WeightedRoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class WrrPicker(Explainable):
+    """A picker over the READY hosts in the order of the schedule."""
+
     hosts: tuple[Complete, ...]
     schedule: EdfScheduler
 
