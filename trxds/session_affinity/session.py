@@ -1,7 +1,7 @@
-"""One session: a cookie jar for the calls of one scope, and the gate that its first call opens.
+"""A session has a cookie jar for the calls of one `channel.session()` block, which wait for the first one's cookie.
 
-Twenty calls begun at once, before any of them has a cookie, would meet twenty hosts. So the
-others wait until the first one has brought headers or has ended.
+Twenty calls begun at once, before any of them has a cookie, would go to twenty hosts. So the
+others wait until the first one has response headers or has ended.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from .cookie_jar import CookieJar
 
 
 class SessionCookies:
-    """`number` names it among those of its channel. `host` and `cluster` are empty while it has no cookie.
+    """The cookies of one session, and its present host.
 
-    Of where it was only the last move is remembered: that costs nothing but when it happens.
+    `number` identifies the session in its channel. `host` and `cluster` are empty while it has no cookie. Only the last
+    move is kept, so that a session that stays costs nothing.
     """
 
     def __init__(self, wait_for_first: bool = True, number: int = 0, epoch: Callable[[], float] = time.time) -> None:
@@ -35,23 +36,27 @@ class SessionCookies:
         self._epoch = epoch
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
-        self._filled = EMPTY, "", EMPTY  # what was filled last, with which cookies, and what that came to
+        # The last arguments and result of `fill`: a session's calls often have equal ones.
+        self._filled = EMPTY, "", EMPTY
         self._first_over = trio.Event()
         if not wait_for_first:
             self._first_over.set()
 
     def begin_call(self) -> bool:
-        """Is this the session's first call? The others `wait`; it says `over` at its end."""
+        """Begin a call; return whether it is the first one, which ends by `end_first`.
+
+        Others `wait_for_first_response`.
+        """
         self.calls += 1
         return self.calls == 1
 
     async def wait_for_first_response(self) -> None:
-        """Until the first call has brought headers or has ended."""
+        """Wait until the first call has response headers or has ended."""
         if not self._first_over.is_set():
             await self._first_over.wait()
 
     def fill(self, metadata: Metadata, path: str) -> Metadata:
-        """The call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
+        """Return the call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
         kept = [(name, value) for name, value in self._headers.items() if metadata.first(name) is None]
         metadata = Metadata((*metadata, *kept)) if kept else metadata
         jar = self._jar.header(path, trio.current_time())
@@ -66,7 +71,7 @@ class SessionCookies:
         return filled
 
     def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
-        """A call of this session has response headers: keep their cookies, and what else its filters write."""
+        """Keep the cookies and session headers of a call's response headers, and let waiting calls go on."""
         told = False
         for name in call.session_headers if call is not None else ():
             value = metadata.first(name)
@@ -81,7 +86,7 @@ class SessionCookies:
         self._first_over.set()
 
     def _place(self, call: PickArgs) -> None:
-        """There may be another host in what came: a filter writes only what is new."""
+        """Record the session's host: response headers with a session may name another one."""
         override = call.override
         if override is None or not override.actual_address_list:
             return
@@ -94,7 +99,7 @@ class SessionCookies:
         self.host, self.cluster = host, call.cluster
 
     def end_first(self) -> None:
-        """The first call has ended, perhaps without headers."""
+        """Let waiting calls go on, because the first call has ended, perhaps without headers."""
         self._first_over.set()
 
     def __repr__(self) -> str:

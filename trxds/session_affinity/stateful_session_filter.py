@@ -1,4 +1,4 @@
-"""The stateful session filter (A55, A60): a cookie in, an override; the host used, a Set-Cookie out."""
+"""The stateful session filter turns a cookie into an override, and the used host into a Set-Cookie (A55, A60)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _MAX_KNOWN_COOKIES = 256
 
 
 class StatefulSession:
-    """One configured instance, for every RPC of the routes that share the configuration."""
+    """The filter for all routes that share one configuration."""
 
     def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] = time.time) -> None:
         self._carrier = carrier(state)
         self._strict = strict
         self._epoch = epoch
-        self._covered: str | None = None  # the last path that takes part
-        self._last: Metadata | None = None  # what was read last
-        self._held = _NOTHING  # ... and what it said
+        # The last path and metadata, with their results: a method's calls often have the same ones.
+        self._covered: str | None = None
+        self._last: Metadata | None = None
+        self._held = _NOTHING
         self._complaints: set[str] = set()
-        self._known: dict[str, cookie.SessionCookie] = {}  # what was read of late: a session says the same each time
+        self._known: dict[str, cookie.SessionCookie] = {}  # decoded values: a session repeats its own
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
-        """Reads the cookie; the answer is what the response's metadata has to pass."""
+        """Apply the request's cookie; return a function for response metadata, or None if the filter does not apply."""
         held = self.apply_cookie(call)
         if held is None:
             return None
@@ -51,7 +52,7 @@ class StatefulSession:
         return respond
 
     def apply_cookie(self, call: PickArgs) -> cookie.SessionCookie | None:
-        """Reads the cookie and notes in `call` what follows; None where the filter takes no part."""
+        """Set override and cluster of `call` by its cookie; return the cookie, or None if the filter does not apply."""
         if call.path != self._covered:
             if not self._carrier.matches_path(call.path):
                 return None
@@ -59,8 +60,8 @@ class StatefulSession:
         if self._carrier.session_headers:
             call.session_headers += self._carrier.session_headers
         held = self._read(call.metadata)
-        # Set even without a cookie: the pick notes in it which host this session is given. Of two
-        # filters the later one has its way, unless only the earlier one knows a host.
+        # Set even without a cookie, because the pick stores the chosen host in it (A55). Of two filters the
+        # later one wins, unless only the earlier one knows a host.
         if held.addresses or call.override is None:
             call.override = Override(held.hosts, strict=self._strict)
         if held.cluster != call.cluster and held.cluster and call.route is not None:
@@ -68,7 +69,7 @@ class StatefulSession:
         return held
 
     def explain(self, call: PickArgs) -> SessionStep:
-        """As `judge`, in words."""
+        """Apply the request's cookie and say in words what follows."""
         drawn = call.cluster
         held = self.apply_cookie(call)
         if held is None:
@@ -77,7 +78,7 @@ class StatefulSession:
         return SessionStep(repr(self._carrier), held.hosts, shown, self._verdict(held, call, drawn))
 
     def _cluster_shown(self, held: cookie.SessionCookie, call: PickArgs) -> str:
-        """What is no session cookie may hold a secret where we look for a cluster."""
+        """Return the cookie's cluster if it may be shown: the text of another program's cookie may be a secret."""
         if held.cluster and call.cluster in held.clusters:
             return call.cluster
         return held.cluster if held.is_list_of_hosts else ""
@@ -94,7 +95,7 @@ class StatefulSession:
         return f"{host} and cluster {shown}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
     def _read(self, metadata: Metadata) -> cookie.SessionCookie:
-        if metadata is not self._last:  # it is, where a method's calls say the same each time
+        if metadata is not self._last:  # by identity: a method's calls often pass the same object
             self._last, self._held = metadata, self._look_up(self._carrier.read(metadata))
         return self._held if self._held.expires >= self._epoch() else _NOTHING
 
@@ -108,7 +109,7 @@ class StatefulSession:
         held = cookie.decode(text)
         problem = _problem(text, held)
         if problem and problem not in self._complaints:
-            # Once, and without the text: whoever is made to send many must not fill the log, and it may be a secret.
+            # Once, because many such cookies must not fill the log; and without the text, which may be a secret.
             self._complaints.add(problem)
             _log.warning("%s %s; its RPCs are balanced as if they had none", self._carrier, problem)
         if len(text) > cookie.MAX_SIZE:
