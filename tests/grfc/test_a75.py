@@ -20,7 +20,7 @@ from support.mesh import Mesh, ask, bidi, method, spread
 from support.picture import assignment
 
 from trxds import RpcError, StatusCode
-from trxds.lb.config_builder import PriorityNames, failover, subtree
+from trxds.lb.config_builder import PriorityNames, build_aggregate, build_cluster
 from trxds.resolver.snapshot import AggregateConfig, ClusterConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -114,7 +114,7 @@ def cluster(name):
 
 
 def test_the_tree_of_a_cluster():
-    assert below(subtree(cluster("x"), PriorityNames()).config) == [
+    assert below(build_cluster(cluster("x"), PriorityNames()).config) == [
         "outlier_detection_experimental",
         "xds_cluster_impl_experimental",
         "xds_override_host_experimental",
@@ -125,7 +125,7 @@ def test_the_tree_of_a_cluster():
 
 
 def test_the_tree_of_an_aggregate():
-    assert below(failover(AggregateConfig("both", (cluster("x"), cluster("y")))).config) == [
+    assert below(build_aggregate(AggregateConfig("both", (cluster("x"), cluster("y")))).config) == [
         "priority_experimental",
         "cds_experimental",
     ]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trxds.lb.config_builder import PriorityNames, subtree
+from trxds.lb.config_builder import PriorityNames, build_cluster
 from trxds.resolver.snapshot import ClusterConfig
 from trxds.resources.cluster import Cluster
 from trxds.resources.discovery import Eds
@@ -104,7 +104,9 @@ def endpoint(address, health=HEALTHY):
 
 def planned(*priorities, names=None, note="", **fields):
     assignment = ClusterLoadAssignment("hosts", priorities)
-    return subtree(ClusterConfig(Cluster("cart", Eds("hosts"), **fields), assignment, note), names or PriorityNames())
+    return build_cluster(
+        ClusterConfig(Cluster("cart", Eds("hosts"), **fields), assignment, note), names or PriorityNames()
+    )
 
 
 def priorities_of(plan):
@@ -184,7 +186,7 @@ class TestSubtree:
         assert 'EDS resource "hosts"' in its.note and "DRAINING" in its.note
 
     def test_an_error_of_eds_is_the_reason(self):
-        tree = subtree(ClusterConfig(Cluster("cart", Eds("hosts")), None, "EDS is in error"), PriorityNames())
+        tree = build_cluster(ClusterConfig(Cluster("cart", Eds("hosts")), None, "EDS is in error"), PriorityNames())
         assert [its.note for _, its in priorities_of(tree)] == ["EDS is in error"]
 
     def test_equal_input_makes_an_equal_subtree(self):

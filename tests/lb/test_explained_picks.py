@@ -195,7 +195,7 @@ def test_an_explained_turn_does_not_read_the_weights_anew():
     its.now = 100.0
     schedule = its.decision.picker.schedule
     its.explain()
-    assert schedule._due < 0
+    assert schedule._update_at < 0
 
 
 # -- a picker that does not explain itself

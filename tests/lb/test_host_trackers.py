@@ -5,7 +5,7 @@ from support.policies import CONNECTING, READY, channel_control, given, hosts
 from support.tree import Tree, Wants
 
 from trxds.lb.circuit_breakers import CallCounter
-from trxds.lb.custom_policy import checked_policy_type
+from trxds.lb.custom_policy import make_checked_factory
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.host_trackers import HostTrackers
 from trxds.lb.least_request import LeastRequest
@@ -105,7 +105,7 @@ class TestPolicies:
             def decide(self, inputs, now):
                 return Decision(READY, QUEUE_PICKER, trackers=trackers)
 
-        policy = checked_policy_type(Mine)(channel_control())
+        policy = make_checked_factory(Mine)(channel_control())
         with pytest.raises(TypeError, match=r"Decision\.trackers is .*; it must be trackers, with methods"):
             policy.decide(PolicyInputs(CustomPolicy("mine", {})), 0.0)
 
@@ -118,4 +118,4 @@ class TestPolicies:
                 return Decision(READY, QUEUE_PICKER, collects=HostTrackers())
 
         with pytest.raises(TypeError, match="collects"):
-            checked_policy_type(Mine)(channel_control()).decide(PolicyInputs(CustomPolicy("mine", {})), 0.0)
+            make_checked_factory(Mine)(channel_control()).decide(PolicyInputs(CustomPolicy("mine", {})), 0.0)

@@ -10,7 +10,7 @@ from support.policies import READY, FakeHost, channel_control, report
 from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK, unavailable
 from trxds.lb.cluster_impl import ClusterImpl
-from trxds.lb.config_builder import PriorityNames, subtree
+from trxds.lb.config_builder import PriorityNames, build_cluster
 from trxds.lb.configs import ClusterImplConfig
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.load_report.load_store import LoadStore
@@ -241,5 +241,5 @@ def test_the_clusters_tree_counts_over_the_localities_of_all_priorities():
     rules = LoadReporting(SERVER)
     cluster = Cluster("cart", Eds("cart-eds"), lrs=rules)
     assignment = ClusterLoadAssignment("cart-eds", ((LOCALITIES[0],), (LOCALITIES[1],)))
-    tree = subtree(ClusterConfig(cluster, assignment), PriorityNames())
+    tree = build_cluster(ClusterConfig(cluster, assignment), PriorityNames())
     assert (tree.config.child.lrs, tree.endpoints.localities) == (rules, LOCALITIES)

@@ -5,7 +5,7 @@ from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, 
 
 from trxds.core.status import OK, StatusCode, unavailable
 from trxds.lb.cds import Cds
-from trxds.lb.cluster_impl import ClusterImpl, max_requests_exceeded
+from trxds.lb.cluster_impl import ClusterImpl, max_requests_status
 from trxds.lb.cluster_manager import ClusterManager
 from trxds.lb.configs import CdsConfig, ClusterImplConfig, ClusterManagerConfig, Target, WeightedTargetConfig
 from trxds.lb.endpoint_set import Endpoints
@@ -154,7 +154,7 @@ class TestClusterImpl:
         running = [picker.pick(PickArgs("/s/m")) for _ in range(2)]
         for result in running:
             result.trackers[-1].began()
-        assert picker.pick(PickArgs("/s/m")) == Drop(max_requests_exceeded(None, 2))
+        assert picker.pick(PickArgs("/s/m")) == Drop(max_requests_status(None, 2))
         running[0].trackers[-1].ended(OK)
         assert picked(picker) == ["host"]
 
@@ -169,7 +169,7 @@ class TestClusterImpl:
         policy = ClusterImpl(shared)
         self.decide(policy=policy).picker.pick(PickArgs("/s/m")).trackers[-1].began()
         del policy
-        assert shared.limits.in_flight(("a", "service")).rpcs == 0
+        assert shared.limits.call_counter(("a", "service")).rpcs == 0
 
 
 class TestWeightedTarget:

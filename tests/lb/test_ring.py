@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from trxds.lb.ring_hash.ring import SIZE_CAP, build_ring, size_cap
+from trxds.lb.ring_hash.ring import SIZE_CAP, build_ring, read_size_cap
 
 KEYS = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
 
@@ -43,13 +43,13 @@ def test_our_own_limit_may_be_another(cap, size):
 
 @pytest.mark.parametrize(("text", "cap"), [(None, 4096), ("", 4096), ("1", 1), ("10000", 10_000), ("8388608", 8388608)])
 def test_the_user_sets_it_by_a_variable(text, cap):
-    assert size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
+    assert read_size_cap({} if text is None else {"GRPC_RING_HASH_CAP": text}) == cap
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "8388609", "9" * 5000, "many", "1e3", "\u0661"])
 def test_a_value_of_it_that_is_none_is_refused_with_the_remedy(text):
     with pytest.raises(ValueError, match=r"GRPC_RING_HASH_CAP is .*; write a whole number from 1 to 8388608"):
-        size_cap({"GRPC_RING_HASH_CAP": text})
+        read_size_cap({"GRPC_RING_HASH_CAP": text})
 
 
 def test_more_endpoints_than_entries_share_what_there_is():
@@ -72,7 +72,7 @@ def test_a_hash_belongs_to_the_next_entry_and_the_last_ones_to_the_first():
 @given(st.integers(0, 2**64 - 1))
 def test_around_is_every_entry_once_from_its_owner_on(hashed):
     whole = ring((1, 1, 1, 1), 16, 16)
-    walked = list(whole.around(hashed))
+    walked = list(whole.walk(hashed))
     assert walked[0] == whole.owner(hashed)
     assert Counter(walked) == Counter(whole.owners)
 

@@ -46,7 +46,7 @@ class Ringed:
     def order(self, hashed=0):
         """The names as that hash comes to them on the ring."""
         picker = self.decision.picker
-        return list(dict.fromkeys(picker.keys[owner] for owner in picker.ring.around(hashed)))
+        return list(dict.fromkeys(picker.keys[owner] for owner in picker.ring.walk(hashed)))
 
     def all(self, *states):
         """The hosts in the order of the ring are in these states; each was picked once."""

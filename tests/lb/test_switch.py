@@ -37,7 +37,7 @@ def test_the_old_policy_speaks_while_it_is_ready_and_the_new_one_only_connects(o
 
 def test_until_then_its_report_is_the_one_that_is_heard():
     child = switching(READY, CONNECTING)
-    assert child.active_state is child.predecessor.report
+    assert child.active_state is child.current.report
 
 
 async def test_who_leases_an_ejected_address_is_told(autojump_clock):

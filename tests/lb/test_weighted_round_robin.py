@@ -15,7 +15,7 @@ from trxds.core.metadata import EMPTY, Metadata
 from trxds.core.status import OK
 from trxds.lb.pick import QUEUE, PickArgs
 from trxds.lb.policy import PolicyInputs
-from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, completed
+from trxds.lb.weighted_round_robin.edf_scheduler import EdfScheduler, fill_unknown_weights
 from trxds.lb.weighted_round_robin.endpoint_weight import EndpointWeight
 from trxds.lb.weighted_round_robin.policy import WeightedRoundRobin
 from trxds.resources.leaf_policy import ClientSideWeightedRoundRobin as Rules
@@ -83,21 +83,21 @@ class TestWeights:
     )
     def test_a_report_of_which_no_weight_can_be_made_leaves_the_last_one(self, report):
         weight = self.reported(1, blackout=0)
-        weight.take(report, 170.0)
+        weight.record_report(report, 170.0)
         assert weight.at(170.0) == 200
         assert weight.at(181.0) == 0, "it was no report"
 
     def test_reports_after_a_gap_begin_with_a_blackout_though_nobody_looked_in_between(self):
         # Sessions report without a pick of the policy's that would read the weight.
         weight = self.reported(5, 14)
-        weight.take(LoadReport(0.5, 100), 300)
+        weight.record_report(LoadReport(0.5, 100), 300)
         assert weight.at(309) == 0
         assert weight.at(310) == 200
 
     def reported(self, *times, **rules):
         weight = EndpointWeight(Rules(**rules))
         for time in times:
-            weight.take(LoadReport(0.5, 100), time)
+            weight.record_report(LoadReport(0.5, 100), time)
         return weight
 
     def test_it_counts_after_the_blackout(self):
@@ -109,20 +109,20 @@ class TestWeights:
         weight = self.reported(5)
         assert weight.at(184.9) == 200
         assert weight.at(185) == 0
-        weight.take(LoadReport(0.5, 100), 190)
+        weight.record_report(LoadReport(0.5, 100), 190)
         assert weight.at(199) == 0
         assert weight.at(200) == 200
 
     def test_a_new_connection_begins_with_a_blackout(self):
         weight = self.reported(5)
-        weight.connected()
-        weight.take(LoadReport(0.5, 100), 20)
+        weight.restart_blackout()
+        weight.record_report(LoadReport(0.5, 100), 20)
         assert weight.at(29) == 0
         assert weight.at(30) == 200
 
     def test_without_a_blackout_it_begins_with_the_last_weight(self):
         weight = self.reported(5, blackout=0)
-        weight.connected()
+        weight.restart_blackout()
         assert weight.at(6) == 200
 
 
@@ -162,20 +162,20 @@ class TestSchedule:
         ],
     )
     def test_who_has_no_weight_gets_the_mean_of_two_at_least(self, weights, used):
-        assert completed(weights) == used
+        assert fill_unknown_weights(weights) == used
 
     def test_a_weight_counts_for_a_hundredth_of_the_mean_at_least_and_for_ten_times_as_much_at_most(self):
-        used = completed([1e-9, 1.0] + [1.0] * 98)
+        used = fill_unknown_weights([1e-9, 1.0] + [1.0] * 98)
         assert used[0] == pytest.approx(0.01 * 0.99)
-        used = completed([1e9] + [1.0] * 99)
+        used = fill_unknown_weights([1e9] + [1.0] * 99)
         assert used[0] == pytest.approx(10 * (1e9 + 99) / 100)
 
     @given(weights=st.lists(st.floats(), min_size=1, max_size=8), seed=st.integers(0, 99))
     @settings(deadline=None)
     def test_whatever_the_weights_are_all_get_turns_in_their_ratio(self, weights, seed):
         schedule = EdfScheduler(lambda now: weights, 1.0, Random(seed))
-        lightest = min(completed(weights))
-        shares = [share / lightest for share in completed(weights)]
+        lightest = min(fill_unknown_weights(weights))
+        shares = [share / lightest for share in fill_unknown_weights(weights)]
         turns = 3 * math.ceil(sum(shares))
         counted = Counter(schedule.next(0.0) for _ in range(turns))
         for position, share in enumerate(shares):
@@ -187,7 +187,7 @@ class TestSchedule:
         invalid=st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0]),
     )
     def test_an_invalid_weight_leaves_the_ratio_of_the_valid_ones(self, weights, invalid):
-        shares = completed([*weights, invalid])
+        shares = fill_unknown_weights([*weights, invalid])
         assert shares[:-1] == weights
         assert shares[-1] == pytest.approx(sum(weights) / len(weights))
 
@@ -267,7 +267,7 @@ class TestPolicy:
             weight = EndpointWeight(Rules(**rules))
             weight.ended(OK, trailing, 0.0)
             weights.append(weight.at(2.0))
-        shares = completed(weights)
+        shares = fill_unknown_weights(weights)
         assert [counted[name] / 1000 for name in "abc"] == pytest.approx([s / sum(shares) for s in shares], abs=0.003)
 
     def test_it_fails_when_all_have_failed(self):

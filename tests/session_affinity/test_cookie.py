@@ -15,9 +15,9 @@ from trxds.session_affinity.cookie import (
     SessionCookie,
     decode,
     encode,
+    limit_addresses,
     path_matches,
-    set_cookie,
-    written,
+    set_cookie_header,
 )
 from trxds.session_affinity.session_state import CookieSessionState
 
@@ -56,7 +56,7 @@ def test_every_form_of_a_name_may_stand_for_the_plain_one(said):
 
 def test_of_a_long_list_as_many_addresses_are_written_as_are_read():
     many = ",".join(f"[fd00:1111:2222:3333:4444:5555:6666:{n:x}]:50051" for n in range(0x1000, 0x1100))
-    kept = written(many)
+    kept = limit_addresses(many)
     assert decode(encode(kept, "a")).hosts == tuple(many.split(","))[:MAX_HOSTS]
     assert decode(b64(many[:3000])).hosts == tuple(many.split(","))[:MAX_HOSTS]
 
@@ -157,4 +157,4 @@ def test_paths_match_by_whole_segments(prefix, matching):
     ],
 )
 def test_the_header_has_its_parts_in_the_fields_order(config, header):
-    assert set_cookie(config, "V") == header
+    assert set_cookie_header(config, "V") == header

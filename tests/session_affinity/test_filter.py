@@ -13,7 +13,7 @@ from trxds.resources.matchers import Prefix
 from trxds.resources.route import Route
 from trxds.resources.route_match import RouteMatch
 from trxds.resources.stateful_session import CookieConfig, HeaderConfig
-from trxds.session_affinity.cookie import base64_of, encode
+from trxds.session_affinity.cookie import encode, encode_base64
 from trxds.session_affinity.stateful_session_filter import StatefulSession
 
 
@@ -97,7 +97,7 @@ def test_a_header_that_says_more_than_we_write_is_replaced_although_it_names_the
     args = PickArgs("/shop.Cart/Add", Metadata([("session", said)]), cluster="a")
     respond = StatefulSession(HeaderConfig("session")).start(args)
     args.override.actual_address_list = "1.1.1.1:1,2.2.2.2:2"
-    assert respond(Metadata([("session", "the server's")])) == (("session", base64_of("1.1.1.1:1")),)
+    assert respond(Metadata([("session", "the server's")])) == (("session", encode_base64("1.1.1.1:1")),)
 
 
 def test_a_host_that_is_in_no_table_is_not_set():
@@ -176,13 +176,13 @@ class TestBadTexts:
             self.read(filter_, text)
             filter_.start(args)
             told = filter_.explain(args)
-            assert "my-Secret" not in f"{caplog.text}{args.override!r}{told!r}{filter_._known[text]!r}"
+            assert "my-Secret" not in f"{caplog.text}{args.override!r}{told!r}{filter_._decoded_cookies[text]!r}"
 
     def test_one_that_no_browser_would_keep_is_neither_read_nor_remembered(self, caplog):
         filter_ = StatefulSession(CookieConfig("s"))
         args = call(encode(",".join(["1.1.1.1:1"] * 1000), "a"))
         filter_.start(args)
-        assert (args.override.addresses, filter_._known) == ((), {})
+        assert (args.override.addresses, filter_._decoded_cookies) == ((), {})
         assert "cookie 's' is longer than 4096 characters" in caplog.text
 
     @pytest.mark.parametrize("address", ["1.1.1.1:1", "[::1]:1", "[::ffff:1.2.3.4]:80", "1.1.1.1:1,[::1]:65535"])
@@ -194,7 +194,7 @@ class TestBadTexts:
         filter_ = StatefulSession(CookieConfig("s"))
         for number in range(2_000):
             self.read(filter_, encode(f"1.1.1.1:{number}", "a"))
-        assert len(filter_._known) <= 256
+        assert len(filter_._decoded_cookies) <= 256
 
 
 class TestTwoInOneChain:

@@ -11,7 +11,7 @@ EPOCH = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT, when the tests' clock sa
 def jar(*headers, now=0.0):
     made = CookieJar()
     for header in headers:
-        made.take(header, now, EPOCH + now)
+        made.store(header, now, EPOCH + now)
     return made
 
 
@@ -59,13 +59,13 @@ def test_a_server_that_makes_up_names_does_not_fill_the_memory_nor_push_out_the_
     made = jar("s=V", *(f"id-{n}={n}" for n in range(1000)))
     assert made.header("/", 0).startswith("s=V; ")
     assert len(made.header("/", 0).split("; ")) == MAX_COOKIES
-    made.take("s=W", 0, EPOCH)
+    made.store("s=W", 0, EPOCH)
     assert "s=W" in made.header("/", 0)
 
 
 def test_cookies_that_have_expired_make_room():
     made = jar(*(f"id-{n}={n}; Max-Age=5" for n in range(1000)))
-    made.take("s=V", 10, EPOCH + 10)
+    made.store("s=V", 10, EPOCH + 10)
     assert made.header("/", 10) == "s=V"
 
 

@@ -41,16 +41,16 @@ _DEPRECATED: Mapping[str, LbPolicyConfig] = MappingProxyType({"pick_first": Pick
 _MAX_DEPTH = 16
 
 
-def reader(policies: Policies) -> ReadLbPolicy:
+def make_parser(policies: Policies) -> ReadLbPolicy:
     """Return a parser of a service config's policy; `policies` are the parsers of the user's own, by name."""
-    return partial(lb_policy, policies=policies)
+    return partial(parse_lb_policy, policies=policies)
 
 
-def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
+def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     """Parse `loadBalancingConfig`, or else the deprecated `loadBalancingPolicy`, which is only a name."""
     place = top.member("loadBalancingConfig")
     if place.value is not None:
-        return _first_known(place, policies, 0)
+        return _parse_first_known(place, policies, 0)
     older = top.member("loadBalancingPolicy")
     name = older.text().lower()
     if name and name not in _DEPRECATED:
@@ -58,7 +58,7 @@ def lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     return _DEPRECATED.get(name)
 
 
-def _first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
+def _parse_first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
     if depth >= _MAX_DEPTH:
         place.error(f"is nested more than {_MAX_DEPTH} deep")
         return None
@@ -71,20 +71,20 @@ def _first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyCon
         for name, settings in members.items():
             found.append(name)
             if name in policies:
-                return _custom(name, settings, policies[name])
-            if name in _KNOWN:
+                return _parse_custom(name, settings, policies[name])
+            if name in _LEAF_PARSERS:
                 settings.object()
-                return _KNOWN[name](settings)
-            if name in _PARENTS:
+                return _LEAF_PARSERS[name](settings)
+            if name in _PARENT_PARSERS:
                 settings.object()
-                return _PARENTS[name](settings, policies, depth)
+                return _PARENT_PARSERS[name](settings, policies, depth)
     if found:
-        known = ", ".join(sorted([*_KNOWN, *_PARENTS, *policies]))
+        known = ", ".join(sorted([*_LEAF_PARSERS, *_PARENT_PARSERS, *policies]))
         place.error(f"names no policy that is known here: {', '.join(found)}; known are {known}")
     return None
 
 
-def _custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy | None:
+def _parse_custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy | None:
     try:
         return CustomPolicy(name, parse(settings.object()))
     except Exception as error:  # whatever the user's parser raises is a problem of this config, not of the channel
@@ -92,30 +92,30 @@ def _custom(name: str, settings: JsonNode, parse: ParseSettings) -> CustomPolicy
         return None
 
 
-def _random_subsetting(place: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
+def _parse_random_subsetting(place: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
     size = place.member("subsetSize")
     count = size.integer(0)
     if count < 1:
         size.error("must be at least 1")
-    child = _first_known(place.member("childPolicy"), policies, depth + 1)
+    child = _parse_first_known(place.member("childPolicy"), policies, depth + 1)
     return RandomSubsetting(count, child) if child is not None else None
 
 
-def _outlier_detection(place: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
+def _parse_outlier_detection(place: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
     rules = outlier_detection_settings(place)
-    child = _first_known(place.member("childPolicy"), policies, depth + 1)
+    child = _parse_first_known(place.member("childPolicy"), policies, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
 
 
-def _round_robin(place: JsonNode) -> RoundRobin:
+def _parse_round_robin(place: JsonNode) -> RoundRobin:
     return RoundRobin()
 
 
-def _pick_first(place: JsonNode) -> PickFirst:
+def _parse_pick_first(place: JsonNode) -> PickFirst:
     return PickFirst(place.member("shuffleAddressList").boolean(False))
 
 
-def _ring_hash(place: JsonNode) -> RingHash:
+def _parse_ring_hash(place: JsonNode) -> RingHash:
     smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
     least, most = smallest.integer(MIN_RING_SIZE), largest.integer(MAX_RING_SIZE)
     for size, at in ((least, smallest), (most, largest)):
@@ -123,10 +123,10 @@ def _ring_hash(place: JsonNode) -> RingHash:
             at.error(f"must be in the range 1 to {RING_SIZE_LIMIT}")
     if least > most:
         smallest.error("must not be more than maxRingSize")
-    return RingHash(least, most, _hash_header(place.member("requestHashHeader")))
+    return RingHash(least, most, _parse_hash_header(place.member("requestHashHeader")))
 
 
-def _hash_header(place: JsonNode) -> str:
+def _parse_hash_header(place: JsonNode) -> str:
     """Parse `requestHashHeader` (A76): the name of an ASCII header, or empty."""
     name = place.text().lower()
     if name and (not is_key(name) or name.endswith("-bin")):
@@ -134,7 +134,7 @@ def _hash_header(place: JsonNode) -> str:
     return name
 
 
-def _least_request(place: JsonNode) -> LeastRequest:
+def _parse_least_request(place: JsonNode) -> LeastRequest:
     choices = place.member("choiceCount")
     count = choices.integer(DEFAULT_CHOICE_COUNT)
     if count < DEFAULT_CHOICE_COUNT:
@@ -142,7 +142,7 @@ def _least_request(place: JsonNode) -> LeastRequest:
     return LeastRequest(min(count, MAX_CHOICE_COUNT))
 
 
-def _weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
+def _parse_weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
     penalty = place.member("errorUtilizationPenalty")
     factor = penalty.number(1.0)
     if factor < 0:
@@ -158,26 +158,26 @@ def _weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
     )
 
 
-_KNOWN: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
+_LEAF_PARSERS: Mapping[str, Callable[[JsonNode], LbPolicyConfig]] = MappingProxyType(
     {
-        "round_robin": _round_robin,
-        "pick_first": _pick_first,
-        "ring_hash_experimental": _ring_hash,
-        "least_request_experimental": _least_request,
-        "weighted_round_robin": _weighted_round_robin,
+        "round_robin": _parse_round_robin,
+        "pick_first": _parse_pick_first,
+        "ring_hash_experimental": _parse_ring_hash,
+        "least_request_experimental": _parse_least_request,
+        "weighted_round_robin": _parse_weighted_round_robin,
     }
 )
 
 # Parents have a policy inside, so their parsers need the depth: it is bounded.
-_PARENTS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
+_PARENT_PARSERS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig | None]] = MappingProxyType(
     {
-        "random_subsetting_experimental": _random_subsetting,
-        "outlier_detection_experimental": _outlier_detection,
+        "random_subsetting_experimental": _parse_random_subsetting,
+        "outlier_detection_experimental": _parse_outlier_detection,
     }
 )
 
 
-def _from_struct(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
+def _make_struct_policy(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
     def policy(struct: Extension) -> LbPolicyConfig | None:
         problems: list[Problem] = []
         found = read(JsonNode(struct.fields, problems))
@@ -189,5 +189,5 @@ def _from_struct(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
 
 
 STRUCT_POLICIES: Mapping[str, StructPolicy] = MappingProxyType(
-    {name: _from_struct(read) for name, read in _KNOWN.items()}
+    {name: _make_struct_policy(read) for name, read in _LEAF_PARSERS.items()}
 )

@@ -16,7 +16,7 @@ from trxds.resolver.snapshot import AggregateConfig, ClusterConfig, ClusterEntry
 from trxds.resources.discovery import LogicalDns
 from trxds.resources.endpoint import HealthStatus
 
-from .config_builder import PriorityNames, Update, failover, subtree
+from .config_builder import PriorityNames, Update, build_aggregate, build_cluster
 from .pick import Drop, Explainable, Fail, FixedPicker, Override, PickArgs, Picker, PickResult, TraceNote
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 
@@ -33,19 +33,19 @@ class Cds:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._names = PriorityNames()
-        self._planned: tuple[_Usable, Update] | None = None
+        self._last_update: tuple[_Usable, Update] | None = None
         self._state = Connectivity.CONNECTING
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         entry: ClusterEntry = inputs.endpoints
         cluster = entry.cluster
         if isinstance(cluster, ClusterError):
-            self._names, self._planned = PriorityNames(), None
-            picker = _failing(cluster, entry.deleted)
+            self._names, self._last_update = PriorityNames(), None
+            picker = _error_picker(cluster, entry.deleted)
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
         report = inputs.children.get(_CHILD, CONNECTING)
         was, self._state = self._state, report.state
-        below = self._below(cluster)
+        below = self._build(cluster)
         picker = report.picker
         if isinstance(cluster, AggregateConfig) and cluster.note:
             picker = AggregateErrorPicker(picker, cluster.note)
@@ -60,32 +60,34 @@ class Cds:
             picker,
             children={_CHILD: below.config},
             endpoints={_CHILD: below.endpoints},
-            re_resolve=_name(cluster) if is_lost else "",
+            re_resolve=_dns_name(cluster) if is_lost else "",
             handed_on=_UNROUTED if entry.deleted else _ROUTED,
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return _seen(inputs.endpoints.cluster)
+        return _describe(inputs.endpoints.cluster)
 
-    def _below(self, cluster: _Usable) -> Update:
+    def _build(self, cluster: _Usable) -> Update:
         # Built once for each entry, not for each report of the child.
-        if self._planned is not None and self._planned[0] is cluster:
-            return self._planned[1]
-        plan = failover(cluster) if isinstance(cluster, AggregateConfig) else subtree(cluster, self._names)
-        if self._planned is not None and plan.config == self._planned[1].config:
+        if self._last_update is not None and self._last_update[0] is cluster:
+            return self._last_update[1]
+        plan = build_aggregate(cluster) if isinstance(cluster, AggregateConfig) else build_cluster(cluster, self._names)
+        if self._last_update is not None and plan.config == self._last_update[1].config:
             # Only endpoints have changed. With the same object no level below has to compare its configuration.
-            plan = replace(plan, config=self._planned[1].config)
-        self._planned = cluster, plan
+            plan = replace(plan, config=self._last_update[1].config)
+        self._last_update = cluster, plan
         return plan
 
 
-def _failing(cluster: ClusterError, given_up: bool) -> Picker:
-    if given_up:
-        return FixedPicker(Drop(unrouted(cluster.status, cluster.name)), "it cannot serve and no route names it")
+def _error_picker(cluster: ClusterError, is_deleted: bool) -> Picker:
+    if is_deleted:
+        return FixedPicker(
+            Drop(add_unrouted_note(cluster.status, cluster.name)), "it cannot serve and no route names it"
+        )
     return FixedPicker(Fail(cluster.status), "it may still come")
 
 
-def _seen(cluster: ClusterResult) -> str:
+def _describe(cluster: ClusterResult) -> str:
     match cluster:
         case ClusterError(name):
             return f"cluster {name} without a usable resource"
@@ -101,7 +103,7 @@ def _seen(cluster: ClusterResult) -> str:
             assert_never(never)
 
 
-def _name(cluster: _Usable) -> str:
+def _dns_name(cluster: _Usable) -> str:
     """Return the DNS name to resolve again; empty for EDS, where the control plane sends changes."""
     discovery = cluster.cluster.discovery if isinstance(cluster, ClusterConfig) else None
     return discovery.name if isinstance(discovery, LogicalDns) else ""
@@ -121,7 +123,7 @@ def session_hosts(cluster: _Usable) -> frozenset[str]:
     )
 
 
-def unrouted(status: Status, cluster: str) -> Status:
+def add_unrouted_note(status: Status, cluster: str) -> Status:
     """Add to `status` why even an RPC that waits for ready fails."""
     return replace(status, message=f"{status.message}; no route names cluster {cluster} any more")
 
@@ -153,9 +155,9 @@ class UnroutedPicker(Explainable):
 
     def pick(self, call: PickArgs) -> PickResult:
         result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
-        if type(result) is not Fail or self._waits(call.override):
+        if type(result) is not Fail or self._may_wait(call.override):
             return result
-        return Drop(unrouted(result.status, call.cluster))
+        return Drop(add_unrouted_note(result.status, call.cluster))
 
-    def _waits(self, override: Override | None) -> bool:
+    def _may_wait(self, override: Override | None) -> bool:
         return override is not None and not self.session_hosts.isdisjoint(override.addresses)

@@ -42,16 +42,16 @@ class Child:
 
     __slots__ = (
         "config",
+        "current",
+        "deactivated",
         "endpoints",
         "generation",
         "hosts",
-        "kept",
         "mailbox",
         "name",
         "node",
         "parent",
         "policy",
-        "predecessor",
         "report",
         "scope",
     )
@@ -62,13 +62,13 @@ class Child:
         policy: str,
         hosts: SubchannelPoolInterface,
         parent: ConflatingQueue[Any],
-        predecessor: Child | None = None,
+        current: Child | None = None,
     ) -> None:
         self.name = name
         self.policy = policy
         self.hosts = hosts
         self.parent = parent
-        self.predecessor = predecessor
+        self.current = current
         self.scope = trio.CancelScope()
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
         self.config: LbConfig | None = None  # the last one sent
@@ -76,7 +76,7 @@ class Child:
         self.generation = 0  # ... and its stamp
         self.report: PolicyState | None = None
         self.node: TreeNode | None = None  # once its task has begun
-        self.kept = False  # only warm: sent nothing, not waited for
+        self.deactivated = False  # only warm: sent nothing, not waited for
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
         """Send the child its configuration, unless it is unchanged; an equal one is sent as the same object again."""
@@ -88,24 +88,24 @@ class Child:
         self.config, self.endpoints, self.generation = config, endpoints, generation
         self.mailbox.put("config", Configure(config, generation, endpoints))
 
-    def tell(self, report: PolicyState) -> None:
+    def post_report(self, report: PolicyState) -> None:
         """Post the child's decision to its parent, unless the parent has ended the child."""
         if not self.scope.cancel_called:
             self.parent.put(self, report)
 
-    def take(self, report: PolicyState) -> bool:
+    def record_report(self, report: PolicyState) -> bool:
         """Record a report of the child; return whether its parent has to decide again."""
         before, self.report = self.report, report
-        if self.kept:
+        if self.deactivated:
             return False  # no decision depends on a deactivated child
-        if before is None or self.predecessor is not None:
+        if before is None or self.current is not None:
             return True
         return before.picker is not report.picker or before.state is not report.state
 
     @property
     def is_active(self) -> bool:
         """Whether this child picks, and not the one that it replaces."""
-        old = self.predecessor
+        old = self.current
         if old is None or old.report is None or old.report.state is not Connectivity.READY:
             return True
         return self.report is not None and self.report.state is not Connectivity.CONNECTING
@@ -118,28 +118,28 @@ class Child:
     @property
     def active(self) -> Child:
         """The child that picks under this name."""
-        return self if self.predecessor is None else self.predecessor
+        return self if self.current is None else self.current
 
     def deactivate(self, now: float) -> None:
-        if not self.kept:
-            self.kept, self.scope.deadline = True, now + CHILD_RETENTION
+        if not self.deactivated:
+            self.deactivated, self.scope.deadline = True, now + CHILD_RETENTION
 
     def reactivate(self) -> None:
-        self.kept, self.scope.deadline = False, math.inf
+        self.deactivated, self.scope.deadline = False, math.inf
 
 
 class Children:
     """All children of a node by name, deactivated ones too. New children lease from `hosts`."""
 
-    __slots__ = ("_mailbox", "_wanted", "by_name", "endpoints", "hosts", "switching")
+    __slots__ = ("_last_wanted", "_mailbox", "by_name", "endpoints", "hosts", "may_be_switching")
 
     def __init__(self, hosts: SubchannelPoolInterface, mailbox: ConflatingQueue[Any]) -> None:
         self.hosts = hosts
         self._mailbox = mailbox
         self.by_name: dict[str, Child] = {}
-        self._wanted: tuple[object, ...] | None = None  # at the last match
+        self._last_wanted: tuple[object, ...] | None = None  # at the last match
         self.endpoints: Any = None  # that it was told of then
-        self.switching = False  # some have a predecessor, perhaps
+        self.may_be_switching = False  # some have a predecessor, perhaps
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -148,44 +148,44 @@ class Children:
         return self.by_name.get(name)
 
     @property
-    def only(self) -> Child | None:
+    def only_child(self) -> Child | None:
         """The one child of a policy that never has more, if it exists."""
         return next(iter(self.by_name.values()), None)
 
-    def nodes(self) -> Iterator[TreeNode]:
+    def active_nodes(self) -> Iterator[TreeNode]:
         """Yield the nodes of the children that run and are not deactivated."""
         for child in self.by_name.values():
-            if child.node is not None and not child.kept:
+            if child.node is not None and not child.deactivated:
                 yield child.node
 
     def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
         """Yield each child's node, whether it is deactivated, and " (before)" for one that is being replaced."""
         for child in tuple(self.by_name.values()):
             if child.node is not None:
-                yield child.node, child.kept, ""
-            before = child.predecessor
+                yield child.node, child.deactivated, ""
+            before = child.current
             if before is not None and before.node is not None:
                 yield before.node, False, " (before)"
 
     @property
-    def settled(self) -> bool:
-        running = (child for child in self.by_name.values() if not child.kept)
-        return all(child.node is not None and child.node.settled for child in running)
+    def are_settled(self) -> bool:
+        running = (child for child in self.by_name.values() if not child.deactivated)
+        return all(child.node is not None and child.node.is_settled for child in running)
 
     def reports(self) -> dict[str, PolicyState]:
         """Return the states that a decision sees, by the children's names."""
         reports: dict[str, PolicyState] = {}
         for name, child in self.by_name.items():
-            report = (child.predecessor or child).report
+            report = (child.current or child).report
             if report is not None:
                 reports[name] = report
         return reports
 
     @property
-    def answered(self) -> bool:
+    def have_all_answered(self) -> bool:
         """Whether every child that is not deactivated has decided by the configuration that it was sent last."""
         for child in self.by_name.values():  # a loop, and no call for each: every report of a thousand asks all
-            if not child.kept and (child.report is None or child.report.generation < child.generation):
+            if not child.deactivated and (child.report is None or child.report.generation < child.generation):
                 return False
         return True
 
@@ -197,16 +197,16 @@ class Children:
         Each child gets its part of the policy's `endpoints`, unless the decision names other endpoints for it.
         """
         wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
-        if endpoints is self.endpoints and wanted == self._wanted:
+        if endpoints is self.endpoints and wanted == self._last_wanted:
             return  # a thousand children of which one has reported
-        self._wanted, self.endpoints = wanted, endpoints
+        self._last_wanted, self.endpoints = wanted, endpoints
         others, hosts = decision.endpoints, self.hosts
         for name, config in decision.children.items():
             child = self.by_name.get(name)
             # Another policy, or other hosts to lease, is another child; so is one whose task was cancelled.
             if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
-                child = self._begin(name, config.policy, start)
-            elif child.kept:
+                child = self._create(name, config.policy, start)
+            elif child.deactivated:
                 child.reactivate()
             its = others[name] if others is not None and name in others else endpoints.part(name)
             child.send(config, its, generation)
@@ -216,49 +216,49 @@ class Children:
             if name in decision.deactivate:
                 self.by_name[name].deactivate(now)
             else:
-                self._dismiss(name)
+                self._remove(name)
 
     def finish_switches(self) -> None:
         """End each child whose replacement has left CONNECTING."""
-        self.switching = False
+        self.may_be_switching = False
         for child in self.by_name.values():
-            if child.predecessor is not None and child.is_active:
-                self._end(child.predecessor)
-                child.predecessor = None
-            self.switching |= child.predecessor is not None
+            if child.current is not None and child.is_active:
+                self._cancel(child.current)
+                child.current = None
+            self.may_be_switching |= child.current is not None
 
     def on_exit(self, child: Child) -> None:
         """Forget a child whose task has ended because its time as a deactivated child is over."""
         if self.by_name.get(child.name) is child:
-            self._dismiss(child.name)
+            self._remove(child.name)
 
     # -- one child
 
-    def _begin(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
-        before = self._predecessor(self.by_name.get(name))
+    def _create(self, name: str, policy: str, start: Callable[[Child], object]) -> Child:
+        before = self._keep_picking_child(self.by_name.get(name))
         child = self.by_name[name] = Child(name, policy, self.hosts, self._mailbox, before)
-        self.switching |= before is not None
+        self.may_be_switching |= before is not None
         start(child)
         return child
 
-    def _predecessor(self, child: Child | None) -> Child | None:
+    def _keep_picking_child(self, child: Child | None) -> Child | None:
         """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
-        dead = child.kept or child.scope.cancel_called
+        dead = child.deactivated or child.scope.cancel_called
         speaker = None if dead else child.active if not child.is_active else child
-        for one in (child, child.predecessor):
+        for one in (child, child.current):
             if one is not None and one is not speaker:
-                self._end(one)
-        child.predecessor = None
+                self._cancel(one)
+        child.current = None
         return speaker
 
-    def _dismiss(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         child = self.by_name.pop(name)
-        self._end(child)
-        if child.predecessor is not None:
-            self._end(child.predecessor)
+        self._cancel(child)
+        if child.current is not None:
+            self._cancel(child.current)
 
-    def _end(self, child: Child) -> None:
+    def _cancel(self, child: Child) -> None:
         child.scope.cancel(reason=f"nobody wants {child.name!r} any more")
         self._mailbox.discard(child)

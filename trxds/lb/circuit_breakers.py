@@ -37,6 +37,6 @@ class CircuitBreakers:
     def __init__(self) -> None:
         self._counts: WeakValueDictionary[Key, CallCounter] = WeakValueDictionary()
 
-    def in_flight(self, key: Key) -> CallCounter:
+    def call_counter(self, key: Key) -> CallCounter:
         """Return the counter of that cluster; it lives as long as there is a reference to it."""
         return self._counts.setdefault(key, CallCounter(key[0]))

@@ -38,7 +38,7 @@ from .weights import endpoint_weights
 _Serving: TypeAlias = tuple[
     Locality, tuple[Endpoint, ...]
 ]  # a locality and those of its endpoints that are not DRAINING
-_WEIGHED = (PickFirst, RingHash, CustomPolicy)  # the policies that use weights of EDS
+_WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)  # the policies that use weights of EDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PriorityNames:
 
     def __init__(self) -> None:
         self._localities: dict[int, frozenset[LocalityId]] = {}
-        self._fresh = count()
+        self._new_numbers = count()
 
     def assign(self, priorities: Iterable[Iterable[LocalityId]]) -> list[int]:
         """Return a number for each priority: its first known locality's, unless an earlier priority took that."""
@@ -64,7 +64,7 @@ class PriorityNames:
             places = tuple(priority)
             number = next((owners[place] for place in places if place in owners), None)
             if number is None:
-                number = next(self._fresh)
+                number = next(self._new_numbers)
             # Neither this number nor these localities may decide the number of a later priority.
             gone = self._localities.get(number, frozenset()).union(places)
             owners = {place: its for place, its in owners.items() if place not in gone}
@@ -76,12 +76,12 @@ class PriorityNames:
 # -- above the clusters
 
 
-def clusters(entries: Mapping[str, ClusterEntry]) -> Update:
+def build_root(entries: Mapping[str, ClusterEntry]) -> Update:
     """Build the update of the root, `cluster_manager`, from the entries of all clusters."""
     return Update(ClusterManagerConfig(tuple(entries)), ClusterEntries(entries))
 
 
-def failover(aggregate: AggregateConfig) -> Update:
+def build_aggregate(aggregate: AggregateConfig) -> Update:
     """Build the update below an aggregate's `cds`: a priority for each cluster, with its own session affinity (A75)."""
     leaves = {leaf.cluster.name: ClusterEntry(leaf) for leaf in aggregate.leaves}
     return Update(PriorityConfig({name: CdsConfig(name) for name in leaves}), ClusterEntries(leaves))
@@ -90,15 +90,15 @@ def failover(aggregate: AggregateConfig) -> Update:
 # -- one cluster
 
 
-def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
+def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     """Build the update below a cluster's `cds`."""
     cluster = config.cluster
     # A cluster without endpoints gets one empty priority, so that the policies above have a child that fails RPCs.
     priorities: Sequence[Sequence[Locality]] = (config.endpoints and config.endpoints.priorities) or ((),)
-    note = _note(config)
+    note = _explain_no_endpoints(config)
     numbers = names.assign([locality.id for locality in localities] for localities in priorities)
     built = {
-        f"{{cluster={cluster.name}, child_number={number}}}": balanced(cluster.lb_policy, localities, note)
+        f"{{cluster={cluster.name}, child_number={number}}}": build_priority(cluster.lb_policy, localities, note)
         for number, localities in zip(numbers, priorities, strict=True)
     }
     override = OverrideHostConfig(
@@ -110,7 +110,7 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
     drops = config.endpoints.drops if config.endpoints else ()
     limits = ClusterImplConfig(
         cluster.name,
-        _service(cluster),
+        _eds_service_name(cluster),
         override,
         drops,
         cluster.max_concurrent_requests,
@@ -130,15 +130,15 @@ def subtree(config: ClusterConfig, names: PriorityNames) -> Update:
     return Update(OutlierDetectionConfig(cluster.ejection, limits), endpoints)
 
 
-def _service(cluster: Cluster) -> str:
+def _eds_service_name(cluster: Cluster) -> str:
     """Return the name of the cluster's EDS resource; empty for LOGICAL_DNS, which has none."""
     return cluster.discovery.service_name if isinstance(cluster.discovery, Eds) else ""
 
 
-def _note(config: ClusterConfig) -> str:
+def _explain_no_endpoints(config: ClusterConfig) -> str:
     if config.note:
         return config.note
-    standing = config.endpoints_standing or ResourceStatus("EDS", _service(config.cluster))
+    standing = config.endpoints_standing or ResourceStatus("EDS", _eds_service_name(config.cluster))
     if config.endpoints is None or not config.endpoints.priorities:
         # A forgotten weight is the usual mistake: the cluster looks complete in the file and is empty.
         return f"{standing}: it has no localities, of which one without load_balancing_weight is none; add endpoints"
@@ -148,38 +148,40 @@ def _note(config: ClusterConfig) -> str:
 # -- one priority, or a target without a control plane
 
 
-def balanced(form: LbPolicyConfig, localities: Sequence[Locality], note: str) -> tuple[LbPolicyConfig, Endpoints]:
+def build_priority(form: LbPolicyConfig, localities: Sequence[Locality], note: str) -> tuple[LbPolicyConfig, Endpoints]:
     """Return the configuration and endpoints of a priority's policy, or of a target's without a control plane.
 
     `note` says why there are no endpoints. It is left out if there are some: it would only make equal updates differ.
     """
     # DRAINING never reaches the child, whatever override_host_status says (A55).
-    serving = [(place, endpoints) for place in localities if (endpoints := _serving(place))]
-    return _balanced(form, serving, "" if serving else note)
+    serving = [(place, endpoints) for place in localities if (endpoints := _serving_endpoints(place))]
+    return _build_policy(form, serving, "" if serving else note)
 
 
-def _serving(locality: Locality) -> tuple[Endpoint, ...]:
+def _serving_endpoints(locality: Locality) -> tuple[Endpoint, ...]:
     # From a list, which is faster than from a generator: there may be ten thousand.
     return tuple([e for e in locality.endpoints if e.health is not HealthStatus.DRAINING])
 
 
-def _balanced(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
+def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
     match form:
         case WrrLocality(child):
-            return _by_locality(child, serving, note)
+            return _build_localities(child, serving, note)
         case RandomSubsetting() | OutlierDetectionConfig():
-            config, endpoints = _balanced(form.child, serving, note)
+            config, endpoints = _build_policy(form.child, serving, note)
             return replace(form, child=config), endpoints
-    weights = endpoint_weights(serving) if isinstance(form, _WEIGHED) else ()
-    return form, Endpoints(_all(serving), note, weights)
+    weights = endpoint_weights(serving) if isinstance(form, _WEIGHTED_POLICIES) else ()
+    return form, Endpoints(_all_endpoints(serving), note, weights)
 
 
-def _by_locality(child: LbPolicyConfig, serving: Sequence[_Serving], note: str) -> tuple[LbPolicyConfig, Endpoints]:
-    built = {str(at.id): (at.weight, *_balanced(child, [(at, its)], note)) for at, its in serving}
+def _build_localities(
+    child: LbPolicyConfig, serving: Sequence[_Serving], note: str
+) -> tuple[LbPolicyConfig, Endpoints]:
+    built = {str(at.id): (at.weight, *_build_policy(child, [(at, its)], note)) for at, its in serving}
     targets = {name: Target(weight, config) for name, (weight, config, _) in built.items()}
     parts = {name: endpoints for name, (_, _, endpoints) in built.items()}
-    return WeightedTargetConfig(targets), Endpoints(_all(serving), note, parts=parts)
+    return WeightedTargetConfig(targets), Endpoints(_all_endpoints(serving), note, parts=parts)
 
 
-def _all(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
+def _all_endpoints(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
     return serving[0][1] if len(serving) == 1 else tuple(chain.from_iterable([its for _, its in serving]))

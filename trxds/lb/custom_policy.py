@@ -14,7 +14,7 @@ from .pick import TraceNote
 from .pick_explanation import Describes
 from .policy import ChannelControl, Decision, Policy, PolicyFactory, PolicyInputs
 
-_TOLD = ("began", "ended")
+_TRACKER_METHODS = ("began", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +31,29 @@ class PolicyType:
     parse: Callable[[Mapping[str, Any]], Any] = dict
 
 
-def checked_policy_type(make: PolicyFactory) -> PolicyFactory:
+def make_checked_factory(make: PolicyFactory) -> PolicyFactory:
     """Return a factory whose policies have their decisions checked, because `make` is the user's."""
 
     def made(channel_control: ChannelControl) -> Policy:
-        return _Checked(make(channel_control))
+        return _CheckedPolicy(make(channel_control))
 
     return made
 
 
-class _Checked:
+class _CheckedPolicy:
     def __init__(self, policy: Any) -> None:
         self._policy = policy
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         decision = self._policy.decide(inputs, now)
-        check(decision)
+        check_decision(decision)
         return decision  # type: ignore[no-any-return]
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return str(self._policy.describe(inputs, now)) if isinstance(self._policy, Describes) else ""
 
 
-def check(decision: object) -> None:
+def check_decision(decision: object) -> None:
     """Raise `TypeError` for a decision that a node could not apply; it would otherwise fail half-way."""
     if type(decision) is not Decision:
         raise TypeError(f"decide() must return a Decision, not {decision!r}")
@@ -104,7 +104,11 @@ def _are_trackers(values: object) -> bool:
     return values is None or (
         isinstance(values, Mapping)
         and {str}.issuperset(map(type, values))
-        and all(callable(getattr(kind, method, None)) for kind in set(map(type, values.values())) for method in _TOLD)
+        and all(
+            callable(getattr(kind, method, None))
+            for kind in set(map(type, values.values()))
+            for method in _TRACKER_METHODS
+        )
     )
 
 

@@ -20,7 +20,7 @@ from trxds.resources.endpoint import Endpoint
 from .endpoint_set import Endpoints
 from .interfaces import SubchannelInterface
 from .pick import QUEUE, Complete, FixedPicker, Picker, transient_failure_picker
-from .pick_explanation import counted
+from .pick_explanation import count_states
 from .policy import Decision, PolicyInputs
 from .state import aggregate
 
@@ -49,9 +49,9 @@ class EndpointState:
     __slots__ = (
         "_failed",
         "_host",
-        "_lazy",
+        "_is_lazy",
         "_next_at",
-        "_reached",
+        "_num_tried",
         "addresses",
         "complete",
         "connect",
@@ -67,13 +67,13 @@ class EndpointState:
         self.error: Status | None = None
         self.connect: tuple[str, ...] = ()
         self.wanted: tuple[str, ...] = ()
-        self._lazy = lazy
+        self._is_lazy = lazy
         self._host: SubchannelInterface | None = None  # the connected one, also while it is ejected
-        self._begin_again()
+        self._reset()
 
-    def _begin_again(self) -> None:
-        self.state = Connectivity.IDLE if self._lazy else Connectivity.CONNECTING
-        self._reached = 0  # the number of addresses that have been tried
+    def _reset(self) -> None:
+        self.state = Connectivity.IDLE if self._is_lazy else Connectivity.CONNECTING
+        self._num_tried = 0  # the number of addresses that have been tried
         self._next_at = -math.inf  # when the next one is tried too
         # A frozenset, because an empty one is shared: there may be ten thousand endpoints.
         self._failed: frozenset[str] = frozenset()
@@ -87,12 +87,12 @@ class EndpointState:
         """Return the endpoint with new addresses; it keeps a failure, and a connection to an address that stays."""
         if interleaved(addresses) == self.addresses:
             return self
-        other = EndpointState(addresses, lazy=self._lazy)
+        other = EndpointState(addresses, lazy=self._is_lazy)
         if self._host is not None and self._host.address not in addresses:
             other.exit_idle()
         else:
             other._host, other.ready, other.error, other.state = self._host, self.ready, self.error, self.state
-            other.wanted = other._now_wanted()
+            other.wanted = other._addresses_to_lease()
             if self.ready is not None:
                 other.complete = self.complete
         return other
@@ -115,32 +115,32 @@ class EndpointState:
             return READY  # the common case, first: an update reads all of ten thousand endpoints
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
             self._host = self.ready = None
-            self._begin_again()
+            self._reset()
         if self._host is None and self.state is not Connectivity.IDLE:
-            for address in self.addresses[: self._reached]:
-                self._note(hosts.get(address))
-            already = self._ready_already(now, lookup)
+            for address in self.addresses[: self._num_tried]:
+                self._record_state(hosts.get(address))
+            already = self._find_connected(now, lookup)
             if already is not None and already not in hosts:
                 # This decision leases it, and the node then has the policy decide once more with it.
-                self.wanted, self.connect = (*self.addresses[: self._reached], already), ()
+                self.wanted, self.connect = (*self.addresses[: self._num_tried], already), ()
                 return self.state
             self._happy_eyeballs(hosts, now, already)
         if self._host is not None:
-            self._judge(self._host, ejected)
-        self.wanted = self._now_wanted()
+            self._apply_ejection(self._host, ejected)
+        self.wanted = self._addresses_to_lease()
         return self.state
 
-    def _now_wanted(self) -> tuple[str, ...]:
-        return self.addresses[: self._reached] if self._host is None else (self._host.address,)
+    def _addresses_to_lease(self) -> tuple[str, ...]:
+        return self.addresses[: self._num_tried] if self._host is None else (self._host.address,)
 
-    def _judge(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
+    def _apply_ejection(self, host: SubchannelInterface, ejected: frozenset[str]) -> None:
         if host.address in ejected:
             self.ready, self.state = None, Connectivity.TRANSIENT_FAILURE
             self.error = unavailable(f"{host.address}: ejected by outlier detection")
         else:
             self.ready, self.state, self.complete = host, Connectivity.READY, Complete(host)
 
-    def _ready_already(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
+    def _find_connected(self, now: float, lookup: Callable[[str], SubchannelInterface | None] | None) -> str | None:
         """Return the first address that another user of the channel has connected, if an address is due (A61)."""
         if len(self.addresses) == 1:
             return None  # it is leased in any case, and then its state is in `hosts`
@@ -150,16 +150,18 @@ class EndpointState:
 
     def _happy_eyeballs(self, hosts: Mapping[str, SubchannelInterface], now: float, already: str | None) -> None:
         if already is not None:
-            self._note(hosts[already])
+            self._record_state(hosts[already])
         while self._host is None and self._is_next_due(now):
-            self._note(hosts.get(self.addresses[self._reached]))
-            self._reached, self._next_at = self._reached + 1, now + ATTEMPT_DELAY
+            self._record_state(hosts.get(self.addresses[self._num_tried]))
+            self._num_tried, self._next_at = self._num_tried + 1, now + ATTEMPT_DELAY
         all_failed = len(self._failed) == len(self.addresses)
         if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
-        self.connect = tuple([a for a in self._now_wanted() if self._is_to_connect(a, hosts.get(a), all_failed)])
+        self.connect = tuple(
+            [a for a in self._addresses_to_lease() if self._should_connect(a, hosts.get(a), all_failed)]
+        )
 
-    def _note(self, host: SubchannelInterface | None) -> None:
+    def _record_state(self, host: SubchannelInterface | None) -> None:
         if host is None or self._host is not None:
             return
         if host.state is Connectivity.READY:
@@ -170,11 +172,11 @@ class EndpointState:
 
     def _is_next_due(self, now: float) -> bool:
         """Return whether the address before has failed, or has been tried alone for `ATTEMPT_DELAY` (RFC 8305)."""
-        if self._reached == len(self.addresses):
+        if self._num_tried == len(self.addresses):
             return False
-        return now >= self._next_at or self.addresses[self._reached - 1] in self._failed
+        return now >= self._next_at or self.addresses[self._num_tried - 1] in self._failed
 
-    def _is_to_connect(self, address: str, host: SubchannelInterface | None, all_failed: bool) -> bool:
+    def _should_connect(self, address: str, host: SubchannelInterface | None, all_failed: bool) -> bool:
         if host is not None and host.state is not Connectivity.IDLE:
             return False
         # A second attempt waits until all have had their first one.
@@ -189,10 +191,10 @@ class EndpointState:
         return self.ready
 
     def wake_at(self, hosts: Mapping[str, SubchannelInterface], now: float) -> float:
-        if self._host is not None or not 0 < self._reached < len(self.addresses):
+        if self._host is not None or not 0 < self._num_tried < len(self.addresses):
             return math.inf
         # A host that was not leased before may turn out to be in backoff: then the next one is due now.
-        return self._next_at if self.addresses[self._reached - 1] in hosts else now
+        return self._next_at if self.addresses[self._num_tried - 1] in hosts else now
 
 
 def is_ready(host: SubchannelInterface | None) -> bool:
@@ -200,7 +202,7 @@ def is_ready(host: SubchannelInterface | None) -> bool:
     return host is not None and host.state is Connectivity.READY
 
 
-def unreachable(endpoints: Iterable[EndpointState]) -> Picker:
+def unreachable_picker(endpoints: Iterable[EndpointState]) -> Picker:
     """Return a picker that fails RPCs with the last error of endpoints that have all failed."""
     return transient_failure_picker(last_error(endpoints), "all have failed")
 
@@ -230,50 +232,50 @@ class EndpointList:
         choose: Callable[[Mapping[Key, EndpointState]], Picker],
         lookup: Callable[[str], SubchannelInterface | None] | None = None,
     ) -> None:
-        self._choose = choose
+        self._make_picker = choose
         self._lookup = lookup
-        self._configured: tuple[Endpoint, ...] = ()
+        self._last_endpoints: tuple[Endpoint, ...] = ()
         self._states: dict[Key, EndpointState] = {}
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        if inputs.endpoints.all is not self._configured:
-            self._take_over(inputs.endpoints.all)
+        if inputs.endpoints.all is not self._last_endpoints:
+            self._update_endpoints(inputs.endpoints.all)
         states = self._states.values()
         if not states:
-            return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
+            return Decision(Connectivity.TRANSIENT_FAILURE, no_endpoints_picker(inputs.endpoints))
         state = aggregate([endpoint.update(inputs.hosts, now, inputs.ejected, self._lookup) for endpoint in states])
         return Decision(
             state,
-            self._picker(state),
+            self._picker_for(state),
             hosts=tuple(chain.from_iterable(map(_WANTED, states))),
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
             wake_at=earliest_wake_up([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
     def describe(self) -> str:
-        return counted(endpoint.state for endpoint in self._states.values())
+        return count_states(endpoint.state for endpoint in self._states.values())
 
-    def _take_over(self, endpoints: tuple[Endpoint, ...]) -> None:
-        old, self._states, self._configured = self._states, {}, endpoints
+    def _update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
+        old, self._states, self._last_endpoints = self._states, {}, endpoints
         for endpoint in endpoints:
             key = key_of(endpoint)
             known = old.get(key)
             self._states[key] = known.with_addresses(endpoint.addresses) if known else EndpointState(endpoint.addresses)
 
-    def _picker(self, state: Connectivity) -> Picker:
+    def _picker_for(self, state: Connectivity) -> Picker:
         if state is Connectivity.READY:
-            return self._choose({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
+            return self._make_picker({key: endpoint for key, endpoint in self._states.items() if endpoint.ready})
         if state is Connectivity.CONNECTING:
             return _CONNECTING
-        return unreachable(self._states.values())
+        return unreachable_picker(self._states.values())
 
 
-def without_endpoints(endpoints: Endpoints) -> Picker:
+def no_endpoints_picker(endpoints: Endpoints) -> Picker:
     """Return a picker that fails RPCs because the leaf policy has no endpoints."""
     return transient_failure_picker(unavailable(endpoints.note or "empty address list"), "there is none to choose")
 
 
-def by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
+def index_by_address(things: Mapping[Key, T], endpoints: Iterable[Endpoint]) -> dict[str, T]:
     """Return the endpoints' values by each of their addresses."""
     return {address: things[key_of(endpoint)] for endpoint in endpoints for address in endpoint.addresses}
 

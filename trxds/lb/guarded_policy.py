@@ -20,11 +20,11 @@ _log = logging.getLogger("trxds.lb")
 class GuardedPolicy:
     """A policy, made at its first decision, whose exceptions fail the RPCs of its subtree and not the channel."""
 
-    __slots__ = ("_make", "_path", "_policy", "decision", "is_to_be_asked", "reads_endpoints", "wake_at")
+    __slots__ = ("_make", "_path", "_policy", "decision", "must_decide", "reads_endpoints", "wake_at")
 
     def __init__(self, path: str, make: Callable[[], Policy]) -> None:
         self.decision = Decision(Connectivity.CONNECTING, QUEUE_PICKER)  # the last one
-        self.is_to_be_asked = True  # it has not decided yet, or has raised
+        self.must_decide = True  # it has not decided yet, or has raised
         self.reads_endpoints = True
         self.wake_at = math.inf  # when it has to decide even if nothing happens
         self._path = path
@@ -40,11 +40,11 @@ class GuardedPolicy:
             decision = self._policy.decide(inputs, now)
             if type(decision) is not Decision:
                 raise TypeError(f"decide() must return a Decision, not {decision!r}")
-            self.is_to_be_asked, self.decision, self.wake_at = False, decision, decision.wake_at
+            self.must_decide, self.decision, self.wake_at = False, decision, decision.wake_at
             self.reads_endpoints = getattr(self._policy, "reads_endpoints", True)
             return decision
         except Exception:
-            self.is_to_be_asked = True
+            self.must_decide = True
             _log.exception("policy %s raised; its RPCs fail until it decides again", self._path)
             status = Status(StatusCode.INTERNAL, f"load balancing policy {self._path} raised an exception, see the log")
             # All else stays as it was, so that the next decision finds its children and hosts. A `wake_at` in the
@@ -56,7 +56,7 @@ class GuardedPolicy:
         """Return the policy's description of what it sees; empty if it has none."""
         try:
             policy: object = self._policy
-            return policy.describe(inputs, now) if isinstance(policy, Describes) and not self.is_to_be_asked else ""
+            return policy.describe(inputs, now) if isinstance(policy, Describes) and not self.must_decide else ""
         except Exception:
             # The live page asks ten times a second, so an exception is not worth an error in the log each time.
             _log.debug("policy %s raised when it was to describe itself", self._path, exc_info=True)
@@ -70,7 +70,7 @@ class GuardedPolicy:
     @property
     def handed_on(self) -> TraceNote | None:
         """The reason why the last decision's picker is a child's, if it gives one."""
-        return None if self.is_to_be_asked else self.decision.handed_on
+        return None if self.must_decide else self.decision.handed_on
 
     def exit_idle(self) -> bool:
         """Have the policy connect without an RPC if it is IDLE; return whether it has to decide again."""

@@ -41,14 +41,14 @@ from .subtree import Ejections, Subtree
 
 _log = logging.getLogger("trxds.lb")
 
-_LOST = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
+_LOST_STATES = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
-_NOTHING = Configure(None, 0)  # yet
+_NO_CONFIG = Configure(None, 0)  # yet
 
 # Seconds for which news of hosts may wait for more of them.
-_MANY_HOSTS = 50
-_PATIENCE_A_HOST = 20e-6
-_MOST_PATIENCE = 0.05
+_MIN_HOSTS_TO_COALESCE = 50
+_DELAY_PER_HOST = 20e-6
+_MAX_DELAY = 0.05
 
 
 def _ignore(name: str) -> None:
@@ -78,18 +78,18 @@ class Node:
 
     __slots__ = (  # a thousand clusters have seven thousand nodes
         "_children",
-        "_given",
+        "_context",
         "_hosts_with_news",
-        "_last",
+        "_last_report",
+        "_last_step_at",
         "_leases",
         "_mailbox",
         "_pick_events",
         "_policy",
-        "_stepped",
+        "_report",
         "_subtree",
         "_tasks",
-        "_tell",
-        "_tree",
+        "_update",
         "path",
         "policy_name",
     )
@@ -98,40 +98,40 @@ class Node:
         self,
         path: str,
         policy: str,
-        tree: PolicyContext,
+        context: PolicyContext,
         mailbox: ConflatingQueue[Any],
         report: Callable[[PolicyState], object],
-        health: Ejections | None = None,
+        ejections: Ejections | None = None,
         trackers: HostTrackers | None = None,
     ) -> None:
         self.path = path
         self.policy_name = policy
-        self._tree = tree
+        self._context = context
         self._mailbox = mailbox
-        self._tell = report
-        self._given = _NOTHING  # what is in force
+        self._report = report
+        self._update = _NO_CONFIG  # what is in force
         self._policy = GuardedPolicy(path, self._make_policy)
-        self._subtree = Subtree(tree.hosts, health, trackers)
-        self._children = Children(tree.hosts, mailbox)
-        self._leases = Leases(tree.hosts, mailbox)
-        self._subtree.follow(mailbox, self._leases.decided)
+        self._subtree = Subtree(context.hosts, ejections, trackers)
+        self._children = Children(context.hosts, mailbox)
+        self._leases = Leases(context.hosts, mailbox)
+        self._subtree.subscribe(mailbox, self._leases.of_decision)
         self._tasks = NodeTasks(path)
         self._pick_events: set[Hashable] | None = None
         self._hosts_with_news: frozenset[str] = frozenset()  # in the last letters
-        self._last: PolicyState | None = None
-        self._stepped = -math.inf
+        self._last_report: PolicyState | None = None
+        self._last_step_at = -math.inf
 
     @property
     def endpoints(self) -> Any:
         """The endpoints in force, or the clusters' entries above the clusters."""
-        return self._given.endpoints
+        return self._update.endpoints
 
     @property
     def state(self) -> Connectivity:
         """The connectivity state that the node reported last."""
-        return self._last.state if self._last is not None else Connectivity.CONNECTING
+        return self._last_report.state if self._last_report is not None else Connectivity.CONNECTING
 
-    async def run(self, scope: trio.CancelScope | None = None, over: Callable[[], object] | None = None) -> None:
+    async def run(self, scope: trio.CancelScope | None = None, on_exit: Callable[[], object] | None = None) -> None:
         """Run the policy until this task or `scope` is cancelled; call `on_exit` if it was the scope.
 
         No child, task or lease of the node is left afterwards.
@@ -141,20 +141,20 @@ class Node:
             try:
                 async with trio.open_nursery() as nursery:
                     while True:
-                        many = len(self._leases.decided) >= _MANY_HOSTS
-                        news = self._gathered() if many else self._mailbox.next(self._policy.wake_at)
-                        for _ in self._take(await news):
+                        many = len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE
+                        news = self._gather_messages() if many else self._mailbox.next(self._policy.wake_at)
+                        for _ in self._handle_messages(await news):
                             await trio.lowlevel.checkpoint()
-                        if self._tasks.begun:
+                        if self._tasks.pending:
                             self._tasks.start(nursery)
             finally:
                 self._mailbox.close()
                 self._subtree.end(self._mailbox)
                 self._leases.release_all()
-        if over is not None:
-            over()
+        if on_exit is not None:
+            on_exit()
 
-    async def _gathered(self) -> Mapping[Hashable, Any]:
+    async def _gather_messages(self) -> Mapping[Hashable, Any]:
         """Wait for messages; while the policy can serve, gather more of them for a moment if there are many hosts.
 
         Otherwise a thousand hosts that turn READY one by one would cost a thousand decisions about
@@ -163,21 +163,21 @@ class Node:
         letters = await self._mailbox.next(self._policy.wake_at)
         if self.state is not Connectivity.READY:
             return letters
-        patience = min(_PATIENCE_A_HOST * len(self._leases.decided), _MOST_PATIENCE)
-        calm_at = min(self._policy.wake_at, self._stepped + patience)
-        while trio.current_time() < calm_at and all(map(_of_a_host, letters)):
+        patience = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
+        calm_at = min(self._policy.wake_at, self._last_step_at + patience)
+        while trio.current_time() < calm_at and all(map(_is_of_host, letters)):
             letters |= await self._mailbox.next(calm_at)
         return letters
 
     # -- one step: synchronous, so that nothing can change during a decision
 
-    def _take(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
+    def _handle_messages(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
         """Decide again if an input of the policy has changed; otherwise only pass on what the messages brought."""
-        news = self._read(letters)
-        given = self._given
+        news = self._read_messages(letters)
+        given = self._update
         if given.config is None:
             return ()
-        if news or self._policy.is_to_be_asked:
+        if news or self._policy.must_decide:
             return self._step()
         # A report that changes nothing is passed up, and endpoints that the policy does not read are passed down. So of
         # the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
@@ -189,38 +189,38 @@ class Node:
 
     def _step(self) -> Slices[None]:
         """Decide and apply the decision; yield where other tasks may run, between slices of thousands of hosts."""
-        now = self._stepped = trio.current_time()
-        if self._children.switching:
+        now = self._last_step_at = trio.current_time()
+        if self._children.may_be_switching:
             self._children.finish_switches()
         pick_events, self._pick_events = frozenset(self._pick_events or ()), None
-        decision = self._policy.decide(self._inputs(pick_events), now)
+        decision = self._policy.decide(self._make_inputs(pick_events), now)
         if decision.hosts != self._leases.wanted and (yield from self._leases.lease_exactly(decision.hosts)):
-            if len(self._leases.decided) >= _MANY_HOSTS:
+            if len(self._leases.of_decision) >= _MIN_HOSTS_TO_COALESCE:
                 yield
                 now = trio.current_time()
             # The first decision could not see the state of the hosts that it leased.
-            decision = self._policy.decide(self._inputs(pick_events), now)
-        self._subtree.match(decision)
-        given, children = self._given, self._children
+            decision = self._policy.decide(self._make_inputs(pick_events), now)
+        self._subtree.apply(decision)
+        given, children = self._update, self._children
         if decision.children or children.by_name:
             children.hosts = self._subtree.hosts
             children.reconcile(decision, given.endpoints, given.generation, now, self._start)
-        if decision.tasks or self._tasks.named:
-            self._tasks.match(decision.tasks)
+        if decision.tasks or self._tasks.running:
+            self._tasks.reconcile(decision.tasks)
         if decision.re_resolve:
-            self._tree.re_resolve(decision.re_resolve)
+            self._context.re_resolve(decision.re_resolve)
         self._publish(decision)
         if decision.connect:
             yield from self._leases.connect(decision.connect)
 
-    def _read(self, letters: Mapping[Hashable, Any]) -> bool:
+    def _read_messages(self, letters: Mapping[Hashable, Any]) -> bool:
         """Record the messages; return whether the policy has to decide. Without a message its `wake_at` has come."""
         news, hosts = not letters, []
         for sender, letter in letters.items():
             if isinstance(sender, Child):
-                news |= sender.take(letter)
+                news |= sender.record_report(letter)
             elif isinstance(letter, Configure):
-                before, self._given = self._given, letter
+                before, self._update = self._update, letter
                 reads = letter.endpoints is not before.endpoints and self._policy.reads_endpoints
                 news |= reads or letter.config != before.config
             else:
@@ -228,12 +228,12 @@ class Node:
                 if isinstance(sender, tuple):  # ("host", address)
                     hosts.append(sender[1])
         self._hosts_with_news = frozenset(hosts)
-        if self._tree.request_re_resolution is not None and any(map(_is_loss, letters.items())):
-            self._tree.request_re_resolution()
+        if self._context.request_re_resolution is not None and any(map(_is_connection_loss, letters.items())):
+            self._context.request_re_resolution()
         return news
 
     def _make_policy(self) -> Policy:
-        tree, leases = self._tree, self._leases
+        tree, leases = self._context, self._leases
         channel_control = ChannelControl(
             self._notify_policy,
             leases.acquire,
@@ -253,11 +253,11 @@ class Node:
         self._pick_events.add(event)
         self._mailbox.put("pick event", None)
 
-    def _inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
+    def _make_inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
         reports, hosts = self._children.reports() if self._children.by_name else {}, self._leases.hosts
-        given, news = self._given, self._hosts_with_news
+        given, news = self._update, self._hosts_with_news
         return PolicyInputs(
-            given.config, reports, hosts, pick_events, self._subtree.health.ejected, given.endpoints, news
+            given.config, reports, hosts, pick_events, self._subtree.ejections.ejected, given.endpoints, news
         )
 
     def _publish(self, decision: Decision) -> None:
@@ -267,33 +267,33 @@ class Node:
         above decide once more for each level below.
         """
         # Pickers are compared by identity: an equal but new one makes queued RPCs pick again.
-        state, picker, generation, last = decision.state, decision.picker, self._given.generation, self._last
+        state, picker, generation, last = decision.state, decision.picker, self._update.generation, self._last_report
         if last is not None and last.picker is picker and last.state is state and last.generation == generation:
             return
-        if not self._children.by_name or self._children.answered:
-            self._last = PolicyState(state, picker, generation)
-            self._tell(self._last)
+        if not self._children.by_name or self._children.have_all_answered:
+            self._last_report = PolicyState(state, picker, generation)
+            self._report(self._last_report)
 
     # -- children
 
     def _start(self, child: Child) -> None:
-        self._tasks.begin(f"/{self._label(child)}", partial(self._run_child, child))
+        self._tasks.add(f"/{self._label(child)}", partial(self._run_child, child))
 
     def _label(self, child: Child) -> str:
         """Return the child's name in paths: its policy's, where the policy above has one child and no name for it."""
         return short_policy_name(child.policy) if child.name == self._policy.only_child else child.name
 
     def _run_child(self, child: Child) -> Awaitable[None]:
-        tree = self._tree if child.hosts is self._tree.hosts else replace(self._tree, hosts=child.hosts)
-        path, below = f"{self.path}/{self._label(child)}", (self._subtree.health_below, self._subtree.trackers_below)
-        node = child.node = Node(path, child.policy, tree, child.mailbox, child.tell, *below)
+        tree = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
+        path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
+        node = child.node = Node(path, child.policy, tree, child.mailbox, child.post_report, *below)
         return node.run(child.scope, partial(self._children.on_exit, child))
 
     def exit_idle(self) -> None:
         """Have the IDLE policies of this subtree connect without an RPC. Does not block."""
         if self._policy.exit_idle():
             self._mailbox.put("wake", None)
-        for child in self._children.nodes():
+        for child in self._children.active_nodes():
             child.exit_idle()
 
     # -- explaining
@@ -301,16 +301,16 @@ class Node:
     @property
     def picker(self) -> Picker | None:
         """The picker that the node reported last; None before its first report."""
-        return self._last.picker if self._last is not None else None
+        return self._last_report.picker if self._last_report is not None else None
 
     @property
-    def settled(self) -> bool:
-        return self._mailbox.idle and self._children.settled
+    def is_settled(self) -> bool:
+        return self._mailbox.idle and self._children.are_settled
 
     def describe(self, now: float) -> str:
         """Describe what the policy sees; if it has no description, the state that it reported."""
-        outside = f"itself {self._last.state.name}" if self._last is not None else "nothing yet"
-        return self._policy.describe(self._inputs(frozenset()), now) or outside
+        outside = f"itself {self._last_report.state.name}" if self._last_report is not None else "nothing yet"
+        return self._policy.describe(self._make_inputs(frozenset()), now) or outside
 
     def handed_on(self) -> TraceNote | None:
         """Return the reason why its picker is a child's; None if it is the policy's own."""
@@ -323,39 +323,39 @@ class Node:
 
     def child(self, name: str) -> TreeNode | None:
         """Return the child that picks under `name`, or the only child if it is empty; None before it has decided."""
-        child = self._children.get(name) if name else self._children.only
+        child = self._children.get(name) if name else self._children.only_child
         return child.active.node if child is not None and child.active_state is not None else None
 
-    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
+    def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]:
         """Yield a snapshot of this node under `path`, then of all nodes below it."""
-        says, problem = self.describe(trio.current_time()), _fails_all(self._last)
+        says, problem = self.describe(trio.current_time()), _find_fixed_failure(self._last_report)
         if problem is not None and problem.message not in says:
             says = f"{says}; {problem.message}"
-        ejected = self._subtree.health_below.ejected
-        given, hosts = self._given, self._leases.all()
+        ejected = self._subtree.ejections_below.ejected
+        given, hosts = self._update, self._leases.all_hosts()
         yield NodeSnapshot(
             path, parent, self.policy_name, self.state, says, given.config, hosts, ejected, warm, given.endpoints
         )
         for child, kept, suffix in self._children.all_children():
             label = child.path.removeprefix(f"{self.path}/")
-            yield from child.survey(f"{path}/{label}{suffix}", path, warm or kept)
+            yield from child.snapshot(f"{path}/{label}{suffix}", path, warm or kept)
 
     def __repr__(self) -> str:
-        state = self._last.state.name if self._last else "undecided"
+        state = self._last_report.state.name if self._last_report else "undecided"
         return f"<Node {self.path} {state}, {len(self._children)} children>"
 
 
-def _fails_all(last: PolicyState | None) -> Status | None:
+def _find_fixed_failure(last: PolicyState | None) -> Status | None:
     match last:
         case PolicyState(picker=FixedPicker(Fail(status) | Drop(status))):
             return status
     return None
 
 
-def _of_a_host(sender: Hashable) -> bool:
+def _is_of_host(sender: Hashable) -> bool:
     return isinstance(sender, tuple) and sender[0] == "host"
 
 
-def _is_loss(letter: tuple[Hashable, Any]) -> bool:
+def _is_connection_loss(letter: tuple[Hashable, Any]) -> bool:
     sender, host = letter
-    return _of_a_host(sender) and host.state in _LOST
+    return _is_of_host(sender) and host.state in _LOST_STATES

@@ -75,13 +75,13 @@ class Complete:
     trackers: tuple[Tracker, ...] = ()
     # The tracker that `with_tracker` added last, and its result.
     _tracker: Tracker | None = field(default=None, init=False, repr=False, compare=False)
-    _more: Complete | None = field(default=None, init=False, repr=False, compare=False)
+    _with_tracker: Complete | None = field(default=None, init=False, repr=False, compare=False)
 
     def with_tracker(self, tracker: Tracker) -> Complete:
         """Return this result with one more tracker; adding the same one again returns the same object."""
-        if self._tracker is not tracker or self._more is None:
-            self._tracker, self._more = tracker, Complete(self.host, (*self.trackers, tracker))
-        return self._more
+        if self._tracker is not tracker or self._with_tracker is None:
+            self._tracker, self._with_tracker = tracker, Complete(self.host, (*self.trackers, tracker))
+        return self._with_tracker
 
 
 @dataclass(frozen=True, slots=True)

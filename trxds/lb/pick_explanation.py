@@ -50,7 +50,7 @@ class TreeNode(Protocol):
         """The picker that the node reported last."""
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether no message is on its way through the subtree, so that parents and children agree."""
 
     def describe(self, now: float) -> str:
@@ -64,7 +64,7 @@ class TreeNode(Protocol):
 
     def exit_idle(self) -> None: ...
 
-    def survey(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
+    def snapshot(self, path: str, parent: str | None = None, warm: bool = False) -> Iterator[NodeSnapshot]: ...
 
 
 def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
@@ -80,10 +80,10 @@ def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
     except Exception:
         trace.is_opaque = True
         _log.exception("a picker raised when it was to explain itself")
-    yield from _told(root, trace, result, call.now)
+    yield from _explain_steps(root, trace, result, call.now)
 
 
-def _told(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Iterator[TraceStep]:
+def _explain_steps(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Iterator[TraceStep]:
     node: TreeNode | None = root
     notes = deque(trace.notes)
     while node is not None:
@@ -95,14 +95,14 @@ def _told(root: TreeNode, trace: Trace, result: PickResult, now: float) -> Itera
         if note is _UNEXPLAINED:
             chose, end = "one of what it has", Unknown(node.path)
         elif handed_on is None and not notes and not trace.is_opaque:
-            chose, end = _ended(result, note)
+            chose, end = _describe_result(result, note)
         elif (below := node.child(note.chose)) is None:
             end = PickQueued(f"{node.path}/{note.chose} to decide")
         yield TraceStep(node.path, node.policy_name, note.saw or node.describe(now), chose, note.why, end)
         node = below
 
 
-def _ended(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
+def _describe_result(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
     """Return the choice in words, and the outcome for the RPC."""
     match result:
         case Complete(host):
@@ -117,7 +117,7 @@ def _ended(result: PickResult, note: TraceNote) -> tuple[str, Outcome]:
             assert_never(never)
 
 
-def counted(states: Iterable[Connectivity]) -> str:
+def count_states(states: Iterable[Connectivity]) -> str:
     """Return the numbers of endpoints by state, as `2 of 3 endpoints READY, 1 CONNECTING`."""
     counts = Counter(states)
     total = sum(counts.values())

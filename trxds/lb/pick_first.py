@@ -13,7 +13,7 @@ from trxds.core.connectivity import Connectivity
 from trxds.resources.endpoint import Endpoint
 from trxds.resources.leaf_policy import PickFirst as PickFirstConfig
 
-from .endpoint_list import EndpointState, unreachable, without_endpoints
+from .endpoint_list import EndpointState, no_endpoints_picker, unreachable_picker
 from .endpoint_set import Endpoints
 from .pick import QUEUE, Complete, Explainable, FixedPicker, PickArgs, Picker, PickResult
 from .policy import ChannelControl, Decision, PolicyInputs
@@ -35,9 +35,9 @@ class PickFirst:
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._config or inputs.endpoints is not self._endpoints:
-            self._take_over(inputs.config, inputs.endpoints)
+            self._apply_update(inputs.config, inputs.endpoints)
         if self._state is None:
-            return Decision(Connectivity.TRANSIENT_FAILURE, without_endpoints(inputs.endpoints))
+            return Decision(Connectivity.TRANSIENT_FAILURE, no_endpoints_picker(inputs.endpoints))
         if inputs.pick_events:
             self._state.exit_idle()
         # Ejections are for policies with more than one host to choose from (A61).
@@ -59,9 +59,9 @@ class PickFirst:
             return "no addresses"
         return f"{len(self._state.addresses)} addresses, {self._state.state.name}"
 
-    def _take_over(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
+    def _apply_update(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
         self._config, self._endpoints = config, endpoints
-        in_order = _shuffled(endpoints, self._random) if config.shuffle else endpoints.all
+        in_order = _shuffle(endpoints, self._random) if config.shuffle else endpoints.all
         addresses = tuple(dict.fromkeys(address for endpoint in in_order for address in endpoint.addresses))
         if not addresses:
             self._state = None
@@ -78,7 +78,7 @@ class PickFirst:
             case Connectivity.IDLE:
                 return ExitIdlePicker(self._notify_policy, state.addresses[0])
             case Connectivity.TRANSIENT_FAILURE:
-                return unreachable((state,))
+                return unreachable_picker((state,))
         return _CONNECTING
 
 
@@ -97,7 +97,7 @@ class ExitIdlePicker(Explainable):
         return QUEUE
 
 
-def _shuffled(endpoints: Endpoints, random: Random) -> list[Endpoint]:
+def _shuffle(endpoints: Endpoints, random: Random) -> list[Endpoint]:
     """Draw all endpoints by weight without replacement (A113): each arrives after a random time, a heavy one sooner."""
     times = [random.expovariate(weight) for weight in endpoints.weights]
     return [endpoints[at] for at in sorted(range(len(times)), key=times.__getitem__)]

@@ -19,7 +19,7 @@ from .policy import CHILD_RETENTION, CONNECTING, ChannelControl, Decision, Polic
 
 FAILOVER_TIMEOUT = 10.0  # seconds
 
-EMPTY = unavailable("the cluster has no priorities")
+NO_PRIORITIES = unavailable("the cluster has no priorities")
 
 _USABLE = (Connectivity.READY, Connectivity.IDLE)
 
@@ -28,19 +28,19 @@ _USABLE = (Connectivity.READY, Connectivity.IDLE)
 class _FailoverTimer:
     """The failover timer of one child, and when it ends if it is deactivated."""
 
-    until: float
-    worked: bool = False  # READY or IDLE since its last failure
-    gone_at: float = math.inf  # when a child kept warm ends
+    fires_at: float
+    was_usable: bool = False  # READY or IDLE since its last failure
+    ends_at: float = math.inf  # when a child kept warm ends
 
-    def note(self, state: Connectivity, now: float) -> None:
+    def update(self, state: Connectivity, now: float) -> None:
         match state:
             case Connectivity.READY | Connectivity.IDLE:
-                self.until, self.worked = -math.inf, True
+                self.fires_at, self.was_usable = -math.inf, True
             case Connectivity.TRANSIENT_FAILURE:
-                self.until, self.worked = -math.inf, False
-            case Connectivity.CONNECTING if self.worked:
+                self.fires_at, self.was_usable = -math.inf, False
+            case Connectivity.CONNECTING if self.was_usable:
                 # A56: the timer starts again for a child that was READY or IDLE since its last failure.
-                self.until, self.worked = now + FAILOVER_TIMEOUT, False
+                self.fires_at, self.was_usable = now + FAILOVER_TIMEOUT, False
 
 
 class Priority:
@@ -49,13 +49,15 @@ class Priority:
     reads_endpoints = False
 
     def __init__(self, channel_control: ChannelControl) -> None:
-        self._known: dict[str, _FailoverTimer] = {}
+        self._timers: dict[str, _FailoverTimer] = {}
         self._active: frozenset[str] = frozenset()
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         names = tuple(inputs.config.children)
         if not names:
-            return Decision(Connectivity.TRANSIENT_FAILURE, transient_failure_picker(EMPTY, "there is none to choose"))
+            return Decision(
+                Connectivity.TRANSIENT_FAILURE, transient_failure_picker(NO_PRIORITIES, "there is none to choose")
+            )
         self._remove_unconfigured(inputs.config.children, now)
         chosen, begun, why = self._choose(names, inputs.children, now)
         report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
@@ -65,27 +67,31 @@ class Priority:
             report.state,
             report.picker,
             children={name: inputs.config.children[name] for name in names if name in active},
-            deactivate=frozenset(name for name in self._known if name not in active),
-            wake_at=min((p.until for n, p in self._known.items() if n in active and p.until > now), default=math.inf),
+            deactivate=frozenset(name for name in self._timers if name not in active),
+            wake_at=min(
+                (p.fires_at for n, p in self._timers.items() if n in active and p.fires_at > now), default=math.inf
+            ),
             handed_on=TraceNote(why, chosen),
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         names = inputs.config.children
-        return ", ".join(f"{name} {self._seen(name, inputs.children, now)}" for name in names) or "no priorities"
+        return (
+            ", ".join(f"{name} {self._describe_child(name, inputs.children, now)}" for name in names) or "no priorities"
+        )
 
-    def _seen(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
-        patience = self._known.get(name)
+    def _describe_child(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
+        patience = self._timers.get(name)
         if patience is None or name not in reports:
             return "not begun"
-        left = patience.until - now
+        left = patience.fires_at - now
         time = f" for {left:.1f} s more" if 0 < left < math.inf else ""
-        warm = ", kept warm" if patience.gone_at < math.inf else ""
+        warm = ", kept warm" if patience.ends_at < math.inf else ""
         return f"{reports[name].state.name}{time}{warm}"
 
     def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:
         wanted = set(configured)
-        self._known = {n: p for n, p in self._known.items() if n in wanted and p.gone_at > now}
+        self._timers = {n: p for n, p in self._timers.items() if n in wanted and p.ends_at > now}
 
     def _choose(
         self, names: tuple[str, ...], reports: Mapping[str, PolicyState], now: float
@@ -93,13 +99,13 @@ class Priority:
         """Return the priority to use, all that were tried before it, which have to run, and the reason."""
         begun: list[str] = []
         for name in names:
-            patience = self._known.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
+            patience = self._timers.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
             state = reports.get(name, CONNECTING).state
-            patience.note(state, now)
+            patience.update(state, now)
             begun.append(name)
             if state in _USABLE:
                 return name, begun, "the first that is READY or IDLE"
-            if patience.until > now:
+            if patience.fires_at > now:
                 return name, begun, "the first that is still given time"
         # A56: if none can serve, the first that is CONNECTING may succeed; otherwise the last one's error is reported.
         for name in names:
@@ -109,7 +115,7 @@ class Priority:
 
     def _effective_state(self, name: str, report: PolicyState, now: float) -> PolicyState:
         """Return the child's report; if it is CONNECTING and its failover timer has fired it counts as failed."""
-        if report.state is Connectivity.CONNECTING and self._known[name].until <= now:
+        if report.state is Connectivity.CONNECTING and self._timers[name].fires_at <= now:
             return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
         return report
 
@@ -122,8 +128,8 @@ class Priority:
         return self._active
 
     def _start_deactivation(self, now: float) -> None:
-        for name, patience in self._known.items():
+        for name, patience in self._timers.items():
             if name in self._active:
-                patience.gone_at = math.inf
-            elif patience.gone_at == math.inf:
-                patience.gone_at = now + CHILD_RETENTION
+                patience.ends_at = math.inf
+            elif patience.ends_at == math.inf:
+                patience.ends_at = now + CHILD_RETENTION

@@ -31,45 +31,45 @@ class RandomSubsetting:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._seed = channel_control.random.getrandbits(64)  # each client has another one, and so another subset
-        self._given: tuple[RandomSubsettingConfig, Endpoints] | None = None
+        self._last_inputs: tuple[RandomSubsettingConfig, Endpoints] | None = None
         self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of what was given
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
-        config, endpoints = self._chosen(inputs.config, inputs.endpoints)
+        config, endpoints = self._choose(inputs.config, inputs.endpoints)
         below = {_CHILD: config}, {_CHILD: endpoints}
         return Decision(report.state, report.picker, children=below[0], endpoints=below[1], handed_on=_HANDED_ON)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"
 
-    def _chosen(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
-        given = self._given
+    def _choose(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
+        given = self._last_inputs
         if self._subset is None or given is None or given[0] is not config or given[1] is not endpoints:
-            subset = endpoints.only(chosen(endpoints, config.subset_size, self._seed))
-            self._given, self._subset = (config, endpoints), (narrowed(config.child, subset), subset)
+            subset = endpoints.only(choose_addresses(endpoints, config.subset_size, self._seed))
+            self._last_inputs, self._subset = (config, endpoints), (narrow_config(config.child, subset), subset)
         return self._subset
 
 
-def chosen(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
+def choose_addresses(endpoints: Iterable[Endpoint], size: int, seed: int) -> frozenset[str]:
     """Return the first addresses of the `size` endpoints with the lowest hashes."""
     firsts = [endpoint.addresses[0] for endpoint in endpoints]
     firsts.sort(key=lambda address: xxh64_intdigest(address.encode(), seed))
     return frozenset(firsts[:size])
 
 
-def narrowed(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfig:
+def narrow_config(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfig:
     """Return the configuration without localities that have none of the endpoints: RPCs for them would fail."""
     match config:
         case WeightedTargetConfig(targets):
             parts = endpoints.parts
             left = {
-                name: Target(its.weight, narrowed(its.config, parts[name]))
+                name: Target(its.weight, narrow_config(its.config, parts[name]))
                 for name, its in targets.items()
                 if name in parts
             }
             return replace(config, targets=left)
         case RandomSubsettingConfig() | OutlierDetectionConfig():
-            return replace(config, child=narrowed(config.child, endpoints))
+            return replace(config, child=narrow_config(config.child, endpoints))
         case _:
             return config

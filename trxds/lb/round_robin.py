@@ -19,20 +19,20 @@ class RoundRobin:
 
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
-        self._endpoints = EndpointList(self._rotation, channel_control.lookup)
+        self._endpoints = EndpointList(self._make_picker, channel_control.lookup)
         self._ready: tuple[Key, ...] = ()
         self._turn: Iterator[int] = count()
         self._picker: RoundRobinPicker | None = None
-        self._restless = True
+        self._has_ready_news = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
-        self._restless = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
+        self._has_ready_news = any(map(is_ready, map(inputs.hosts.get, inputs.news)))
         return self._endpoints.decide(inputs, now)
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         return self._endpoints.describe()
 
-    def _rotation(self, ready: Mapping[Key, EndpointState]) -> Picker:
+    def _make_picker(self, ready: Mapping[Key, EndpointState]) -> Picker:
         keys = tuple(ready)
         if keys != self._ready:
             # A random start, or every client of a restarted fleet would begin at the same host.
@@ -40,7 +40,12 @@ class RoundRobin:
         hosts = tuple(map(_COMPLETE, ready.values()))
         # An RPC whose host was lost waits for another picker. So news of a READY host make a new picker: the host may
         # have another connection. Other news are of hosts that the picker does not have.
-        if self._picker is None or self._restless or hosts != self._picker.hosts or self._turn is not self._picker.turn:
+        if (
+            self._picker is None
+            or self._has_ready_news
+            or hosts != self._picker.hosts
+            or self._turn is not self._picker.turn
+        ):
             self._picker = RoundRobinPicker(hosts, self._turn)
         return self._picker
 

@@ -21,31 +21,31 @@ from .security import Security
 class Ejections:
     """The addresses ejected for one level of the tree: `ejected` has its own and those of the levels above."""
 
-    __slots__ = ("_above", "_below", "_followers", "_own", "ejected")
+    __slots__ = ("_above", "_below", "_own", "_subscribers", "ejected")
 
     def __init__(self, above: Ejections | None = None) -> None:
         self.ejected: frozenset[str] = frozenset()
         self._above = above
         self._own: frozenset[str] = frozenset()
-        self._followers: dict[ConflatingQueue[Any], Collection[str]] = {}
+        self._subscribers: dict[ConflatingQueue[Any], Collection[str]] = {}
         self._below: list[Ejections] = []
         if above is not None:
             above._below.append(self)
-        self._renew()
+        self._update()
 
     def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
         """Post to `mailbox` when an address is ejected or returned that is in `leased` by then."""
-        self._followers[mailbox] = leased
+        self._subscribers[mailbox] = leased
 
     def unsubscribe(self, mailbox: ConflatingQueue[Any]) -> None:
-        self._followers.pop(mailbox, None)
+        self._subscribers.pop(mailbox, None)
 
     def eject(self, addresses: frozenset[str]) -> None:
         """Set the addresses that this level ejects from now on."""
         changed = self._own ^ addresses
         self._own = addresses
         if changed:
-            self._renew()
+            self._update()
             self._notify(changed)
 
     def end(self) -> None:
@@ -53,13 +53,13 @@ class Ejections:
         if self._above is not None:
             self._above._below.remove(self)
 
-    def _renew(self) -> None:
+    def _update(self) -> None:
         self.ejected = self._own | self._above.ejected if self._above is not None else self._own
         for level in self._below:
-            level._renew()
+            level._update()
 
     def _notify(self, changed: frozenset[str]) -> None:
-        for mailbox, leased in self._followers.items():
+        for mailbox, leased in self._subscribers.items():
             if any(address in leased for address in changed):
                 mailbox.put("health", None)
         for level in self._below:
@@ -74,50 +74,50 @@ class Subtree:
 
     __slots__ = (
         "_all_hosts",
-        "_attached",
+        "_last_trackers",
         "_security",
         "_trackers",
-        "health",
-        "health_below",
+        "ejections",
+        "ejections_below",
         "hosts",
         "trackers_below",
     )
 
     def __init__(
-        self, hosts: SubchannelPoolInterface, health: Ejections | None = None, trackers: HostTrackers | None = None
+        self, hosts: SubchannelPoolInterface, ejections: Ejections | None = None, trackers: HostTrackers | None = None
     ) -> None:
         self.hosts = hosts  # to be leased below
         self._all_hosts = hosts
-        self.health = health or Ejections()  # with the ejections of the levels above
+        self.ejections = ejections or Ejections()  # with the ejections of the levels above
         self._trackers = trackers  # our policy's are attached here, if a policy above collects them
-        self._attached: Mapping[str, Tracker] | None = None
+        self._last_trackers: Mapping[str, Tracker] | None = None
         self._security: Security | None = None  # of the policy's last decision
-        self.health_below = self.health  # another one once our policy ejects hosts itself
+        self.ejections_below = self.ejections  # another one once our policy ejects hosts itself
         self.trackers_below = trackers
 
-    def follow(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
+    def subscribe(self, mailbox: ConflatingQueue[Any], leased: Collection[str]) -> None:
         """Post to `mailbox` when an address in `leased` is ejected or returned."""
-        self.health.subscribe(mailbox, leased)
+        self.ejections.subscribe(mailbox, leased)
 
-    def match(self, decision: Decision) -> None:
+    def apply(self, decision: Decision) -> None:
         """Apply the ejections, security and trackers of the policy's decision."""
         if decision.ejected is not None:
-            if self.health_below is self.health:
-                self.health_below = Ejections(self.health)
-            self.health_below.eject(decision.ejected)
+            if self.ejections_below is self.ejections:
+                self.ejections_below = Ejections(self.ejections)
+            self.ejections_below.eject(decision.ejected)
         if decision.security is not self._security:
             security = self._security = decision.security
             self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
         if decision.collects is not None:
             self.trackers_below = decision.collects
-        if decision.trackers is not self._attached:
-            self._attached = decision.trackers
+        if decision.trackers is not self._last_trackers:
+            self._last_trackers = decision.trackers
             if self._trackers is not None:
                 self._trackers.attach(self, decision.trackers or {})
 
     def end(self, mailbox: ConflatingQueue[Any]) -> None:
-        self.health.unsubscribe(mailbox)
-        if self.health_below is not self.health:
-            self.health_below.end()
+        self.ejections.unsubscribe(mailbox)
+        if self.ejections_below is not self.ejections:
+            self.ejections_below.end()
         if self._trackers is not None:
             self._trackers.detach(self)

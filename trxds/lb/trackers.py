@@ -13,7 +13,7 @@ from .pick import Tracker
 _log = logging.getLogger("trxds.lb")
 
 
-def tell_began(trackers: Iterable[Tracker], path: str) -> None:
+def notify_began(trackers: Iterable[Tracker], path: str) -> None:
     for tracker in trackers:
         try:
             tracker.began()
@@ -21,7 +21,7 @@ def tell_began(trackers: Iterable[Tracker], path: str) -> None:
             _log.exception("tracker %r raised at the begin of the RPC to %s", tracker, path)
 
 
-def tell_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:
+def notify_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:
     for tracker in trackers:
         try:
             tracker.ended(status, trailing, now)

@@ -16,7 +16,7 @@ from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult,
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
 from .state import StickyFailures, aggregate
 
-_WAITING = FixedPicker(QUEUE, "none is yet", "a target to be READY")
+_CONNECTING = FixedPicker(QUEUE, "none is yet", "a target to be READY")
 
 
 class WeightedTarget:
@@ -36,7 +36,7 @@ class WeightedTarget:
         self._states = states = self._failures.states(drawn, reports)
         self.reads_endpoints = not drawn  # then for the reason why there are none
         if not drawn:
-            return Decision(Connectivity.TRANSIENT_FAILURE, _empty(inputs.endpoints))
+            return Decision(Connectivity.TRANSIENT_FAILURE, _no_targets_picker(inputs.endpoints))
         state = aggregate(states.values())
         picker, handed_on = self._picker(state, states, reports, drawn)
         return Decision(
@@ -61,7 +61,7 @@ class WeightedTarget:
     ) -> tuple[Picker, TraceNote | None]:
         """Return the picker, and the reason if it is a child's own."""
         if state is Connectivity.CONNECTING:
-            return _WAITING, None
+            return _CONNECTING, None
         names = tuple(name for name, its in states.items() if its is state)
         if len(names) == 1 or state is not Connectivity.READY:
             # IDLE: a pick makes that child connect. Failure: one error stands for all, as in C-core.
@@ -71,7 +71,7 @@ class WeightedTarget:
         return WeightedTargetPicker(names, tuple(reports[name].picker for name in names), bounds, self._random), None
 
 
-def _empty(endpoints: Endpoints) -> Picker:
+def _no_targets_picker(endpoints: Endpoints) -> Picker:
     return transient_failure_picker(
         unavailable(endpoints.note or "no localities with endpoints"), "there is none to draw"
     )

@@ -8,16 +8,20 @@ from itertools import chain
 from trxds.resources.endpoint import Endpoint, Locality
 
 # Shares are fixed-point numbers with 31 bits after the point, in whole steps as A113 has them.
-_ONE = 1 << 31
+_FIXED_POINT_ONE = 1 << 31
 
 
 def endpoint_weights(localities: Sequence[tuple[Locality, Sequence[Endpoint]]]) -> tuple[int, ...]:
     """Return for each endpoint the share of its locality times its own share in the locality."""
     total = sum(locality.weight for locality, _ in localities)
-    return tuple(chain.from_iterable(_within(locality.weight * _ONE // total, its) for locality, its in localities))
+    return tuple(
+        chain.from_iterable(
+            _endpoint_shares(locality.weight * _FIXED_POINT_ONE // total, its) for locality, its in localities
+        )
+    )
 
 
-def _within(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
+def _endpoint_shares(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
     total = sum(endpoint.weight for endpoint in endpoints)
     # Rounded down, but never to 0: a listed endpoint has to get some traffic (A113).
-    return [(locality * (endpoint.weight * _ONE // total) >> 31) or 1 for endpoint in endpoints]
+    return [(locality * (endpoint.weight * _FIXED_POINT_ONE // total) >> 31) or 1 for endpoint in endpoints]

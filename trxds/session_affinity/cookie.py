@@ -42,7 +42,7 @@ class SessionCookie:
     def __post_init__(self) -> None:
         given = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
         object.__setattr__(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in given]))
-        object.__setattr__(self, "clusters", _names(self.cluster))
+        object.__setattr__(self, "clusters", _possible_names(self.cluster))
 
     @property
     def is_list_of_hosts(self) -> bool:
@@ -55,28 +55,28 @@ class SessionCookie:
 
 
 # The pattern also bounds the zone of an IPv6 address, which could otherwise be any text.
-_FORM = re.compile(r"\[?[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]{1,15})?\]?:[0-9]{1,5}")
-_CLUSTER = "cluster:"  # A60's text has this prefix before the name; no client writes it
+_ADDRESS_PATTERN = re.compile(r"\[?[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]{1,15})?\]?:[0-9]{1,5}")
+_CLUSTER_PREFIX = "cluster:"  # A60's text has this prefix before the name; no client writes it
 
 
 def encode(addresses: str, cluster: str) -> str:
     """Return the cookie's value in gRPC's form (A60)."""
-    return base64_of(f"{addresses};{cluster}")
+    return encode_base64(f"{addresses};{cluster}")
 
 
-def written(addresses: str) -> str:
+def limit_addresses(addresses: str) -> str:
     """Return the first `MAX_HOSTS` addresses: more would not be read."""
     return addresses if addresses.count(",") < MAX_HOSTS else ",".join(addresses.split(",")[:MAX_HOSTS])
 
 
-def _names(cluster: str) -> tuple[str, ...]:
+def _possible_names(cluster: str) -> tuple[str, ...]:
     """Return the names that the text may stand for; itself first, as a name may have quotes or the prefix (A60)."""
-    bare = cluster.removeprefix(_CLUSTER)
+    bare = cluster.removeprefix(_CLUSTER_PREFIX)
     unquoted = bare[1:-1] if len(bare) > 1 and bare[0] == bare[-1] == '"' else bare
     return tuple(dict.fromkeys((cluster, bare, unquoted)))
 
 
-def base64_of(text: str) -> str:
+def encode_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode("ascii")
 
 
@@ -84,7 +84,7 @@ def decode(value: str) -> SessionCookie | None:
     """Decode a cookie's value; return None if it is no session cookie."""
     if len(value) > MAX_SIZE:
         return None
-    data = _unbase64(value.strip().strip('"'))
+    data = _decode_base64(value.strip().strip('"'))
     if data is None:
         return None
     envoy = _decode_envoy(data)
@@ -99,7 +99,7 @@ def decode(value: str) -> SessionCookie | None:
 
 
 def _is_address(text: str) -> bool:
-    if not _FORM.fullmatch(text):
+    if not _ADDRESS_PATTERN.fullmatch(text):
         return False
     ip, _, port = text.rpartition(":")
     if ip.startswith("[") != ip.endswith("]") or (":" in ip) != ip.startswith("["):
@@ -107,7 +107,7 @@ def _is_address(text: str) -> bool:
     return address_text(ip.strip("[]"), int(port)) is not None and int(port) <= 65535
 
 
-def _unbase64(text: str) -> bytes | None:
+def _decode_base64(text: str) -> bytes | None:
     """Decode base64 of the standard alphabet, with correct padding or none; return None if it is invalid."""
     missing = -len(text) % 4 if not text.endswith("=") else 0
     try:
@@ -153,7 +153,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 # -- headers
 
 
-def find(header: str, name: str) -> str | None:
+def find_cookie(header: str, name: str) -> str | None:
     """Return the first cookie of that name in a `cookie` header."""
     for part in header.split(";"):
         key, equals, value = part.partition("=")
@@ -169,7 +169,7 @@ def path_matches(prefix: str, path: str) -> bool:
     return not prefix or len(path) == len(prefix) or prefix.endswith("/") or path[len(prefix)] == "/"
 
 
-def set_cookie(config: CookieConfig, value: str) -> str:
+def set_cookie_header(config: CookieConfig, value: str) -> str:
     """Return the Set-Cookie header, its attributes in the order of other gRPC clients (A55)."""
     path = f"; Path={config.path}" if config.path else ""
     # Max-Age has whole seconds (RFC 6265). Without it a browser keeps the cookie until it is closed.

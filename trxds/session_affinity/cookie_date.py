@@ -26,7 +26,7 @@ def parse_cookie_date(text: str) -> float | None:
         elif month is None and token[:3].lower() in _MONTHS:
             month = _MONTHS.index(token[:3].lower()) + 1
         elif year is None and (found := _YEAR.fullmatch(token)):
-            year = _whole_year(int(found[1]))
+            year = _full_year(int(found[1]))
     if time is None or day is None or month is None or year is None or year < 1601:
         return None
     try:
@@ -35,7 +35,7 @@ def parse_cookie_date(text: str) -> float | None:
         return None
 
 
-def _whole_year(year: int) -> int:
+def _full_year(year: int) -> int:
     if 70 <= year <= 99:
         return year + 1900
     return year + 2000 if year <= 69 else year

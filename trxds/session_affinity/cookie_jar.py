@@ -18,7 +18,7 @@ _AGE = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredCookie:
     value: str = field(repr=False)
     expires: float  # in seconds on the clock of `now`
 
@@ -27,9 +27,9 @@ class CookieJar:
     """The cookies of one session, at most `MAX_COOKIES`. It reads no clock: times are arguments."""
 
     def __init__(self) -> None:
-        self._cookies: dict[tuple[str, str], _Kept] = {}  # by name and path
+        self._cookies: dict[tuple[str, str], _StoredCookie] = {}  # by name and path
 
-    def take(self, header: str, now: float, epoch: float) -> None:
+    def store(self, header: str, now: float, epoch: float) -> None:
         """Store the cookie of a Set-Cookie header, or delete it if it has expired.
 
         `now` is on the clock that `header` uses too, `epoch` the same moment in seconds since 1970, for `Expires`. A
@@ -40,11 +40,11 @@ class CookieJar:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip() or len(pair) > MAX_SIZE or not is_value(pair):
             return
-        path, age = _scope(attributes, epoch)
+        path, age = _parse_attributes(attributes, epoch)
         key = (name.strip(), path)
         self._cookies.pop(key, None)
         if age > 0 and self._has_room(now):
-            self._cookies[key] = _Kept(value.strip(), now + age)
+            self._cookies[key] = _StoredCookie(value.strip(), now + age)
 
     def _has_room(self, now: float) -> bool:
         """Return whether there is room for a new cookie; a full jar keeps the old ones, as the session's came first."""
@@ -65,7 +65,7 @@ class CookieJar:
         return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"
 
 
-def _scope(attributes: list[str], epoch: float) -> tuple[str, float]:
+def _parse_attributes(attributes: list[str], epoch: float) -> tuple[str, float]:
     """Return a cookie's path and its remaining seconds. Max-Age wins over Expires (RFC 6265 §5.3)."""
     path, age, expires = "", None, math.inf
     for attribute in attributes:

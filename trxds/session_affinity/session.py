@@ -37,10 +37,10 @@ class SessionCookies:
         self._jar = CookieJar()
         self._headers: dict[str, Value] = {}  # of session filters that use a header of their own
         # The last arguments and result of `fill`: a session's calls often have equal ones.
-        self._filled = EMPTY, "", EMPTY
-        self._first_over = trio.Event()
+        self._last_filled = EMPTY, "", EMPTY
+        self._first_ended = trio.Event()
         if not wait_for_first:
-            self._first_over.set()
+            self._first_ended.set()
 
     def begin_call(self) -> bool:
         """Begin a call; return whether it is the first one, which ends by `end_first`.
@@ -52,8 +52,8 @@ class SessionCookies:
 
     async def wait_for_first_response(self) -> None:
         """Wait until the first call has response headers or has ended."""
-        if not self._first_over.is_set():
-            await self._first_over.wait()
+        if not self._first_ended.is_set():
+            await self._first_ended.wait()
 
     def fill(self, metadata: Metadata, path: str) -> Metadata:
         """Return the call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
@@ -62,12 +62,12 @@ class SessionCookies:
         jar = self._jar.header(path, trio.current_time())
         if not jar:
             return metadata
-        given, held, filled = self._filled
+        given, held, filled = self._last_filled
         if metadata is not given or jar != held:
             own = [value for value in metadata.all("cookie") if isinstance(value, str)]
             rest = [(key, value) for key, value in metadata if key != "cookie"]
             filled = Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
-            self._filled = metadata, jar, filled
+            self._last_filled = metadata, jar, filled
         return filled
 
     def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
@@ -79,13 +79,13 @@ class SessionCookies:
                 self._headers[name], told = value, True
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):
-                self._jar.take(value, trio.current_time(), self._epoch())
+                self._jar.store(value, trio.current_time(), self._epoch())
                 told = True
         if told and call is not None:
-            self._place(call)
-        self._first_over.set()
+            self._record_host(call)
+        self._first_ended.set()
 
-    def _place(self, call: PickArgs) -> None:
+    def _record_host(self, call: PickArgs) -> None:
         """Record the session's host: response headers with a session may name another one."""
         override = call.override
         if override is None or not override.actual_address_list:
@@ -100,7 +100,7 @@ class SessionCookies:
 
     def end_first(self) -> None:
         """Let waiting calls go on, because the first call has ended, perhaps without headers."""
-        self._first_over.set()
+        self._first_ended.set()
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.number} on {self.host or 'no host'}, {self._jar!r}>"

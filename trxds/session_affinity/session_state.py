@@ -47,17 +47,17 @@ class CookieSessionState:
     def read(self, metadata: Metadata) -> str | None:
         for key, header in metadata:  # there may be several Cookie headers (A55)
             if key == "cookie" and isinstance(header, str):
-                found = cookie.find(header, self._config.name)
+                found = cookie.find_cookie(header, self._config.name)
                 if found is not None:
                     return found
         return None
 
     def encode(self, addresses: str, cluster: str) -> tuple[str, str]:
-        return cookie.written(addresses), cluster
+        return cookie.limit_addresses(addresses), cluster
 
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         # A Set-Cookie header is added: those of the server stay.
-        header = cookie.set_cookie(self._config, cookie.encode(addresses, cluster))
+        header = cookie.set_cookie_header(self._config, cookie.encode(addresses, cluster))
         return Metadata((*metadata, ("set-cookie", header)))
 
     def __repr__(self) -> str:
@@ -84,13 +84,13 @@ class HeaderSessionState:
     def write(self, metadata: Metadata, addresses: str, cluster: str) -> Metadata:
         # The server's value is replaced: an application looks for one value.
         rest = (pair for pair in metadata if pair[0] != self._name)
-        return Metadata((*rest, (self._name, cookie.base64_of(addresses))))
+        return Metadata((*rest, (self._name, cookie.encode_base64(addresses))))
 
     def __repr__(self) -> str:
         return f"header {self._name!r}"
 
 
-def carrier(state: SessionState) -> SessionStateCarrier:
+def make_carrier(state: SessionState) -> SessionStateCarrier:
     match state:
         case CookieConfig():
             return CookieSessionState(state)

@@ -12,11 +12,11 @@ from trxds.resolver.pick_outcomes import SessionStep
 from trxds.resources.stateful_session import SessionState
 
 from . import cookie
-from .session_state import carrier
+from .session_state import make_carrier
 
 _log = logging.getLogger("trxds.session_affinity")
 
-_NOTHING = cookie.SessionCookie("")
+_NO_COOKIE = cookie.SessionCookie("")
 _MAX_KNOWN_COOKIES = 256
 
 
@@ -24,15 +24,15 @@ class StatefulSession:
     """The filter for all routes that share one configuration."""
 
     def __init__(self, state: SessionState, strict: bool = False, epoch: Callable[[], float] = time.time) -> None:
-        self._carrier = carrier(state)
+        self._carrier = make_carrier(state)
         self._strict = strict
         self._epoch = epoch
         # The last path and metadata, with their results: a method's calls often have the same ones.
-        self._covered: str | None = None
-        self._last: Metadata | None = None
-        self._held = _NOTHING
-        self._complaints: set[str] = set()
-        self._known: dict[str, cookie.SessionCookie] = {}  # decoded values: a session repeats its own
+        self._last_path: str | None = None
+        self._last_metadata: Metadata | None = None
+        self._last_cookie = _NO_COOKIE
+        self._logged_problems: set[str] = set()
+        self._decoded_cookies: dict[str, cookie.SessionCookie] = {}  # decoded values: a session repeats its own
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Apply the request's cookie; return a function for response metadata, or None if the filter does not apply."""
@@ -53,13 +53,13 @@ class StatefulSession:
 
     def apply_cookie(self, call: PickArgs) -> cookie.SessionCookie | None:
         """Set override and cluster of `call` by its cookie; return the cookie, or None if the filter does not apply."""
-        if call.path != self._covered:
+        if call.path != self._last_path:
             if not self._carrier.matches_path(call.path):
                 return None
-            self._covered = call.path
+            self._last_path = call.path
         if self._carrier.session_headers:
             call.session_headers += self._carrier.session_headers
-        held = self._read(call.metadata)
+        held = self._read_cookie(call.metadata)
         # Set even without a cookie, because the pick stores the chosen host in it (A55). Of two filters the
         # later one wins, unless only the earlier one knows a host.
         if held.addresses or call.override is None:
@@ -74,53 +74,53 @@ class StatefulSession:
         held = self.apply_cookie(call)
         if held is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
-        shown = self._cluster_shown(held, call)
-        return SessionStep(repr(self._carrier), held.hosts, shown, self._verdict(held, call, drawn))
+        shown = self._visible_cluster(held, call)
+        return SessionStep(repr(self._carrier), held.hosts, shown, self._describe(held, call, drawn))
 
-    def _cluster_shown(self, held: cookie.SessionCookie, call: PickArgs) -> str:
+    def _visible_cluster(self, held: cookie.SessionCookie, call: PickArgs) -> str:
         """Return the cookie's cluster if it may be shown: the text of another program's cookie may be a secret."""
         if held.cluster and call.cluster in held.clusters:
             return call.cluster
         return held.cluster if held.is_list_of_hosts else ""
 
-    def _verdict(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
+    def _describe(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
         if not held.addresses and not held.cluster:
             return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
         host = f"names {', '.join(held.hosts)}"
-        shown = self._cluster_shown(held, call)
+        shown = self._visible_cluster(held, call)
         if not shown:
             return f"{host} and no cluster{' of the route' if held.cluster else ''}"
         if shown != call.cluster:
             return f"{host} and cluster {shown}, which the route does not have"
         return f"{host} and cluster {shown}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
-    def _read(self, metadata: Metadata) -> cookie.SessionCookie:
-        if metadata is not self._last:  # by identity: a method's calls often pass the same object
-            self._last, self._held = metadata, self._look_up(self._carrier.read(metadata))
-        return self._held if self._held.expires >= self._epoch() else _NOTHING
+    def _read_cookie(self, metadata: Metadata) -> cookie.SessionCookie:
+        if metadata is not self._last_metadata:  # by identity: a method's calls often pass the same object
+            self._last_metadata, self._last_cookie = metadata, self._lookup(self._carrier.read(metadata))
+        return self._last_cookie if self._last_cookie.expires >= self._epoch() else _NO_COOKIE
 
-    def _look_up(self, text: str | None) -> cookie.SessionCookie:
+    def _lookup(self, text: str | None) -> cookie.SessionCookie:
         if not text:
-            return _NOTHING
-        held = self._known.get(text)
-        return self._learn(text) if held is None else held
+            return _NO_COOKIE
+        held = self._decoded_cookies.get(text)
+        return self._decode(text) if held is None else held
 
-    def _learn(self, text: str) -> cookie.SessionCookie:
+    def _decode(self, text: str) -> cookie.SessionCookie:
         held = cookie.decode(text)
-        problem = _problem(text, held)
-        if problem and problem not in self._complaints:
+        problem = _find_problem(text, held)
+        if problem and problem not in self._logged_problems:
             # Once, because many such cookies must not fill the log; and without the text, which may be a secret.
-            self._complaints.add(problem)
+            self._logged_problems.add(problem)
             _log.warning("%s %s; its RPCs are balanced as if they had none", self._carrier, problem)
         if len(text) > cookie.MAX_SIZE:
-            return _NOTHING
-        if len(self._known) >= _MAX_KNOWN_COOKIES:
-            self._known.clear()
-        self._known[text] = held or _NOTHING
-        return self._known[text]
+            return _NO_COOKIE
+        if len(self._decoded_cookies) >= _MAX_KNOWN_COOKIES:
+            self._decoded_cookies.clear()
+        self._decoded_cookies[text] = held or _NO_COOKIE
+        return self._decoded_cookies[text]
 
 
-def _problem(text: str, held: cookie.SessionCookie | None) -> str:
+def _find_problem(text: str, held: cookie.SessionCookie | None) -> str:
     if len(text) > cookie.MAX_SIZE:
         return f"is longer than {cookie.MAX_SIZE} characters"
     return "" if held is not None and held.is_list_of_hosts else "holds no list of ip:port"

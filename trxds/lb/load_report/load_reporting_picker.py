@@ -28,7 +28,7 @@ class ClusterLoadTrackers:
             for endpoint in locality.endpoints:
                 self.trackers.update(dict.fromkeys(endpoint.addresses, tracker))
 
-    def goes_by(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
+    def is_made_from(self, rules: LoadReporting, localities: Sequence[Locality]) -> bool:
         """Return whether the trackers were made from these rules and localities."""
         return self._rules == rules and self._localities == localities
 

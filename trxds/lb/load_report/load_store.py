@@ -26,7 +26,7 @@ Key: TypeAlias = tuple[Hashable, str, str]  # the server that gets the report, c
 
 
 @dataclass(slots=True)
-class EndpointStats:
+class LocalityStats:
     """The counts of RPCs to one locality; all but `in_progress` are since the last report."""
 
     in_progress: int = 0
@@ -42,7 +42,7 @@ class EndpointStats:
             self.metrics[name] = MetricLoad(metric.rpcs + 1, total)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not (self.in_progress or self.issued or self.succeeded or self.failed)
 
     def take(self, locality: LocalityId) -> LocalityLoad:
@@ -58,8 +58,8 @@ class ClusterCounts:
     def __init__(self, key: Key, unreported: list[ClusterCounts]) -> None:
         _, self._cluster, self._service = key
         self._unreported = unreported
-        self._enlisted = False  # for the next report
-        self._rpcs: dict[LocalityId, EndpointStats] = defaultdict(EndpointStats)
+        self._is_enlisted = False  # for the next report
+        self._rpcs: dict[LocalityId, LocalityStats] = defaultdict(LocalityStats)
         self._drops: Counter[str] = Counter()
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class ClusterCounts:
 
     def drop(self, category: str) -> None:
         """Count a dropped RPC; an empty category is circuit breaking."""
-        self._enlist()
+        self.enlist()
         self._drops[category] += 1
 
     def tracker(self, locality: LocalityId, metrics: frozenset[str]) -> RpcCount:
@@ -77,16 +77,16 @@ class ClusterCounts:
 
     def take(self) -> ClusterLoad:
         """Return the load since the last call; RPCs in progress enlist the cluster for the next report too."""
-        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.idle)
+        localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.is_idle)
         drops, self._drops = dict(self._drops), Counter()
-        self._enlisted = False
+        self._is_enlisted = False
         if any(load.in_progress for load in localities):
-            self._enlist()
+            self.enlist()
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
 
-    def _enlist(self) -> None:
-        if not self._enlisted:
-            self._enlisted = True
+    def enlist(self) -> None:
+        if not self._is_enlisted:
+            self._is_enlisted = True
             self._unreported.append(self)
 
 
@@ -95,16 +95,16 @@ class RpcCount:
     """A tracker of any number of RPCs to one locality."""
 
     cluster: ClusterCounts
-    rpcs: EndpointStats
+    rpcs: LocalityStats
     metrics: frozenset[str]
 
     def began(self) -> None:
-        self.cluster._enlist()
+        self.cluster.enlist()
         self.rpcs.issued += 1
         self.rpcs.in_progress += 1
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
-        self.cluster._enlist()
+        self.cluster.enlist()
         self.rpcs.in_progress -= 1
         if status.ok:
             self.rpcs.succeeded += 1

@@ -20,7 +20,7 @@ _PATH = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 
 
 async def watch_load_reports(
-    host: SubchannelInterface, period: float, take: Callable[[LoadReport, float], None], random: Random
+    host: SubchannelInterface, period: float, on_report: Callable[[LoadReport, float], None], random: Random
 ) -> None:
     """Read a host's load reports until cancelled, or until it says UNIMPLEMENTED; `period` is in seconds (A51).
 
@@ -34,22 +34,22 @@ async def watch_load_reports(
         if report is None:
             return
         try:
-            take(report, trio.current_time())
+            on_report(report, trio.current_time())
         except Exception:
             _log.exception("a load report of %s could not be taken: %r", host.address, report)
 
     while True:
-        status = await _listened(host, report_request(period), heard)
+        status = await _listen(host, report_request(period), heard)
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
             return
         await trio.sleep(backoff.next())
 
 
-async def _listened(host: SubchannelInterface, request: bytes, heard: Callable[[bytes], None]) -> Status | None:
+async def _listen(host: SubchannelInterface, request: bytes, on_message: Callable[[bytes], None]) -> Status | None:
     """Listen once; return how the call ended, or None if the host is not READY or the call raised."""
     try:
-        return await host.listen(_PATH, request, heard)
+        return await host.listen(_PATH, request, on_message)
     except Exception:
         _log.exception("listening to the load reports of %s failed; it is tried again", host.address)
         return None

@@ -39,7 +39,7 @@ class EndpointStats:
         else:
             self._failures += 1
 
-    def next_interval(self) -> None:
+    def swap_counts(self) -> None:
         self.successes, self.failures = self._successes, self._failures
         self._successes = self._failures = 0
 
@@ -51,7 +51,7 @@ class EndpointStats:
         self.ejected_at = now
         self.multiplier += 1
 
-    def forgive(self, rules: OutlierDetectionSettings, now: float) -> None:
+    def end_interval(self, rules: OutlierDetectionSettings, now: float) -> None:
         """End an interval: lower the multiplier, or uneject the endpoint if its ejection time is over (A50)."""
         if self.ejected_at is None:
             self.multiplier = max(self.multiplier - 1, 0)
@@ -65,9 +65,9 @@ class EndpointStats:
         return f"<Record {self.addresses[0]}: {self.successes} good, {self.failures} bad{ejected}>"
 
 
-def by_success_rate(rules: SuccessRate, records: Collection[EndpointStats]) -> list[EndpointStats]:
+def find_success_rate_outliers(rules: SuccessRate, records: Collection[EndpointStats]) -> list[EndpointStats]:
     """Return the endpoints whose success rate is far below the mean (A50)."""
-    judged = _with_volume(records, rules.request_volume)
+    judged = _with_enough_calls(records, rules.request_volume)
     if not judged or len(judged) < rules.minimum_hosts:
         return []
     rates = [record.successes / record.calls for record in judged]
@@ -77,14 +77,16 @@ def by_success_rate(rules: SuccessRate, records: Collection[EndpointStats]) -> l
     return [record for record, rate in zip(judged, rates, strict=True) if rate < least]
 
 
-def by_failure_percentage(rules: FailurePercentage, records: Collection[EndpointStats]) -> list[EndpointStats]:
+def find_failure_percentage_outliers(
+    rules: FailurePercentage, records: Collection[EndpointStats]
+) -> list[EndpointStats]:
     """Return the endpoints whose share of failures is above the threshold (A50)."""
-    judged = _with_volume(records, rules.request_volume)
+    judged = _with_enough_calls(records, rules.request_volume)
     if len(judged) < rules.minimum_hosts:
         return []
     return [record for record in judged if 100 * record.failures > rules.threshold * record.calls]
 
 
-def _with_volume(records: Collection[EndpointStats], volume: int) -> list[EndpointStats]:
+def _with_enough_calls(records: Collection[EndpointStats], volume: int) -> list[EndpointStats]:
     least = max(volume, 1)  # without calls there is no rate
     return [record for record in records if record.calls >= least]

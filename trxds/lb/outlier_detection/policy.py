@@ -21,7 +21,7 @@ from ..configs import ClusterImplConfig, OutlierDetectionConfig
 from ..endpoint_list import Key, key_of
 from ..pick import Complete, Explainable, PickArgs, Picker, PickResult, TraceNote
 from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
-from .outlier_algorithms import EndpointStats, by_failure_percentage, by_success_rate
+from .outlier_algorithms import EndpointStats, find_failure_percentage_outliers, find_success_rate_outliers
 
 _CHILD = "limits"
 _HANDED_ON = TraceNote("it only counts; the leaves leave out who is ejected")
@@ -42,7 +42,7 @@ class OutlierDetection:
         self._endpoints: tuple[Endpoint, ...] = ()  # the endpoints that have records
         self._records: dict[Key, EndpointStats] = {}
         self._by_address: dict[str, EndpointStats] = {}  # the same, as picks look for them
-        self._since: float | None = None  # when the interval began
+        self._interval_began_at: float | None = None  # when the interval began
         self._ejected: frozenset[str] = frozenset()
         self._picker: OutlierDetectionPicker | None = None
         self.reads_endpoints = True
@@ -52,10 +52,10 @@ class OutlierDetection:
         self._backend = config.child.cluster if isinstance(config.child, ClusterImplConfig) else ""
         self.reads_endpoints = config.rules is not None
         report = inputs.children.get(_CHILD, CONNECTING)
-        wake_at = self._go_on(config.rules, inputs.endpoints.all, now)
+        wake_at = self._run_timer(config.rules, inputs.endpoints.all, now)
         return Decision(
             report.state,
-            self._counting(report.picker) if config.rules is not None else report.picker,
+            self._make_picker(report.picker) if config.rules is not None else report.picker,
             children={_CHILD: config.child},
             wake_at=wake_at,
             ejected=self._ejected,
@@ -67,23 +67,23 @@ class OutlierDetection:
             return "no rules"
         return f"ejected: {', '.join(sorted(self._ejected)) or 'nobody'}"
 
-    def _go_on(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
+    def _run_timer(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
         """End the interval if it is due at `now`; return when the next one ends."""
         if rules is None:
-            endpoints, self._since = (), None
+            endpoints, self._interval_began_at = (), None
         if endpoints is not self._endpoints:
-            self._add_endpoints(endpoints)
+            self._update_endpoints(endpoints)
         if rules is None:
             return math.inf
         interval = max(rules.interval, _MIN_INTERVAL)
-        if self._since is None:
-            self._since = now
-        elif now >= self._since + interval:
-            self._since = now
+        if self._interval_began_at is None:
+            self._interval_began_at = now
+        elif now >= self._interval_began_at + interval:
+            self._interval_began_at = now
             self._sweep(rules, now)
-        return self._since + interval
+        return self._interval_began_at + interval
 
-    def _add_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
+    def _update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Replace the endpoints; those that stay keep their records."""
         self._endpoints = endpoints
         old = self._records
@@ -92,21 +92,21 @@ class OutlierDetection:
         self._by_address.clear()
         for record in self._records.values():
             self._by_address.update(dict.fromkeys(record.addresses, record))
-        self._note_ejected()
+        self._update_ejected()
 
     def _sweep(self, rules: OutlierDetectionSettings, now: float) -> None:
         records = self._records.values()
         for record in records:
-            record.next_interval()
+            record.swap_counts()
         if rules.success_rate is not None:
-            failing = by_success_rate(rules.success_rate, records)
+            failing = find_success_rate_outliers(rules.success_rate, records)
             self._eject(failing, "success_rate", rules.success_rate.enforcement, rules, now)
         if rules.failure_percentage is not None:
-            failing = by_failure_percentage(rules.failure_percentage, records)
+            failing = find_failure_percentage_outliers(rules.failure_percentage, records)
             self._eject(failing, "failure_percentage", rules.failure_percentage.enforcement, rules, now)
         for record in records:
-            record.forgive(rules, now)
-        self._note_ejected()
+            record.end_interval(rules, now)
+        self._update_ejected()
 
     def _eject(
         self,
@@ -131,11 +131,11 @@ class OutlierDetection:
                 ejected += 1
             self._observers.outlier(OutlierEvent(self._path, record.addresses, method, unenforced, self._backend))
 
-    def _note_ejected(self) -> None:
+    def _update_ejected(self) -> None:
         out = (record.addresses for record in self._records.values() if record.ejected_at is not None)
         self._ejected = frozenset(chain.from_iterable(out))
 
-    def _counting(self, child: Picker) -> OutlierDetectionPicker:
+    def _make_picker(self, child: Picker) -> OutlierDetectionPicker:
         # The same picker for the same child, or every sweep would make queued RPCs pick again.
         if self._picker is None or self._picker.child is not child:
             self._picker = OutlierDetectionPicker(child, self._by_address)

@@ -21,7 +21,7 @@ MAX_RACES = 256  # cookies may come from outside; one too many waits for its fir
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsForOneOf:
+class RaceRequested:
     """A pick's event for the policy: an RPC waits for one of these hosts of a cookie, of which there are several."""
 
     addresses: tuple[str, ...]
@@ -30,7 +30,7 @@ class WaitsForOneOf:
 @dataclass(slots=True)
 class _Race:
     next_at: float  # when the next host has its turn
-    last: str = ""  # the address that was connected last; empty for the first one, which the pick connects
+    last_address: str = ""  # the address that was connected last; empty for the first one, which the pick connects
 
 
 class HappyEyeballs:
@@ -42,16 +42,18 @@ class HappyEyeballs:
         self._races: dict[tuple[str, ...], _Race] = {}
         self._spares: set[str] = set()  # the addresses that races have leased
 
-    def wanted(self, addresses: tuple[str, ...]) -> bool:
+    def should_start(self, addresses: tuple[str, ...]) -> bool:
         """Return whether a pick that waits for these should start a race: only once, as that makes RPCs pick again."""
         return len(addresses) > 1 and addresses not in self._races and len(self._races) < MAX_RACES
 
-    def go_on(self, waits: Iterable[WaitsForOneOf], statuses: Collection[HealthStatus], now: float) -> tuple[str, ...]:
+    def advance(
+        self, waits: Iterable[RaceRequested], statuses: Collection[HealthStatus], now: float
+    ) -> tuple[str, ...]:
         """Start and advance all races that are due at `now`; return the addresses to connect."""
         if not self._races and not self._spares and not waits:
             return ()
         for addresses in tuple(self._races):
-            if not self._runs(addresses, statuses, now):
+            if not self._is_running(addresses, statuses, now):
                 del self._races[addresses]
         for each in waits:
             # The first host is connected by this same decision, so it may still be IDLE here.
@@ -59,17 +61,17 @@ class HappyEyeballs:
         connect = [
             address
             for addresses, race in self._races.items()
-            if (address := self._next(addresses, race, statuses, now)) is not None
+            if (address := self._next_address(addresses, race, statuses, now)) is not None
         ]
         self._release_losers()
         self.wake_at = min((race.next_at for race in self._races.values()), default=math.inf)
         return tuple(connect)
 
-    def _runs(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
-        hosts = list(self._usable(addresses, statuses))
+    def _is_running(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
+        hosts = list(self._usable_hosts(addresses, statuses))
         winner = next((entry for entry, state in hosts if state is Connectivity.READY), None)
         if winner is not None:
-            if winner.spare:
+            if winner.is_spare:
                 self._table.use(winner, now)  # the waiting RPC picks again only after this decision
             return False
         if any(state is Connectivity.CONNECTING for _, state in hosts):
@@ -78,19 +80,19 @@ class HappyEyeballs:
         self._spares.difference_update(addresses)
         return False
 
-    def _next(
+    def _next_address(
         self, addresses: tuple[str, ...], race: _Race, statuses: Collection[HealthStatus], now: float
     ) -> str | None:
         """Return the next address to connect, once the one before has failed or is CONNECTING for `ATTEMPT_DELAY`."""
-        hosts = list(self._usable(addresses, statuses))
-        failed = bool(race.last) and all(entry.address != race.last for entry, _ in hosts)
+        hosts = list(self._usable_hosts(addresses, statuses))
+        failed = bool(race.last_address) and all(entry.address != race.last_address for entry, _ in hosts)
         if now < race.next_at and not failed:
             return None
         entry = next((entry for entry, state in hosts if state is None or state is Connectivity.IDLE), None)
         if entry is None:
-            race.last, race.next_at = "", math.inf
+            race.last_address, race.next_at = "", math.inf
             return None
-        race.last, race.next_at = entry.address, now + ATTEMPT_DELAY
+        race.last_address, race.next_at = entry.address, now + ATTEMPT_DELAY
         if entry.host is None:
             self._spares.add(entry.address)
             self._table.wait_for(entry, now, spare=True)
@@ -98,12 +100,12 @@ class HappyEyeballs:
 
     def next_after(self, waited_for: str, addresses: tuple[str, ...], statuses: Collection[HealthStatus]) -> str:
         """Return the address that is connected next if `waited_for` takes long; empty if there is none."""
-        for entry, state in self._usable(addresses, statuses):
+        for entry, state in self._usable_hosts(addresses, statuses):
             if entry.address != waited_for and state in (None, Connectivity.IDLE):
                 return entry.address
         return ""
 
-    def _usable(
+    def _usable_hosts(
         self, addresses: tuple[str, ...], statuses: Collection[HealthStatus]
     ) -> Iterator[tuple[Entry, Connectivity | None]]:
         for address in addresses:
@@ -118,5 +120,5 @@ class HappyEyeballs:
         for address in self._spares - racing:
             self._spares.remove(address)
             entry = self._table.get(address)
-            if entry is not None and entry.spare:
+            if entry is not None and entry.is_spare:
                 self._table.release(entry)

@@ -30,10 +30,10 @@ class Entry:
     health: HealthStatus
     last_used: float = -math.inf
     host: SubchannelInterface | None = None  # while leased for sessions
-    spare: bool = False  # leased by a race, and not used by an RPC yet
-    awaited: bool = False  # leased for an RPC that waits, and that may not have picked again since
+    is_spare: bool = False  # leased by a race, and not used by an RPC yet
+    is_awaited: bool = False  # leased for an RPC that waits, and that may not have picked again since
     cached_pick: Complete | None = None  # the result that names the host
-    trackers: int = 0  # `HostTrackers.changes` at the time of `cached_pick`
+    tracker_changes: int = 0  # `HostTrackers.changes` at the time of `cached_pick`
 
 
 class HostTable:
@@ -64,7 +64,7 @@ class HostTable:
         if entry is not None:
             return entry
         endpoint = self._endpoints.get(address)
-        return Entry(address, _rotated(endpoint, address), endpoint.health) if endpoint is not None else None
+        return Entry(address, _rotate(endpoint, address), endpoint.health) if endpoint is not None else None
 
     def state(self, entry: Entry) -> Connectivity | None:
         """Return the host's state, whoever leases it; None if nobody does."""
@@ -82,21 +82,21 @@ class HostTable:
                 self.release(entry)
                 del self._entries[address]
             else:
-                entry.addresses, entry.health = _rotated(endpoint, address), endpoint.health
+                entry.addresses, entry.health = _rotate(endpoint, address), endpoint.health
         # A75 restarts the sweep's timer here; then frequent updates would put it off for ever.
-        self.sweep_at = min(self.sweep_at, self._next_sweep(now)) if self.leased else math.inf
+        self.sweep_at = min(self.sweep_at, self._next_sweep(now)) if self.leased_addresses else math.inf
 
     def use(self, entry: Entry, now: float) -> SubchannelInterface:
         """Lease a host for a session's RPC that uses it, once."""
-        entry.spare = entry.awaited = False
-        return self._leased(entry, now)
+        entry.is_spare = entry.is_awaited = False
+        return self._lease(entry, now)
 
     def wait_for(self, entry: Entry, now: float, *, spare: bool = False) -> SubchannelInterface:
         """Lease a host for a session's RPC that waits for it, once; a `spare` is needed only if another one fails."""
-        entry.spare, entry.awaited, entry.cached_pick = spare, True, None
-        return self._leased(entry, now)
+        entry.is_spare, entry.is_awaited, entry.cached_pick = spare, True, None
+        return self._lease(entry, now)
 
-    def _leased(self, entry: Entry, now: float) -> SubchannelInterface:
+    def _lease(self, entry: Entry, now: float) -> SubchannelInterface:
         entry.last_used = now
         if entry.host is None:
             self._entries[entry.address] = entry
@@ -108,13 +108,13 @@ class HostTable:
         """Lease the host and return it as a pick's result, with the trackers that policies below have attached."""
         entry.last_used = now
         picked = entry.cached_pick
-        if picked is None or entry.trackers != self._trackers.changes:
+        if picked is None or entry.tracker_changes != self._trackers.changes:
             picked = entry.cached_pick = Complete(self.use(entry, now), self._trackers.of(entry.address))
-            entry.trackers = self._trackers.changes
+            entry.tracker_changes = self._trackers.changes
         return picked
 
     @property
-    def leased(self) -> list[str]:
+    def leased_addresses(self) -> list[str]:
         """The addresses of the hosts that are leased for sessions."""
         return [entry.address for entry in self._entries.values() if entry.host is not None]
 
@@ -122,9 +122,9 @@ class HostTable:
         """Release the hosts that no session used within the idle timeout (A75)."""
         for entry in self._entries.values():
             if entry.last_used <= now - self._idle_timeout and not _may_be_awaited(entry, now):
-                if entry.awaited:
+                if entry.is_awaited:
                     # The attempt may have ended just now, and the waiting RPC has to see it: release at the next sweep.
-                    entry.awaited = False
+                    entry.is_awaited = False
                 else:
                     self.release(entry)
         self.sweep_at = self._next_sweep(now)
@@ -150,7 +150,7 @@ def _may_be_awaited(entry: Entry, now: float) -> bool:
     return connects and now < entry.last_used + MAX_ATTEMPT_TIME
 
 
-def _rotated(endpoint: Endpoint, first: str) -> str:
+def _rotate(endpoint: Endpoint, first: str) -> str:
     """Return the cookie's text for one address of an endpoint: this one, then the others in their order (A61)."""
     addresses = endpoint.addresses
     return first if len(addresses) == 1 else ",".join((first, *(a for a in addresses if a != first)))

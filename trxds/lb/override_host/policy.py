@@ -23,13 +23,13 @@ from trxds.lb.pick import QUEUE, Complete, Explainable, Fail, Override, PickArgs
 from trxds.lb.policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from trxds.resources.endpoint import HealthStatus
 
-from .address_race import HappyEyeballs, WaitsForOneOf
+from .address_race import HappyEyeballs, RaceRequested
 from .host_table import Entry, HostTable
 from .repin_reason import RepinReason
 
 _CHILD = "everybody"
 # The states of hosts that an RPC waits for, the best one first (A55), with the reason for explanations.
-_WAITED_FOR = {
+_WAIT_REASONS = {
     Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
     Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
     None: "nobody has connected it yet, so it is connected for the session",
@@ -53,11 +53,11 @@ class OverrideHost:
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         config: OverrideHostConfig = inputs.config
         if config is not self._config or inputs.endpoints is not self._endpoints:
-            self._take_over(config, inputs.endpoints, now)
+            self._apply_update(config, inputs.endpoints, now)
         if now >= self._table.sweep_at:
             self._table.sweep_idle(now)
-        waits = [wish for wish in inputs.pick_events if isinstance(wish, WaitsForOneOf)]
-        next_hosts = self._eyeballs.go_on(waits, config.statuses, now)
+        waits = [wish for wish in inputs.pick_events if isinstance(wish, RaceRequested)]
+        next_hosts = self._eyeballs.advance(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         picker = OverridePicker(
             self._table,
@@ -66,7 +66,7 @@ class OverrideHost:
             report.picker,
             self._channel_control.lookup,
             self._channel_control.notify_policy,
-            self._in_words,
+            self._describe_address,
         )
         return Decision(
             report.state,
@@ -79,9 +79,9 @@ class OverrideHost:
         )
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
-        return f"{plural(len(self._table.leased), 'host')} held for sessions"
+        return f"{plural(len(self._table.leased_addresses), 'host')} held for sessions"
 
-    def _in_words(self, address: str) -> str:
+    def _describe_address(self, address: str) -> str:
         """Describe the health and state of one of a cookie's addresses."""
         assert self._config is not None and self._endpoints is not None
         endpoint = next((each for each in self._endpoints if address in each.addresses), None)
@@ -94,11 +94,11 @@ class OverrideHost:
         return f"{address} is {endpoint.health.name}, {state.name if state is not None else 'not connected'}"
 
     def _acquire(self, address: str) -> SubchannelInterface:
-        if not self._table.leased:
+        if not self._table.leased_addresses:
             self._channel_control.notify_policy(_SWEEP)
         return self._channel_control.acquire(address)
 
-    def _take_over(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
+    def _apply_update(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
         self._config, self._endpoints = config, endpoints
         usable = endpoints.all
         if HealthStatus.DRAINING not in config.statuses:
@@ -116,7 +116,7 @@ class OverridePicker(Explainable):
     child: Picker
     lookup: Callable[[str], SubchannelInterface | None]
     notify_policy: Callable[[Hashable], None]
-    in_words: Callable[[str], str]  # where an address stands, for explanations
+    describe_address: Callable[[str], str]  # where an address stands, for explanations
 
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override
@@ -126,17 +126,17 @@ class OverridePicker(Explainable):
             result = self._session_host(override, call)
             if result is not None:
                 return result
-            override.fallback_reason = self._missed(override.addresses[0])
+            override.fallback_reason = self._fallback_reason(override.addresses[0])
             if override.strict:
                 if call.trace is not None:
                     why = "none of the session's hosts can be used, and the session is strict"
-                    call.trace.note(why, saw=self._seen(override))
-                return Fail(none_usable(override))
+                    call.trace.note(why, saw=self._describe_hosts(override))
+                return Fail(no_usable_host_status(override))
         if call.trace is not None:
             return self._explain_child(call, call.trace)
         result = self.child.pick(call)
         if type(result) is Complete:
-            self._note(result.host, override, call.now)
+            self._record_host(result.host, override, call.now)
         return result
 
     def _session_host(self, override: Override, call: PickArgs) -> PickResult | None:
@@ -151,16 +151,16 @@ class OverridePicker(Explainable):
             if state is Connectivity.READY:
                 override.actual_address_list = entry.addresses
                 if call.trace is not None and host is not None:
-                    call.trace.note("the session's first host that is READY", saw=self._seen(override))
+                    call.trace.note("the session's first host that is READY", saw=self._describe_hosts(override))
                     return Complete(host)
                 return self.table.pick(entry, call.now)
             waiting.setdefault(state, entry)
-        for state in _WAITED_FOR:
+        for state in _WAIT_REASONS:
             if state in waiting:
                 return self._wait_for(waiting[state], state, override, call)
         return None
 
-    def _missed(self, address: str) -> RepinReason:
+    def _fallback_reason(self, address: str) -> RepinReason:
         """Return the reason why the session's host is not used."""
         entry = self.table.get(address)
         if entry is None:
@@ -171,11 +171,11 @@ class OverridePicker(Explainable):
         if call.trace is not None:
             after = self.eyeballs.next_after(entry.address, override.addresses, self.statuses)
             late = f"; {after} is connected too if that takes more than {ATTEMPT_DELAY * 1000:.0f} ms" if after else ""
-            waits_for, saw = f"{entry.address} to connect", self._seen(override)
-            call.trace.note(_WAITED_FOR[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
+            waits_for, saw = f"{entry.address} to connect", self._describe_hosts(override)
+            call.trace.note(_WAIT_REASONS[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
             return QUEUE
-        if self.eyeballs.wanted(override.addresses):
-            self.notify_policy(WaitsForOneOf(override.addresses))
+        if self.eyeballs.should_start(override.addresses):
+            self.notify_policy(RaceRequested(override.addresses))
         # The host is leased before the RPC waits, or its next state would not reach this policy and wake the RPC.
         if self.table.wait_for(entry, call.now).state is Connectivity.IDLE:
             self.notify_policy(entry.address)
@@ -186,15 +186,15 @@ class OverridePicker(Explainable):
         if override is None:
             trace.note("there is nothing to override", saw="no session filter")
         elif override.addresses:
-            trace.note("none of the session's hosts can be used", saw=self._seen(override))
+            trace.note("none of the session's hosts can be used", saw=self._describe_hosts(override))
         else:
             trace.note("the host that it gives is the session's", saw="no session yet")
         return trace.pick(self.child, call)
 
-    def _seen(self, override: Override) -> str:
-        return "; ".join(map(self.in_words, override.addresses))
+    def _describe_hosts(self, override: Override) -> str:
+        return "; ".join(map(self.describe_address, override.addresses))
 
-    def _note(self, host: SubchannelInterface, override: Override, now: float) -> None:
+    def _record_host(self, host: SubchannelInterface, override: Override, now: float) -> None:
         entry = self.table.get(host.address)
         # Empty for a host without an entry: the one of an earlier attempt must not get into the cookie.
         override.actual_address_list = entry.addresses if entry is not None else ""
@@ -202,5 +202,5 @@ class OverridePicker(Explainable):
             self.table.use(entry, now)
 
 
-def none_usable(override: Override) -> Status:
+def no_usable_host_status(override: Override) -> Status:
     return unavailable(f"none of the session's hosts can be used: {', '.join(override.addresses)}")

@@ -17,7 +17,7 @@ from ..pick import QUEUE, Explainable, PickArgs, PickResult
 from .picker import RingPicker
 
 
-def header_hash(metadata: Metadata, name: str) -> int | None:
+def hash_header(metadata: Metadata, name: str) -> int | None:
     """Return the hash of all values of the header, joined by commas; None if it is missing or empty (A76)."""
     value = header_value(metadata, name)
     return xxh64_intdigest(value.encode()) if value else None
@@ -32,23 +32,23 @@ class HeaderHashPicker(Explainable):
 
     ring: RingPicker
     header: str
-    connecting: bool
+    is_connecting: bool
 
     def pick(self, call: PickArgs) -> PickResult:
-        hashed = header_hash(call.metadata, self.header)
+        hashed = hash_header(call.metadata, self.header)
         if hashed is None:
-            return self._anybody(call)
+            return self._pick_any(call)
         call.hash = hashed
         return self.ring.pick(call)
 
-    def _anybody(self, call: PickArgs) -> PickResult:
+    def _pick_any(self, call: PickArgs) -> PickResult:
         """Pick the next READY endpoint after a random hash, drawn by each pick (A76)."""
-        ring, trace, is_asked = self.ring, call.trace, self.connecting
+        ring, trace, is_asked = self.ring, call.trace, self.is_connecting
         random = ring.random if trace is None else trace.random(ring.random)
         drawn = random.getrandbits(64)
         asked: Key | None = None
-        for key in ring.around(drawn):
-            endpoint = ring.awake.get(key)
+        for key in ring.walk(drawn):
+            endpoint = ring.states.get(key)
             if endpoint is not None and endpoint.ready is not None:
                 if trace is not None:
                     why = "the next on the ring that is READY; without the header anyone will do"
@@ -61,7 +61,7 @@ class HeaderHashPicker(Explainable):
         if trace is not None:
             why = "none is READY, and one is on its way" if is_asked else "all have failed"
             ring.note(trace, why, drawn, self._reason, asked)
-        return QUEUE if is_asked else ring.failed(drawn)
+        return QUEUE if is_asked else ring.fail(drawn)
 
     @property
     def _reason(self) -> str:

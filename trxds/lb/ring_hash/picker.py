@@ -11,7 +11,7 @@ from trxds.resources.endpoint import Endpoint
 
 from ..endpoint_list import EndpointState, Key, last_error
 from ..pick import QUEUE, Explainable, Fail, PickArgs, PickResult, Trace
-from ..pick_explanation import counted
+from ..pick_explanation import count_states
 from .ring import Ring
 
 
@@ -25,7 +25,7 @@ class RingPicker(Explainable):
     ring: Ring
     keys: Sequence[Key]  # by position on the ring
     endpoints: Mapping[Key, Endpoint]
-    awake: Mapping[Key, EndpointState]
+    states: Mapping[Key, EndpointState]
     notify_policy: Callable[[Hashable], None]
     random: Random
     header: str = ""
@@ -35,10 +35,10 @@ class RingPicker(Explainable):
         if call.hash is None:
             random = self.random if call.trace is None else call.trace.random(self.random)
             call.hash, drawn_because = random.getrandbits(64), "no hash policy yields one"
-        for owner in self.ring.around(call.hash):
+        for owner in self.ring.walk(call.hash):
             result: PickResult = QUEUE
             key = self.keys[owner]
-            endpoint = self.awake.get(key)
+            endpoint = self.states.get(key)
             if endpoint is None:
                 if call.trace is None:
                     self.notify_policy(key)
@@ -53,24 +53,29 @@ class RingPicker(Explainable):
             return result
         if call.trace is not None:
             self.note(call.trace, "all have failed; the error is the hash's own endpoint's", call.hash, drawn_because)
-        return self.failed(call.hash)
+        return self.fail(call.hash)
 
-    def around(self, hashed: int) -> Iterator[Key]:
+    def walk(self, hashed: int) -> Iterator[Key]:
         """Yield the endpoints from the hash on, once around the ring."""
-        return map(self.keys.__getitem__, self.ring.around(hashed))
+        return map(self.keys.__getitem__, self.ring.walk(hashed))
 
-    def failed(self, hashed: int) -> PickResult:
+    def fail(self, hashed: int) -> PickResult:
         """Fail with the error of the hash's own endpoint, because all endpoints have failed."""
-        return Fail(last_error((self.awake[self.keys[self.ring.owner(hashed)]],)))
+        return Fail(last_error((self.states[self.keys[self.ring.owner(hashed)]],)))
 
     def note(self, trace: Trace, why: str, hashed: int, drawn_because: str, key: Key | None = None) -> None:
         """Add to the explanation that the endpoint `key` was chosen, which may have to be connected."""
         source = f", drawn because {drawn_because}" if drawn_because else f" of header {self.header}"
-        saw = f"{seen(self.keys, self.awake)}; hash {hashed:#018x}{source if self.header or drawn_because else ''}"
+        hash_text = f"hash {hashed:#018x}{source if self.header or drawn_because else ''}"
+        saw = f"{describe_endpoints(self.keys, self.states)}; {hash_text}"
         address = self.endpoints[key].addresses[0] if key is not None else ""
         trace.note(why, saw=saw, waits_for=f"{address or 'an endpoint'} to connect", address=address)
 
 
-def seen(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
+def describe_endpoints(keys: Sequence[Key], awake: Mapping[Key, EndpointState]) -> str:
     """Return the numbers of endpoints by state, in words; those that no RPC has asked for are IDLE."""
-    return counted(awake[key].state if key in awake else Connectivity.IDLE for key in keys) if keys else "no endpoints"
+    return (
+        count_states(awake[key].state if key in awake else Connectivity.IDLE for key in keys)
+        if keys
+        else "no endpoints"
+    )

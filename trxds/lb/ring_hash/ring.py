@@ -15,8 +15,8 @@ from xxhash import xxh64_intdigest
 
 # A42: the control plane must not decide how much memory a client uses for its rings.
 SIZE_CAP = 4096
-_CAP = "GRPC_RING_HASH_CAP"
-_LARGEST = 8 * 1024 * 1024
+_CAP_VARIABLE = "GRPC_RING_HASH_CAP"
+_MAX_SIZE_CAP = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,20 +30,22 @@ class Ring:
         """Return the owner of the first entry with this hash or a higher one."""
         return self.owners[bisect_left(self.hashes, hashed) % len(self.owners)]
 
-    def around(self, hashed: int) -> Iterator[int]:
+    def walk(self, hashed: int) -> Iterator[int]:
         """Yield the owners of all entries, from the hash on, once around."""
         first = bisect_left(self.hashes, hashed)
         return chain(islice(self.owners, first, None), islice(self.owners, first))
 
 
-def size_cap(environ: Mapping[str, str]) -> int:
+def read_size_cap(environ: Mapping[str, str]) -> int:
     """Return the client's own limit on the size of a ring (A42), from gRPC-Go's environment variable."""
-    text = environ.get(_CAP, "")
+    text = environ.get(_CAP_VARIABLE, "")
     if not text:
         return SIZE_CAP
-    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _LARGEST:
+    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _MAX_SIZE_CAP:
         return int(text)
-    raise ValueError(f"the environment variable {_CAP} is {text!r}; write a whole number from 1 to {_LARGEST}")
+    raise ValueError(
+        f"the environment variable {_CAP_VARIABLE} is {text!r}; write a whole number from 1 to {_MAX_SIZE_CAP}"
+    )
 
 
 def build_ring(keys: Sequence[str], weights: Sequence[int], min_size: int, max_size: int, cap: int = SIZE_CAP) -> Ring:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from heapq import heapify, heapreplace
 from random import Random
 
-LEAST, MOST = 0.01, 10.0  # times the mean
+MIN_RATIO, MAX_RATIO = 0.01, 10.0  # times the mean
 
 
 class EdfScheduler:
@@ -30,21 +30,21 @@ class EdfScheduler:
         weights: Callable[[float], list[float]],
         period: float,
         random: Random,
-        renewed: Callable[[list[float], float], object] | None = None,
+        on_update: Callable[[list[float], float], object] | None = None,
     ) -> None:
         self._weights = weights
-        self._renewed = renewed
+        self._on_update = on_update
         self._period = period  # seconds
         self._random = random
-        self._due = -math.inf
-        self._in_force: list[float] = []
+        self._update_at = -math.inf
+        self._current_weights: list[float] = []
         self._periods: list[float] = []  # by position; 1 is the heaviest one's
         self._deadlines: list[tuple[float, int]] = []
 
     def next(self, now: float) -> int:
         """Return the position, in the list of weights, of the next host."""
-        if now >= self._due:
-            self._renew(now)
+        if now >= self._update_at:
+            self._update(now)
         deadline, position = self._deadlines[0]
         heapreplace(self._deadlines, (deadline + self._periods[position], position))
         return position
@@ -52,23 +52,23 @@ class EdfScheduler:
     def copy(self, random_copy: Callable[[Random], Random]) -> EdfScheduler:
         """Return an independent schedule that goes on from here; it does not call `on_update`."""
         other = EdfScheduler(self._weights, self._period, random_copy(self._random))
-        other._due, other._in_force = self._due, self._in_force
+        other._update_at, other._current_weights = self._update_at, self._current_weights
         other._periods, other._deadlines = self._periods, self._deadlines.copy()
         return other
 
     def weight(self, position: int) -> float:
         """Return the weight in force of the host at `position`."""
-        return self._in_force[position]
+        return self._current_weights[position]
 
-    def _renew(self, now: float) -> None:
-        self._due = now + self._period
+    def _update(self, now: float) -> None:
+        self._update_at = now + self._period
         known = self._weights(now)
-        if self._renewed is not None:
-            self._renewed(known, now)
-        weights = completed(known)
-        if weights == self._in_force:
+        if self._on_update is not None:
+            self._on_update(known, now)
+        weights = fill_unknown_weights(known)
+        if weights == self._current_weights:
             return  # the deadlines stay: a new random start would disturb an even schedule
-        self._in_force = weights
+        self._current_weights = weights
         # As ratios, because the inverse of a very small weight would be infinite.
         heaviest = max(weights)
         self._periods = [heaviest / weight for weight in weights]
@@ -77,7 +77,7 @@ class EdfScheduler:
         heapify(self._deadlines)
 
 
-def completed(weights: list[float]) -> list[float]:
+def fill_unknown_weights(weights: list[float]) -> list[float]:
     """Return the weights with the mean for unknown ones, or equal weights if fewer than two are known (A58).
 
     A weight that is not positive or not finite is unknown. The result is bounded around the mean.
@@ -87,5 +87,5 @@ def completed(weights: list[float]) -> list[float]:
         return [1.0] * len(weights)
     largest = max(known)
     mean = largest * (math.fsum(weight / largest for weight in known) / len(known))  # their sum may be out of range
-    least, most = mean * LEAST, mean * MOST
+    least, most = mean * MIN_RATIO, mean * MAX_RATIO
     return [min(max(weight, least), most) if 0.0 < weight < math.inf else mean for weight in weights]

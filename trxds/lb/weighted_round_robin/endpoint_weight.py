@@ -18,13 +18,13 @@ REPORT_KEY = "endpoint-load-metrics-bin"
 class EndpointWeight:
     """The weight of one endpoint, with A58's blackout and expiration periods."""
 
-    __slots__ = ("_reported_at", "_since", "_weight", "rules")
+    __slots__ = ("_last_update_time", "_non_empty_since", "_weight", "rules")
 
     def __init__(self, rules: ClientSideWeightedRoundRobin) -> None:
         self.rules = rules
         self._weight = 0.0
-        self._reported_at = -math.inf
-        self._since = math.inf  # when the reports began that have come without a break
+        self._last_update_time = -math.inf
+        self._non_empty_since = math.inf  # when the reports began that have come without a break
 
     def began(self) -> None:
         pass
@@ -33,20 +33,20 @@ class EndpointWeight:
         value = trailing.first(REPORT_KEY)
         report = load_report(value) if isinstance(value, bytes) else None
         if report is not None:
-            self.take(report, now)
+            self.record_report(report, now)
 
-    def take(self, report: LoadReport, now: float) -> None:
+    def record_report(self, report: LoadReport, now: float) -> None:
         """Record a report; one that yields no weight changes nothing (A58)."""
-        weight = self._of(report)
+        weight = self._compute(report)
         if not 0.0 < weight < math.inf:
             return
-        if self._expired(now):
+        if self._is_expired(now):
             # A58 restarts the blackout when a pick finds the weight expired. Sessions report without such a pick.
-            self._since = now
-        self._weight, self._reported_at = weight, now
-        self._since = min(self._since, now)
+            self._non_empty_since = now
+        self._weight, self._last_update_time = weight, now
+        self._non_empty_since = min(self._non_empty_since, now)
 
-    def _of(self, report: LoadReport) -> float:
+    def _compute(self, report: LoadReport) -> float:
         """Return the weight by A58; 0, infinity or NaN if the report has none, or numbers too large or small for it."""
         if report.queries <= 0 or report.utilization <= 0:
             return 0.0
@@ -55,21 +55,21 @@ class EndpointWeight:
             load += report.errors / report.queries * self.rules.error_penalty
         return report.queries / load if load > 0 else 0.0
 
-    def connected(self) -> None:
+    def restart_blackout(self) -> None:
         """Restart the blackout period: a new connection may lead to a new process, with no load yet (A58)."""
-        self._since = math.inf
+        self._non_empty_since = math.inf
 
-    def stale(self, now: float) -> bool:
+    def is_stale(self, now: float) -> bool:
         """Return whether there was a report and it has expired."""
-        return self._weight > 0 and self._expired(now)
+        return self._weight > 0 and self._is_expired(now)
 
     def at(self, now: float) -> float:
         """Return the weight at `now`; 0 before the first report, in the blackout period and after expiration (A58)."""
-        if self._expired(now):
-            self._since = math.inf
+        if self._is_expired(now):
+            self._non_empty_since = math.inf
             return 0.0
         # Without a blackout period the last weight also counts after a new connection.
-        return self._weight if not self.rules.blackout or now - self._since >= self.rules.blackout else 0.0
+        return self._weight if not self.rules.blackout or now - self._non_empty_since >= self.rules.blackout else 0.0
 
-    def _expired(self, now: float) -> bool:
-        return now - self._reported_at >= self.rules.expiration
+    def _is_expired(self, now: float) -> bool:
+        return now - self._last_update_time >= self.rules.expiration
