@@ -51,6 +51,7 @@ def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     place = top.member("loadBalancingConfig")
     if place.value is not None:
         return _parse_first_known(place, policies, 0)
+    # A24: the deprecated field counts only if the other one is missing.
     older = top.member("loadBalancingPolicy")
     name = older.text().lower()
     if name and name not in _DEPRECATED:
@@ -65,6 +66,7 @@ def _parse_first_known(place: JsonNode, policies: Policies, depth: int) -> LbPol
     found: list[str] = []
     for item in place.items('needs at least one policy; write for example [{"round_robin": {}}]'):
         members = item.members()
+        # A24: an entry with more than one name is an error, even if one of them is known.
         if len(members) != 1:
             item.error(f"has {len(members)} members; write one, the policy's name with its settings")
             return None
@@ -139,6 +141,7 @@ def _parse_least_request(place: JsonNode) -> LeastRequest:
     count = choices.integer(DEFAULT_CHOICE_COUNT)
     if count < DEFAULT_CHOICE_COUNT:
         choices.error(f"must be at least {DEFAULT_CHOICE_COUNT}")
+    # A48 caps a large count, and refuses one below 2.
     return LeastRequest(min(count, MAX_CHOICE_COUNT))
 
 
@@ -152,6 +155,7 @@ def _parse_weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin
     return ClientSideWeightedRoundRobin(
         place.member("blackoutPeriod").duration(10.0),
         place.member("weightExpirationPeriod").duration(180.0),
+        # A58: a shorter period is raised to 100 ms and is no error.
         max(place.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
         factor,
         period if out_of_band else None,

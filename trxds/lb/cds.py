@@ -40,6 +40,7 @@ class Cds:
         entry: ClusterEntry = inputs.endpoints
         cluster = entry.cluster
         if isinstance(cluster, ClusterError):
+            # The subtree ends with the cluster's resource, so there are no children whose names matter.
             self._names, self._last_update = PriorityNames(), None
             picker = _error_picker(cluster, entry.deleted)
             return Decision(Connectivity.TRANSIENT_FAILURE, picker)
@@ -157,6 +158,7 @@ class UnroutedPicker(Explainable):
         result = self.child.pick(call) if call.trace is None else call.trace.pick(self.child, call)
         if type(result) is not Fail or self._may_wait(call.override):
             return result
+        # A31: a failure would leave an RPC that waits for ready waiting for ever.
         return Drop(add_unrouted_note(result.status, call.cluster))
 
     def _may_wait(self, override: Override | None) -> bool:

@@ -71,12 +71,13 @@ class Child:
         self.current = current
         self.scope = trio.CancelScope()
         self.mailbox: ConflatingQueue[Any] = ConflatingQueue()
-        self.config: LbConfig | None = None  # the last one sent
-        self.endpoints: Any = None  # ... with it
-        self.generation = 0  # ... and its stamp
+        # What was sent last.
+        self.config: LbConfig | None = None
+        self.endpoints: Any = None
+        self.generation = 0
         self.report: PolicyState | None = None
-        self.node: TreeNode | None = None  # once its task has begun
-        self.deactivated = False  # only warm: sent nothing, not waited for
+        self.node: TreeNode | None = None  # None until its task runs
+        self.deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
         """Send the child its configuration, unless it is unchanged; an equal one is sent as the same object again."""
@@ -84,6 +85,7 @@ class Child:
             if self.endpoints is endpoints or self.endpoints == endpoints:
                 return
             assert self.config is not None
+            # The old object, so that the levels below find an unchanged configuration by identity.
             config = self.config
         self.config, self.endpoints, self.generation = config, endpoints, generation
         self.mailbox.put("config", Configure(config, generation, endpoints))
@@ -100,12 +102,14 @@ class Child:
             return False  # no decision depends on a deactivated child
         if before is None or self.current is not None:
             return True
+        # By identity: a new picker, even an equal one, has to reach the RPCs that wait.
         return before.picker is not report.picker or before.state is not report.state
 
     @property
     def is_active(self) -> bool:
         """Whether this child picks, and not the one that it replaces."""
         old = self.current
+        # As in C-core's ChildPolicyHandler: an old policy that cannot serve is no reason to wait for the new one.
         if old is None or old.report is None or old.report.state is not Connectivity.READY:
             return True
         return self.report is not None and self.report.state is not Connectivity.CONNECTING
@@ -122,6 +126,7 @@ class Child:
 
     def deactivate(self, now: float) -> None:
         if not self.deactivated:
+            # The deadline ends the child's task, so a deactivated child needs no timer of its own (A56).
             self.deactivated, self.scope.deadline = True, now + CHILD_RETENTION
 
     def reactivate(self) -> None:
@@ -137,9 +142,10 @@ class Children:
         self.hosts = hosts
         self._mailbox = mailbox
         self.by_name: dict[str, Child] = {}
-        self._last_wanted: tuple[object, ...] | None = None  # at the last match
-        self.endpoints: Any = None  # that it was told of then
-        self.may_be_switching = False  # some have a predecessor, perhaps
+        # The arguments of the last `reconcile`: most calls have the same ones.
+        self._last_wanted: tuple[object, ...] | None = None
+        self.endpoints: Any = None
+        self.may_be_switching = False  # False only if no child replaces another
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -184,7 +190,8 @@ class Children:
     @property
     def have_all_answered(self) -> bool:
         """Whether every child that is not deactivated has decided by the configuration that it was sent last."""
-        for child in self.by_name.values():  # a loop, and no call for each: every report of a thousand asks all
+        # A loop without a function call per child: with a thousand children each of their reports runs it.
+        for child in self.by_name.values():
             if not child.deactivated and (child.report is None or child.report.generation < child.generation):
                 return False
         return True
@@ -198,18 +205,18 @@ class Children:
         """
         wanted = self.hosts, dict(decision.children), decision.deactivate, decision.endpoints
         if endpoints is self.endpoints and wanted == self._last_wanted:
-            return  # a thousand children of which one has reported
+            return  # the common case: one of a thousand children has reported
         self._last_wanted, self.endpoints = wanted, endpoints
-        others, hosts = decision.endpoints, self.hosts
+        own_endpoints, hosts = decision.endpoints, self.hosts
         for name, config in decision.children.items():
             child = self.by_name.get(name)
-            # Another policy, or other hosts to lease, is another child; so is one whose task was cancelled.
+            # A child with another policy or other hosts is replaced, and so is one whose time has just run out.
             if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
                 child = self._create(name, config.policy, start)
             elif child.deactivated:
                 child.reactivate()
-            its = others[name] if others is not None and name in others else endpoints.part(name)
-            child.send(config, its, generation)
+            part = own_endpoints[name] if own_endpoints is not None and name in own_endpoints else endpoints.part(name)
+            child.send(config, part, generation)
         if len(self.by_name) == len(decision.children):
             return
         for name in self.by_name.keys() - decision.children.keys():
@@ -245,13 +252,13 @@ class Children:
         """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
-        dead = child.deactivated or child.scope.cancel_called
-        speaker = None if dead else child.active if not child.is_active else child
-        for one in (child, child.current):
-            if one is not None and one is not speaker:
-                self._cancel(one)
+        is_ended = child.deactivated or child.scope.cancel_called
+        picking = None if is_ended else child.active if not child.is_active else child
+        for other in (child, child.current):
+            if other is not None and other is not picking:
+                self._cancel(other)
         child.current = None
-        return speaker
+        return picking
 
     def _remove(self, name: str) -> None:
         child = self.by_name.pop(name)
@@ -260,5 +267,6 @@ class Children:
             self._cancel(child.current)
 
     def _cancel(self, child: Child) -> None:
-        child.scope.cancel(reason=f"nobody wants {child.name!r} any more")
+        child.scope.cancel(reason=f"the policy has no child {child.name!r} any more")
+        # An unread report of an ended child must not reach the policy.
         self._mailbox.discard(child)

@@ -83,6 +83,7 @@ class ClusterImpl:
             self._security = None
         elif self._security is None or self._security.tls != config.tls:
             self._security, self._named_endpoints = Security(config.tls), NO_ENDPOINTS
+        # In place: a new object would make all hosts reconnect for each change of EDS.
         if self._security is not None and _needs_hostnames(config) and endpoints is not self._named_endpoints:
             self._security.hostnames, self._named_endpoints = _hostnames_by_address(config, endpoints), endpoints
         return self._security
@@ -132,6 +133,7 @@ class ClusterImplPicker(Explainable):
     def pick(self, call: PickArgs) -> PickResult:
         if self.drops and (drawn := self._draw_drop(call)) is not None:
             return drawn
+        # Counted when the stream opens, so picks in between may slightly exceed the limit, as in C-core.
         if self.in_flight.rpcs >= self.max_requests:
             return self._drop(call, "", max_requests_status(self.limited_by, self.max_requests), "there may be no more")
         if call.trace is None:
@@ -148,6 +150,7 @@ class ClusterImplPicker(Explainable):
 
     def _draw_drop(self, call: PickArgs) -> PickResult | None:
         random = self.random if call.trace is None else call.trace.random(self.random)
+        # A27: each category is drawn for itself, in order, and the first hit counts.
         for share in self.drops:
             if random.random() * _MILLION < share.per_million:
                 status = drop_status(self.dropped_by, share.category)

@@ -83,6 +83,7 @@ def build_root(entries: Mapping[str, ClusterEntry]) -> Update:
 
 def build_aggregate(aggregate: AggregateConfig) -> Update:
     """Build the update below an aggregate's `cds`: a priority for each cluster, with its own session affinity (A75)."""
+    # A75: each cluster has a `cds` of its own, so a session keeps its cluster over a failover.
     leaves = {leaf.cluster.name: ClusterEntry(leaf) for leaf in aggregate.leaves}
     return Update(PriorityConfig({name: CdsConfig(name) for name in leaves}), ClusterEntries(leaves))
 
@@ -107,6 +108,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         idle_timeout=cluster.idle_timeout,
         child=PriorityConfig({name: its for name, (its, _) in built.items()}),
     )
+    # Drops are in EDS but apply to the cluster, so they are configuration of cluster_impl.
     drops = config.endpoints.drops if config.endpoints else ()
     limits = ClusterImplConfig(
         cluster.name,
@@ -184,4 +186,5 @@ def _build_localities(
 
 
 def _all_endpoints(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
+    # With one locality its own tuple, so that an unchanged list is the same object.
     return serving[0][1] if len(serving) == 1 else tuple(chain.from_iterable([its for _, its in serving]))

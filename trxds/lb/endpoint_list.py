@@ -88,6 +88,7 @@ class EndpointState:
         if interleaved(addresses) == self.addresses:
             return self
         other = EndpointState(addresses, lazy=self._is_lazy)
+        # Its connected address was removed: it connects to another one at once, as pick_first does on an update (A61).
         if self._host is not None and self._host.address not in addresses:
             other.exit_idle()
         else:
@@ -114,6 +115,7 @@ class EndpointState:
         if host is not None and host.state is READY and hosts.get(host.address) is host and host.address not in ejected:
             return READY  # the common case, first: an update reads all of ten thousand endpoints
         if self._host is not None and not is_ready(hosts.get(self._host.address)):
+            # The next connection may go to any address, so all of them get their turn again.
             self._host = self.ready = None
             self._reset()
         if self._host is None and self.state is not Connectivity.IDLE:
@@ -144,6 +146,7 @@ class EndpointState:
         """Return the first address that another user of the channel has connected, if an address is due (A61)."""
         if len(self.addresses) == 1:
             return None  # it is leased in any case, and then its state is in `hosts`
+        # Only when an address is due: a session's later connection must not replace an attempt under way.
         if lookup is None or self._host is not None or not self._is_next_due(now):
             return None
         return next((address for address in self.addresses if is_ready(lookup(address))), None)
@@ -155,6 +158,7 @@ class EndpointState:
             self._record_state(hosts.get(self.addresses[self._num_tried]))
             self._num_tried, self._next_at = self._num_tried + 1, now + ATTEMPT_DELAY
         all_failed = len(self._failed) == len(self.addresses)
+        # A62: the state stays TRANSIENT_FAILURE through all further attempts, until an address is READY.
         if all_failed:
             self.state = Connectivity.TRANSIENT_FAILURE
         self.connect = tuple(
@@ -177,6 +181,7 @@ class EndpointState:
         return now >= self._next_at or self.addresses[self._num_tried - 1] in self._failed
 
     def _should_connect(self, address: str, host: SubchannelInterface | None, all_failed: bool) -> bool:
+        # A failed host is in backoff, and IDLE after it; only then it is asked again (A62).
         if host is not None and host.state is not Connectivity.IDLE:
             return False
         # A second attempt waits until all have had their first one.
@@ -249,6 +254,7 @@ class EndpointList:
             self._picker_for(state),
             hosts=tuple(chain.from_iterable(map(_WANTED, states))),
             connect=tuple(chain.from_iterable(map(_CONNECT, states))),
+            # Only endpoints without a connection: for ten thousand READY ones the list is empty.
             wake_at=earliest_wake_up([endpoint for endpoint in states if endpoint.ready is None], inputs.hosts, now),
         )
 
@@ -259,6 +265,7 @@ class EndpointList:
         old, self._states, self._last_endpoints = self._states, {}, endpoints
         for endpoint in endpoints:
             key = key_of(endpoint)
+            # A61: the same set of addresses is the same endpoint, whatever their order.
             known = old.get(key)
             self._states[key] = known.with_addresses(endpoint.addresses) if known else EndpointState(endpoint.addresses)
 

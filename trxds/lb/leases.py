@@ -36,12 +36,14 @@ class Leases:
     def lease_exactly(self, wanted: tuple[str, ...]) -> Slices[bool]:
         """Lease these addresses and release all others; return whether any is new."""
         self.wanted = wanted
+        # Without duplicates: a decision may name an address twice.
         addresses = dict.fromkeys(wanted)
         new = [address for address in addresses if address not in self.of_decision]
         for number, address in enumerate(new, 1):
             self.of_decision[address] = self._hosts.lease(address, self._mailbox)
             if not number % _SLICE_SIZE:
                 yield
+        # All wanted addresses are leased by now, so equal sizes mean that there is nothing to release.
         if len(self.of_decision) > len(addresses):
             for address in self.of_decision.keys() - addresses.keys():
                 self.of_decision.pop(address).release()

@@ -41,6 +41,7 @@ class LeastRequest:
     def _apply_update(self, config: LeastRequestConfig, endpoints: Endpoints) -> None:
         self._config, self._last_endpoints = config, endpoints
         old = self._counts
+        # An endpoint that stays keeps its count: its RPCs in flight go on.
         self._counts = {key: old.get(key) or CallCounter() for key in map(key_of, endpoints)}
         self._trackers = index_by_address(self._counts, endpoints)
 

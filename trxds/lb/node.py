@@ -43,9 +43,9 @@ _log = logging.getLogger("trxds.lb")
 
 _LOST_STATES = frozenset({Connectivity.TRANSIENT_FAILURE, Connectivity.IDLE})
 
-_NO_CONFIG = Configure(None, 0)  # yet
+_NO_CONFIG = Configure(None, 0)  # before the first one
 
-# Seconds for which news of hosts may wait for more of them.
+# A node with so many hosts gathers their news, for so many seconds.
 _MIN_HOSTS_TO_COALESCE = 50
 _DELAY_PER_HOST = 20e-6
 _MAX_DELAY = 0.05
@@ -117,7 +117,7 @@ class Node:
         self._subtree.subscribe(mailbox, self._leases.of_decision)
         self._tasks = NodeTasks(path)
         self._pick_events: set[Hashable] | None = None
-        self._hosts_with_news: frozenset[str] = frozenset()  # in the last letters
+        self._hosts_with_news: frozenset[str] = frozenset()  # in the last messages
         self._last_report: PolicyState | None = None
         self._last_step_at = -math.inf
 
@@ -145,12 +145,15 @@ class Node:
                         news = self._gather_messages() if many else self._mailbox.next(self._policy.wake_at)
                         for _ in self._handle_messages(await news):
                             await trio.lowlevel.checkpoint()
+                        # Tasks start only between steps: a child must not run before the step that made it is over.
                         if self._tasks.pending:
                             self._tasks.start(nursery)
             finally:
+                # No await below: it would raise Cancelled, and the leases would stay.
                 self._mailbox.close()
                 self._subtree.end(self._mailbox)
                 self._leases.release_all()
+        # Not reached if the parent is cancelled, which does not need to know.
         if on_exit is not None:
             on_exit()
 
@@ -160,30 +163,31 @@ class Node:
         Otherwise a thousand hosts that turn READY one by one would cost a thousand decisions about
         a thousand hosts each.
         """
-        letters = await self._mailbox.next(self._policy.wake_at)
+        messages = await self._mailbox.next(self._policy.wake_at)
+        # While RPCs wait, the first host that connects has to serve them at once.
         if self.state is not Connectivity.READY:
-            return letters
-        patience = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
-        calm_at = min(self._policy.wake_at, self._last_step_at + patience)
-        while trio.current_time() < calm_at and all(map(_is_of_host, letters)):
-            letters |= await self._mailbox.next(calm_at)
-        return letters
+            return messages
+        delay = min(_DELAY_PER_HOST * len(self._leases.of_decision), _MAX_DELAY)
+        until = min(self._policy.wake_at, self._last_step_at + delay)
+        while trio.current_time() < until and all(map(_is_of_host, messages)):
+            messages |= await self._mailbox.next(until)
+        return messages
 
     # -- one step: synchronous, so that nothing can change during a decision
 
-    def _handle_messages(self, letters: Mapping[Hashable, Any]) -> Iterable[None]:
+    def _handle_messages(self, messages: Mapping[Hashable, Any]) -> Iterable[None]:
         """Decide again if an input of the policy has changed; otherwise only pass on what the messages brought."""
-        news = self._read_messages(letters)
-        given = self._update
-        if given.config is None:
+        news = self._read_messages(messages)
+        update = self._update
+        if update.config is None:
             return ()
         if news or self._policy.must_decide:
             return self._step()
         # A report that changes nothing is passed up, and endpoints that the policy does not read are passed down. So of
         # the eight nodes between a cluster and its endpoints only three decide when an endpoint is added.
         decision = self._policy.decision
-        if self._children.endpoints is not given.endpoints:
-            self._children.reconcile(decision, given.endpoints, given.generation, trio.current_time(), self._start)
+        if self._children.endpoints is not update.endpoints:
+            self._children.reconcile(decision, update.endpoints, update.generation, trio.current_time(), self._start)
         self._publish(decision)
         return ()
 
@@ -201,10 +205,11 @@ class Node:
             # The first decision could not see the state of the hosts that it leased.
             decision = self._policy.decide(self._make_inputs(pick_events), now)
         self._subtree.apply(decision)
-        given, children = self._update, self._children
+        # The subtree comes first: the children lease from its hosts.
+        update, children = self._update, self._children
         if decision.children or children.by_name:
             children.hosts = self._subtree.hosts
-            children.reconcile(decision, given.endpoints, given.generation, now, self._start)
+            children.reconcile(decision, update.endpoints, update.generation, now, self._start)
         if decision.tasks or self._tasks.running:
             self._tasks.reconcile(decision.tasks)
         if decision.re_resolve:
@@ -213,51 +218,52 @@ class Node:
         if decision.connect:
             yield from self._leases.connect(decision.connect)
 
-    def _read_messages(self, letters: Mapping[Hashable, Any]) -> bool:
+    def _read_messages(self, messages: Mapping[Hashable, Any]) -> bool:
         """Record the messages; return whether the policy has to decide. Without a message its `wake_at` has come."""
-        news, hosts = not letters, []
-        for sender, letter in letters.items():
+        news, hosts = not messages, []
+        for sender, message in messages.items():
             if isinstance(sender, Child):
-                news |= sender.record_report(letter)
-            elif isinstance(letter, Configure):
-                before, self._update = self._update, letter
-                reads = letter.endpoints is not before.endpoints and self._policy.reads_endpoints
-                news |= reads or letter.config != before.config
+                news |= sender.record_report(message)
+            elif isinstance(message, Configure):
+                before, self._update = self._update, message
+                reads = message.endpoints is not before.endpoints and self._policy.reads_endpoints
+                news |= reads or message.config != before.config
             else:
                 news = True
                 if isinstance(sender, tuple):  # ("host", address)
                     hosts.append(sender[1])
         self._hosts_with_news = frozenset(hosts)
-        if self._context.request_re_resolution is not None and any(map(_is_connection_loss, letters.items())):
+        if self._context.request_re_resolution is not None and any(map(_is_connection_loss, messages.items())):
             self._context.request_re_resolution()
         return news
 
     def _make_policy(self) -> Policy:
-        tree, leases = self._context, self._leases
+        context, leases = self._context, self._leases
         channel_control = ChannelControl(
             self._notify_policy,
             leases.acquire,
             leases.release,
-            tree.hosts.lookup,
-            tree.random,
-            tree.limits,
-            tree.loads,
-            tree.observers,
+            context.hosts.lookup,
+            context.random,
+            context.limits,
+            context.loads,
+            context.observers,
             self.path,
         )
-        return tree.registry.make(self.policy_name, channel_control)
+        return context.registry.make(self.policy_name, channel_control)
 
     def _notify_policy(self, event: Hashable) -> None:
         if self._pick_events is None:
             self._pick_events = set()
         self._pick_events.add(event)
+        # One message for any number of events, because RPCs by the thousand may raise them.
         self._mailbox.put("pick event", None)
 
     def _make_inputs(self, pick_events: frozenset[Hashable]) -> PolicyInputs:
         reports, hosts = self._children.reports() if self._children.by_name else {}, self._leases.hosts
-        given, news = self._update, self._hosts_with_news
+        update, news = self._update, self._hosts_with_news
         return PolicyInputs(
-            given.config, reports, hosts, pick_events, self._subtree.ejections.ejected, given.endpoints, news
+            update.config, reports, hosts, pick_events, self._subtree.ejections.ejected, update.endpoints, news
         )
 
     def _publish(self, decision: Decision) -> None:
@@ -284,9 +290,10 @@ class Node:
         return short_policy_name(child.policy) if child.name == self._policy.only_child else child.name
 
     def _run_child(self, child: Child) -> Awaitable[None]:
-        tree = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
+        # Hosts with other security are another pool, for the whole subtree below.
+        context = self._context if child.hosts is self._context.hosts else replace(self._context, hosts=child.hosts)
         path, below = f"{self.path}/{self._label(child)}", (self._subtree.ejections_below, self._subtree.trackers_below)
-        node = child.node = Node(path, child.policy, tree, child.mailbox, child.post_report, *below)
+        node = child.node = Node(path, child.policy, context, child.mailbox, child.post_report, *below)
         return node.run(child.scope, partial(self._children.on_exit, child))
 
     def exit_idle(self) -> None:
@@ -332,9 +339,9 @@ class Node:
         if problem is not None and problem.message not in says:
             says = f"{says}; {problem.message}"
         ejected = self._subtree.ejections_below.ejected
-        given, hosts = self._update, self._leases.all_hosts()
+        update, hosts = self._update, self._leases.all_hosts()
         yield NodeSnapshot(
-            path, parent, self.policy_name, self.state, says, given.config, hosts, ejected, warm, given.endpoints
+            path, parent, self.policy_name, self.state, says, update.config, hosts, ejected, warm, update.endpoints
         )
         for child, kept, suffix in self._children.all_children():
             label = child.path.removeprefix(f"{self.path}/")
@@ -356,6 +363,6 @@ def _is_of_host(sender: Hashable) -> bool:
     return isinstance(sender, tuple) and sender[0] == "host"
 
 
-def _is_connection_loss(letter: tuple[Hashable, Any]) -> bool:
-    sender, host = letter
+def _is_connection_loss(message: tuple[Hashable, Any]) -> bool:
+    sender, host = message
     return _is_of_host(sender) and host.state in _LOST_STATES

@@ -37,6 +37,7 @@ class NodeTasks:
         for name in self.running.keys() - wanted.keys():
             self.running.pop(name)[1].cancel(reason="the policy does not want it any more")
         for name, task in wanted.items():
+            # By identity: a policy returns the same function as long as its task should go on.
             if name in self.running and self.running[name][0] is task:
                 continue
             if name in self.running:
@@ -50,5 +51,6 @@ async def _run(task: Task, scope: trio.CancelScope, name: str) -> None:
     with scope:
         try:
             await task()
+        # The policy may be the user's own: its task must not end the channel's nursery.
         except Exception:
             _log.exception("task %s of a policy raised; it is over", name)

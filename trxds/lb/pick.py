@@ -79,6 +79,7 @@ class Complete:
 
     def with_tracker(self, tracker: Tracker) -> Complete:
         """Return this result with one more tracker; adding the same one again returns the same object."""
+        # Cached, because each pick of a host adds the same trackers: an RPC allocates nothing here.
         if self._tracker is not tracker or self._with_tracker is None:
             self._tracker, self._with_tracker = tracker, Complete(self.host, (*self.trackers, tracker))
         return self._with_tracker
@@ -157,6 +158,7 @@ class Trace:
         """Pick from a child's picker if it is `Explainable`; otherwise the explanation ends there."""
         if isinstance(picker, Explainable):
             return picker.pick(call)
+        # The caller cannot go on from here, so the result does not matter.
         self.is_opaque = True
         return QUEUE
 

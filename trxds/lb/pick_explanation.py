@@ -79,6 +79,7 @@ def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
         result = trace.pick(root.picker, call)
     except Exception:
         trace.is_opaque = True
+        # The notes up to here are still worth showing.
         _log.exception("a picker raised when it was to explain itself")
     yield from _explain_steps(root, trace, result, call.now)
 
@@ -88,6 +89,7 @@ def _explain_steps(root: TreeNode, trace: Trace, result: PickResult, now: float)
     notes = deque(trace.notes)
     while node is not None:
         handed_on = node.handed_on()
+        # A node that hands on its child's picker leaves no note: the pick never passes it.
         note = handed_on or (notes.popleft() if notes else _UNEXPLAINED)
         below: TreeNode | None = None
         end: Outcome | None = None

@@ -38,6 +38,7 @@ class PickFirst:
             self._apply_update(inputs.config, inputs.endpoints)
         if self._state is None:
             return Decision(Connectivity.TRANSIENT_FAILURE, no_endpoints_picker(inputs.endpoints))
+        # Only the IDLE state's picker raises events.
         if inputs.pick_events:
             self._state.exit_idle()
         # Ejections are for policies with more than one host to choose from (A61).
@@ -62,6 +63,7 @@ class PickFirst:
     def _apply_update(self, config: PickFirstConfig, endpoints: Endpoints) -> None:
         self._config, self._endpoints = config, endpoints
         in_order = _shuffle(endpoints, self._random) if config.shuffle else endpoints.all
+        # A61: duplicates are removed, the first one counts.
         addresses = tuple(dict.fromkeys(address for endpoint in in_order for address in endpoint.addresses))
         if not addresses:
             self._state = None
@@ -69,6 +71,7 @@ class PickFirst:
             self._state = self._state.with_addresses(addresses)
         else:
             self._state = EndpointState(addresses, lazy=True)
+            # A new policy connects at once; only a lost connection makes it IDLE.
             self._state.exit_idle()
 
     def _picker(self, state: EndpointState) -> Picker:

@@ -59,10 +59,11 @@ class Priority:
                 Connectivity.TRANSIENT_FAILURE, transient_failure_picker(NO_PRIORITIES, "there is none to choose")
             )
         self._remove_unconfigured(inputs.config.children, now)
-        chosen, begun, why = self._choose(names, inputs.children, now)
+        chosen, tried, why = self._choose(names, inputs.children, now)
         report = self._effective_state(chosen, inputs.children.get(chosen, CONNECTING), now)
-        active = self._activate(names, chosen, begun, report.state)
+        active = self._activate(names, chosen, tried, report.state)
         self._start_deactivation(now)
+        # The child's own picker: RPCs do not pass this policy.
         return Decision(
             report.state,
             report.picker,
@@ -81,37 +82,38 @@ class Priority:
         )
 
     def _describe_child(self, name: str, reports: Mapping[str, PolicyState], now: float) -> str:
-        patience = self._timers.get(name)
-        if patience is None or name not in reports:
+        timer = self._timers.get(name)
+        if timer is None or name not in reports:
             return "not begun"
-        left = patience.fires_at - now
-        time = f" for {left:.1f} s more" if 0 < left < math.inf else ""
-        warm = ", kept warm" if patience.ends_at < math.inf else ""
-        return f"{reports[name].state.name}{time}{warm}"
+        left = timer.fires_at - now
+        remaining = f" for {left:.1f} s more" if 0 < left < math.inf else ""
+        warm = ", kept warm" if timer.ends_at < math.inf else ""
+        return f"{reports[name].state.name}{remaining}{warm}"
 
     def _remove_unconfigured(self, configured: Iterable[str], now: float) -> None:
         wanted = set(configured)
+        # A115: a removed priority is not kept; one whose time as a deactivated child is over starts anew.
         self._timers = {n: p for n, p in self._timers.items() if n in wanted and p.ends_at > now}
 
     def _choose(
         self, names: tuple[str, ...], reports: Mapping[str, PolicyState], now: float
     ) -> tuple[str, list[str], str]:
         """Return the priority to use, all that were tried before it, which have to run, and the reason."""
-        begun: list[str] = []
+        tried: list[str] = []
         for name in names:
-            patience = self._timers.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
+            timer = self._timers.setdefault(name, _FailoverTimer(now + FAILOVER_TIMEOUT))
             state = reports.get(name, CONNECTING).state
-            patience.update(state, now)
-            begun.append(name)
+            timer.update(state, now)
+            tried.append(name)
             if state in _USABLE:
-                return name, begun, "the first that is READY or IDLE"
-            if patience.fires_at > now:
-                return name, begun, "the first that is still given time"
+                return name, tried, "the first that is READY or IDLE"
+            if timer.fires_at > now:
+                return name, tried, "the first that is still given time"
         # A56: if none can serve, the first that is CONNECTING may succeed; otherwise the last one's error is reported.
         for name in names:
             if reports.get(name, CONNECTING).state is Connectivity.CONNECTING:
-                return name, begun, "none can serve, and it still tries"
-        return names[-1], begun, "none can serve, and it is the last"
+                return name, tried, "none can serve, and it still tries"
+        return names[-1], tried, "none can serve, and it is the last"
 
     def _effective_state(self, name: str, report: PolicyState, now: float) -> PolicyState:
         """Return the child's report; if it is CONNECTING and its failover timer has fired it counts as failed."""
@@ -119,8 +121,8 @@ class Priority:
             return PolicyState(Connectivity.TRANSIENT_FAILURE, report.picker)
         return report
 
-    def _activate(self, names: tuple[str, ...], chosen: str, begun: list[str], state: Connectivity) -> frozenset[str]:
-        active = set(begun)
+    def _activate(self, names: tuple[str, ...], chosen: str, tried: list[str], state: Connectivity) -> frozenset[str]:
+        active = set(tried)
         if state not in _USABLE:
             # A56: a lower priority is deactivated only when a higher one is READY or IDLE.
             active.update(name for name in names if name in self._active)
@@ -128,8 +130,8 @@ class Priority:
         return self._active
 
     def _start_deactivation(self, now: float) -> None:
-        for name, patience in self._timers.items():
+        for name, timer in self._timers.items():
             if name in self._active:
-                patience.ends_at = math.inf
-            elif patience.ends_at == math.inf:
-                patience.ends_at = now + CHILD_RETENTION
+                timer.ends_at = math.inf
+            elif timer.ends_at == math.inf:
+                timer.ends_at = now + CHILD_RETENTION

@@ -45,6 +45,7 @@ class RandomSubsetting:
 
     def _choose(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
         given = self._last_inputs
+        # Once for the same inputs, because it hashes all endpoints and each report of the child comes here.
         if self._subset is None or given is None or given[0] is not config or given[1] is not endpoints:
             subset = endpoints.only(choose_addresses(endpoints, config.subset_size, self._seed))
             self._last_inputs, self._subset = (config, endpoints), (narrow_config(config.child, subset), subset)

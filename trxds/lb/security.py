@@ -17,6 +17,7 @@ class Security:
 
     def __init__(self, tls: UpstreamTls) -> None:
         self.tls = tls
+        # Apart from `tls`, because names come from EDS and change with the endpoints (A101).
         self.hostnames: Mapping[str, str] = {}
 
     def of(self, address: str) -> UpstreamTls:

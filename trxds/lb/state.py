@@ -44,6 +44,7 @@ class StickyFailures:
             self._failed.add(name)
         elif state is Connectivity.READY:
             self._failed.discard(name)
+        # Also CONNECTING and IDLE: the child is between two attempts.
         elif name in self._failed:
             return Connectivity.TRANSIENT_FAILURE
         return state

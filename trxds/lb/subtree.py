@@ -46,6 +46,7 @@ class Ejections:
         self._own = addresses
         if changed:
             self._update()
+            # Nodes read `ejected` themselves: the message has no contents, so the latest state counts.
             self._notify(changed)
 
     def end(self) -> None:
@@ -102,11 +103,13 @@ class Subtree:
     def apply(self, decision: Decision) -> None:
         """Apply the ejections, security and trackers of the policy's decision."""
         if decision.ejected is not None:
+            # Made on first use: most policies eject nothing, and then all levels share one object.
             if self.ejections_below is self.ejections:
                 self.ejections_below = Ejections(self.ejections)
             self.ejections_below.eject(decision.ejected)
         if decision.security is not self._security:
             security = self._security = decision.security
+            # Another pool makes the node replace its children, by a graceful switch.
             self.hosts = self._all_hosts.with_security(security.of) if security is not None else self._all_hosts
         if decision.collects is not None:
             self.trackers_below = decision.collects

@@ -44,6 +44,7 @@ class WeightedTarget:
             picker,
             handed_on=handed_on,
             children={name: target.config for name, target in targets.items()},
+            # A28: a removed locality keeps its connections for 15 minutes.
             deactivate=frozenset(inputs.children.keys() - targets.keys()),
         )
 

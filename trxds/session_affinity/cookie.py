@@ -82,6 +82,7 @@ def encode_base64(text: str) -> str:
 
 def decode(value: str) -> SessionCookie | None:
     """Decode a cookie's value; return None if it is no session cookie."""
+    # Before any decoding: a huge cookie must cost nothing.
     if len(value) > MAX_SIZE:
         return None
     data = _decode_base64(value.strip().strip('"'))
@@ -92,6 +93,7 @@ def decode(value: str) -> SessionCookie | None:
         address, expires = envoy
         return SessionCookie(address, expires=expires or math.inf)
     try:
+        # No check of the addresses here: the cluster of a cookie counts even if its hosts do not.
         addresses, _, cluster = data.decode("utf-8").partition(";")
     except UnicodeDecodeError:
         return None
@@ -155,6 +157,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def find_cookie(header: str, name: str) -> str | None:
     """Return the first cookie of that name in a `cookie` header."""
+    # Not `http.cookies`, which rejects a header for one cookie that it cannot parse.
     for part in header.split(";"):
         key, equals, value = part.partition("=")
         if equals and key.strip() == name:

@@ -36,6 +36,7 @@ def parse_cookie_date(text: str) -> float | None:
 
 
 def _full_year(year: int) -> int:
+    # RFC 6265 §5.1.1, steps 3 and 4.
     if 70 <= year <= 99:
         return year + 1900
     return year + 2000 if year <= 69 else year

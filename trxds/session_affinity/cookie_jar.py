@@ -42,6 +42,7 @@ class CookieJar:
             return
         path, age = _parse_attributes(attributes, epoch)
         key = (name.strip(), path)
+        # Removed first, so that a new value has room in a full jar.
         self._cookies.pop(key, None)
         if age > 0 and self._has_room(now):
             self._cookies[key] = _StoredCookie(value.strip(), now + age)
@@ -59,7 +60,7 @@ class CookieJar:
             for (name, prefix), kept in self._cookies.items()
             if kept.expires > now and path_matches(prefix, path)
         ]
-        return "; ".join(text for _, text in sorted(live, key=lambda item: -item[0]))
+        return "; ".join(text for _, text in sorted(live, key=lambda pair: -pair[0]))
 
     def __repr__(self) -> str:
         return f"<CookieJar {', '.join(name for name, _ in self._cookies) or 'empty'}>"

@@ -57,32 +57,35 @@ class SessionCookies:
 
     def fill(self, metadata: Metadata, path: str) -> Metadata:
         """Return the call's metadata with one Cookie header: the jar's cookies, then the caller's own."""
+        # The caller's own header wins: it may come from an outer request.
         kept = [(name, value) for name, value in self._headers.items() if metadata.first(name) is None]
         metadata = Metadata((*metadata, *kept)) if kept else metadata
-        jar = self._jar.header(path, trio.current_time())
-        if not jar:
+        cookies = self._jar.header(path, trio.current_time())
+        if not cookies:
             return metadata
-        given, held, filled = self._last_filled
-        if metadata is not given or jar != held:
+        last_metadata, last_cookies, filled = self._last_filled
+        if metadata is not last_metadata or cookies != last_cookies:
+            # A request has one Cookie header at most (RFC 6265 §5.4).
             own = [value for value in metadata.all("cookie") if isinstance(value, str)]
             rest = [(key, value) for key, value in metadata if key != "cookie"]
-            filled = Metadata((*rest, ("cookie", "; ".join((jar, *own)))))
-            self._last_filled = metadata, jar, filled
+            filled = Metadata((*rest, ("cookie", "; ".join((cookies, *own)))))
+            self._last_filled = metadata, cookies, filled
         return filled
 
     def record_response(self, metadata: Metadata, call: PickArgs | None) -> None:
         """Keep the cookies and session headers of a call's response headers, and let waiting calls go on."""
-        told = False
+        has_session = False
         for name in call.session_headers if call is not None else ():
             value = metadata.first(name)
             if isinstance(value, str) and len(value) <= MAX_SIZE and is_value(value):
-                self._headers[name], told = value, True
+                self._headers[name], has_session = value, True
         for value in metadata.all("set-cookie"):
             if isinstance(value, str):
                 self._jar.store(value, trio.current_time(), self._epoch())
-                told = True
-        if told and call is not None:
+                has_session = True
+        if has_session and call is not None:
             self._record_host(call)
+        # Even without a cookie: a server without sessions must not make calls wait one after another.
         self._first_ended.set()
 
     def _record_host(self, call: PickArgs) -> None:
@@ -91,6 +94,7 @@ class SessionCookies:
         if override is None or not override.actual_address_list:
             return
         host, same_cluster = override.actual_address_list.partition(",")[0], call.cluster == self.cluster
+        # A cookie is also written again for other reasons, such as a new list of addresses.
         if host == self.host and same_cluster:
             return
         if self.host:

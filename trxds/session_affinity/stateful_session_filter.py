@@ -36,8 +36,8 @@ class StatefulSession:
 
     def start(self, call: PickArgs) -> Callable[[Metadata], Metadata] | None:
         """Apply the request's cookie; return a function for response metadata, or None if the filter does not apply."""
-        held = self.apply_cookie(call)
-        if held is None:
+        session = self.apply_cookie(call)
+        if session is None:
             return None
 
         def respond(metadata: Metadata) -> Metadata:
@@ -45,7 +45,8 @@ class StatefulSession:
             if override is None or not override.actual_address_list:
                 return metadata
             addresses, cluster = self._carrier.encode(override.actual_address_list, call.cluster)
-            if addresses == held.addresses and cluster in held.clusters:
+            # A55: Set-Cookie only if the cookie names another host or cluster.
+            if addresses == session.addresses and cluster in session.clusters:
                 return metadata
             return self._carrier.write(metadata, addresses, cluster)
 
@@ -59,55 +60,57 @@ class StatefulSession:
             self._last_path = call.path
         if self._carrier.session_headers:
             call.session_headers += self._carrier.session_headers
-        held = self._read_cookie(call.metadata)
+        session = self._read_cookie(call.metadata)
         # Set even without a cookie, because the pick stores the chosen host in it (A55). Of two filters the
         # later one wins, unless only the earlier one knows a host.
-        if held.addresses or call.override is None:
-            call.override = Override(held.hosts, strict=self._strict)
-        if held.cluster != call.cluster and held.cluster and call.route is not None:
-            call.cluster = next(filter(call.route.allows_cluster, held.clusters), call.cluster)
-        return held
+        if session.addresses or call.override is None:
+            call.override = Override(session.hosts, strict=self._strict)
+        if session.cluster != call.cluster and session.cluster and call.route is not None:
+            # A60: only a cluster of the matched route; otherwise the drawn one stays.
+            call.cluster = next(filter(call.route.allows_cluster, session.clusters), call.cluster)
+        return session
 
     def explain(self, call: PickArgs) -> SessionStep:
         """Apply the request's cookie and say in words what follows."""
         drawn = call.cluster
-        held = self.apply_cookie(call)
-        if held is None:
+        session = self.apply_cookie(call)
+        if session is None:
             return SessionStep(repr(self._carrier), (), "", f"takes no part in {call.path}")
-        shown = self._visible_cluster(held, call)
-        return SessionStep(repr(self._carrier), held.hosts, shown, self._describe(held, call, drawn))
+        cluster = self._visible_cluster(session, call)
+        return SessionStep(repr(self._carrier), session.hosts, cluster, self._describe(session, call, drawn))
 
-    def _visible_cluster(self, held: cookie.SessionCookie, call: PickArgs) -> str:
+    def _visible_cluster(self, session: cookie.SessionCookie, call: PickArgs) -> str:
         """Return the cookie's cluster if it may be shown: the text of another program's cookie may be a secret."""
-        if held.cluster and call.cluster in held.clusters:
+        if session.cluster and call.cluster in session.clusters:
             return call.cluster
-        return held.cluster if held.is_list_of_hosts else ""
+        return session.cluster if session.is_list_of_hosts else ""
 
-    def _describe(self, held: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
-        if not held.addresses and not held.cluster:
+    def _describe(self, session: cookie.SessionCookie, call: PickArgs, drawn: str) -> str:
+        if not session.addresses and not session.cluster:
             return "cannot be read, or is too old" if self._carrier.read(call.metadata) else "none in the request"
-        host = f"names {', '.join(held.hosts)}"
-        shown = self._visible_cluster(held, call)
-        if not shown:
-            return f"{host} and no cluster{' of the route' if held.cluster else ''}"
-        if shown != call.cluster:
-            return f"{host} and cluster {shown}, which the route does not have"
-        return f"{host} and cluster {shown}{f', in place of {drawn}' if drawn != call.cluster else ''}"
+        host = f"names {', '.join(session.hosts)}"
+        cluster = self._visible_cluster(session, call)
+        if not cluster:
+            return f"{host} and no cluster{' of the route' if session.cluster else ''}"
+        if cluster != call.cluster:
+            return f"{host} and cluster {cluster}, which the route does not have"
+        return f"{host} and cluster {cluster}{f', in place of {drawn}' if drawn != call.cluster else ''}"
 
     def _read_cookie(self, metadata: Metadata) -> cookie.SessionCookie:
         if metadata is not self._last_metadata:  # by identity: a method's calls often pass the same object
             self._last_metadata, self._last_cookie = metadata, self._lookup(self._carrier.read(metadata))
+        # The expiry is checked for each RPC, because the decoded cookie is cached.
         return self._last_cookie if self._last_cookie.expires >= self._epoch() else _NO_COOKIE
 
     def _lookup(self, text: str | None) -> cookie.SessionCookie:
         if not text:
             return _NO_COOKIE
-        held = self._decoded_cookies.get(text)
-        return self._decode(text) if held is None else held
+        session = self._decoded_cookies.get(text)
+        return self._decode(text) if session is None else session
 
     def _decode(self, text: str) -> cookie.SessionCookie:
-        held = cookie.decode(text)
-        problem = _find_problem(text, held)
+        session = cookie.decode(text)
+        problem = _find_problem(text, session)
         if problem and problem not in self._logged_problems:
             # Once, because many such cookies must not fill the log; and without the text, which may be a secret.
             self._logged_problems.add(problem)
@@ -115,12 +118,13 @@ class StatefulSession:
         if len(text) > cookie.MAX_SIZE:
             return _NO_COOKIE
         if len(self._decoded_cookies) >= _MAX_KNOWN_COOKIES:
+            # Cleared all at once: cookies come from outside, so a cache of them needs a bound and no order.
             self._decoded_cookies.clear()
-        self._decoded_cookies[text] = held or _NO_COOKIE
+        self._decoded_cookies[text] = session or _NO_COOKIE
         return self._decoded_cookies[text]
 
 
-def _find_problem(text: str, held: cookie.SessionCookie | None) -> str:
+def _find_problem(text: str, session: cookie.SessionCookie | None) -> str:
     if len(text) > cookie.MAX_SIZE:
         return f"is longer than {cookie.MAX_SIZE} characters"
-    return "" if held is not None and held.is_list_of_hosts else "holds no list of ip:port"
+    return "" if session is not None and session.is_list_of_hosts else "holds no list of ip:port"

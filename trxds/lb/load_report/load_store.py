@@ -80,6 +80,7 @@ class ClusterCounts:
         localities = tuple(rpcs.take(locality) for locality, rpcs in self._rpcs.items() if not rpcs.is_idle)
         drops, self._drops = dict(self._drops), Counter()
         self._is_enlisted = False
+        # A long stream without events has to stay visible in each report.
         if any(load.in_progress for load in localities):
             self.enlist()
         return ClusterLoad(self._cluster, self._service, localities, drops, drops.pop("", 0))
@@ -105,6 +106,7 @@ class RpcCount:
 
     def ended(self, status: Status, trailing: Metadata, now: float) -> None:
         self.cluster.enlist()
+        # Enlisted even if the cluster has left the tree: the store is all that still knows it.
         self.rpcs.in_progress -= 1
         if status.ok:
             self.rpcs.succeeded += 1

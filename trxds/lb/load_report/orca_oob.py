@@ -42,7 +42,7 @@ async def watch_load_reports(
         status = await _listen(host, report_request(period), heard)
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
-            return
+            return  # A51: the server does not implement the service, and will not soon
         await trio.sleep(backoff.next())
 
 

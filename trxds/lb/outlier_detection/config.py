@@ -22,6 +22,7 @@ def outlier_detection_settings(place: JsonNode) -> OutlierDetectionSettings | No
         _success_rate(place.member("successRateEjection")),
         _failure_percentage(place.member("failurePercentageEjection")),
     )
+    # A50: without an algorithm the policy only passes its child through.
     return rules if rules.success_rate or rules.failure_percentage else None
 
 

@@ -56,6 +56,7 @@ class EndpointStats:
         if self.ejected_at is None:
             self.multiplier = max(self.multiplier - 1, 0)
             return
+        # A50: the limit is never below the base time, whatever the configuration says.
         longest = max(rules.base_ejection_time, rules.max_ejection_time)
         if now >= self.ejected_at + min(rules.base_ejection_time * self.multiplier, longest):
             self.ejected_at = None
@@ -73,6 +74,7 @@ def find_success_rate_outliers(rules: SuccessRate, records: Collection[EndpointS
     rates = [record.successes / record.calls for record in judged]
     mean = fsum(rates) / len(rates)
     stdev = sqrt(fsum((rate - mean) ** 2 for rate in rates) / len(rates))
+    # A50: the factor is in thousandths.
     least = mean - stdev * rules.stdev_factor / 1000
     return [record for record, rate in zip(judged, rates, strict=True) if rate < least]
 

@@ -69,6 +69,7 @@ class OutlierDetection:
 
     def _run_timer(self, rules: OutlierDetectionSettings | None, endpoints: tuple[Endpoint, ...], now: float) -> float:
         """End the interval if it is due at `now`; return when the next one ends."""
+        # A50: without rules all counts are forgotten, and all hosts return.
         if rules is None:
             endpoints, self._interval_began_at = (), None
         if endpoints is not self._endpoints:
@@ -89,6 +90,7 @@ class OutlierDetection:
         old = self._records
         keyed = zip(map(key_of, endpoints), endpoints, strict=True)
         self._records = {key: old.get(key) or EndpointStats(endpoint.addresses) for key, endpoint in keyed}
+        # In place: the picker holds this mapping.
         self._by_address.clear()
         for record in self._records.values():
             self._by_address.update(dict.fromkeys(record.addresses, record))
@@ -96,6 +98,7 @@ class OutlierDetection:
 
     def _sweep(self, rules: OutlierDetectionSettings, now: float) -> None:
         records = self._records.values()
+        # A50 orders a sweep: swap the counts, run the algorithms, then uneject and lower multipliers.
         for record in records:
             record.swap_counts()
         if rules.success_rate is not None:

@@ -70,6 +70,7 @@ class HappyEyeballs:
     def _is_running(self, addresses: tuple[str, ...], statuses: Collection[HealthStatus], now: float) -> bool:
         hosts = list(self._usable_hosts(addresses, statuses))
         winner = next((entry for entry, state in hosts if state is Connectivity.READY), None)
+        # A75: the RPC uses the first READY host in the cookie's order, whichever was connected first.
         if winner is not None:
             if winner.is_spare:
                 self._table.use(winner, now)  # the waiting RPC picks again only after this decision
@@ -90,6 +91,7 @@ class HappyEyeballs:
             return None
         entry = next((entry for entry, state in hosts if state is None or state is Connectivity.IDLE), None)
         if entry is None:
+            # All hosts are connecting; the race goes on until one is READY or all have failed.
             race.last_address, race.next_at = "", math.inf
             return None
         race.last_address, race.next_at = entry.address, now + ATTEMPT_DELAY

@@ -63,6 +63,7 @@ class HostTable:
         entry = self._entries.get(address)
         if entry is not None:
             return entry
+        # Not stored: a pick that only reads must not make the table grow.
         endpoint = self._endpoints.get(address)
         return Entry(address, _rotate(endpoint, address), endpoint.health) if endpoint is not None else None
 
@@ -84,6 +85,7 @@ class HostTable:
             else:
                 entry.addresses, entry.health = _rotate(endpoint, address), endpoint.health
         # A75 restarts the sweep's timer here; then frequent updates would put it off for ever.
+        # If nothing is leased no timer is needed, and an idle channel does not wake up.
         self.sweep_at = min(self.sweep_at, self._next_sweep(now)) if self.leased_addresses else math.inf
 
     def use(self, entry: Entry, now: float) -> SubchannelInterface:
@@ -108,6 +110,7 @@ class HostTable:
         """Lease the host and return it as a pick's result, with the trackers that policies below have attached."""
         entry.last_used = now
         picked = entry.cached_pick
+        # A list of trackers is built once, and not for each RPC of a session.
         if picked is None or entry.tracker_changes != self._trackers.changes:
             picked = entry.cached_pick = Complete(self.use(entry, now), self._trackers.of(entry.address))
             entry.tracker_changes = self._trackers.changes

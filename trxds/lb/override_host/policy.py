@@ -101,6 +101,7 @@ class OverrideHost:
     def _apply_update(self, config: OverrideHostConfig, endpoints: Endpoints, now: float) -> None:
         self._config, self._endpoints = config, endpoints
         usable = endpoints.all
+        # A55: without DRAINING in override_host_status such a host is unknown to sessions.
         if HealthStatus.DRAINING not in config.statuses:
             usable = tuple([endpoint for endpoint in usable if endpoint.health is not HealthStatus.DRAINING])
         self._table.update(usable, config.idle_timeout, now)
@@ -121,12 +122,14 @@ class OverridePicker(Explainable):
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override
         if override is None:
+            # No session filter: the host is not recorded, because no cookie will be written.
             return self.child.pick(call) if call.trace is None else self._explain_child(call, call.trace)
         if override.addresses:
             result = self._session_host(override, call)
             if result is not None:
                 return result
             override.fallback_reason = self._fallback_reason(override.addresses[0])
+            # Fail and not Drop: an RPC that waits for ready may wait for its host.
             if override.strict:
                 if call.trace is not None:
                     why = "none of the session's hosts can be used, and the session is strict"
@@ -174,6 +177,7 @@ class OverridePicker(Explainable):
             waits_for, saw = f"{entry.address} to connect", self._describe_hosts(override)
             call.trace.note(_WAIT_REASONS[state] + late, saw=saw, waits_for=waits_for, address=entry.address)
             return QUEUE
+        # Only the first pick starts the race: each event makes a new picker and all waiting RPCs pick again.
         if self.eyeballs.should_start(override.addresses):
             self.notify_policy(RaceRequested(override.addresses))
         # The host is leased before the RPC waits, or its next state would not reach this policy and wake the RPC.

@@ -54,6 +54,7 @@ class HeaderHashPicker(Explainable):
                     why = "the next on the ring that is READY; without the header anyone will do"
                     ring.note(trace, why, drawn, self._reason, key)
                 return endpoint.complete
+            # A76: at most one endpoint is connected, so that such RPCs do not connect the whole ring.
             if endpoint is None and not is_asked:
                 is_asked, asked = True, key
                 if trace is None:

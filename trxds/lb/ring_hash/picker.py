@@ -34,6 +34,7 @@ class RingPicker(Explainable):
         drawn_because = ""
         if call.hash is None:
             random = self.random if call.trace is None else call.trace.random(self.random)
+            # Stored, so that a retry of the RPC goes on from the same place (A42).
             call.hash, drawn_because = random.getrandbits(64), "no hash policy yields one"
         for owner in self.ring.walk(call.hash):
             result: PickResult = QUEUE
@@ -44,6 +45,7 @@ class RingPicker(Explainable):
                     self.notify_policy(key)
             elif endpoint.ready is not None:
                 result = endpoint.complete
+            # A61: walk on past failed endpoints; any other state below READY makes the RPC wait.
             elif endpoint.state is Connectivity.TRANSIENT_FAILURE:
                 continue
             if call.trace is not None:

@@ -109,6 +109,7 @@ class RingHash:
         asleep = next((key for key in self._endpoints if key not in self._states), None)
         if asleep is not None:
             self._exit_idle(asleep)
+            # Updated here, because this decision reads the states already.
             self._states[asleep].update(inputs.hosts, now, inputs.ejected, self._channel_control.lookup)
 
 

@@ -83,6 +83,7 @@ def fill_unknown_weights(weights: list[float]) -> list[float]:
     A weight that is not positive or not finite is unknown. The result is bounded around the mean.
     """
     known = [weight for weight in weights if 0.0 < weight < math.inf]
+    # A58: with fewer than two known weights there is nothing to compare, so it is round robin.
     if len(known) < 2:
         return [1.0] * len(weights)
     largest = max(known)

@@ -51,6 +51,7 @@ class EndpointWeight:
         if report.queries <= 0 or report.utilization <= 0:
             return 0.0
         load = report.utilization
+        # A58: load = utilization + errors per query * penalty.
         if self.rules.error_penalty:
             load += report.errors / report.queries * self.rules.error_penalty
         return report.queries / load if load > 0 else 0.0
@@ -65,6 +66,7 @@ class EndpointWeight:
 
     def at(self, now: float) -> float:
         """Return the weight at `now`; 0 before the first report, in the blackout period and after expiration (A58)."""
+        # A58: after an expiration the next reports begin a new blackout period.
         if self._is_expired(now):
             self._non_empty_since = math.inf
             return 0.0

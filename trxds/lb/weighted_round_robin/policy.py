@@ -44,6 +44,7 @@ class WeightedRoundRobin:
             self._apply_update(inputs.config, inputs.endpoints)
         decision = self._endpoints.decide(inputs, now)
         if decision.state is not Connectivity.READY:
+            # So that hosts which return begin a new blackout period.
             self._ready, self._oob_tasks = (), {}
         return replace(decision, tasks=self._oob_tasks, trackers=self._trackers)
 
@@ -65,6 +66,7 @@ class WeightedRoundRobin:
         rules = self._rules
         assert rules is not None
         weights = tuple(self._weights[key] for key in ready)
+        # Before the schedule reads the weights.
         for key in ready.keys() - set(self._ready):
             self._weights[key].restart_blackout()
         if self._schedule is None or tuple(ready) != self._ready:
