@@ -169,7 +169,7 @@ async def test_drops_come_before_sessions(autojump_clock):
         assert await outcomes(channel, 5, metadata=cookie(mesh.hosts[0])) == {"EDS-configured drop: load"}
 
 
-async def test_the_limit_of_concurrent_rpcs_counts_those_of_sessions(autojump_clock):
+async def test_the_circuit_breaker_counts_rpcs_of_sessions(autojump_clock):
     async with Mesh.run(2) as mesh, mesh.channel() as channel:
         mesh.plane.put(limited("cart", 1))
         async with bidi(channel).open(metadata=cookie(mesh.hosts[0])) as call:
@@ -181,7 +181,7 @@ async def test_the_limit_of_concurrent_rpcs_counts_those_of_sessions(autojump_cl
 # -- override_host -> priority
 
 
-async def test_a_session_made_in_the_second_priority_stays_when_the_first_is_back(autojump_clock):
+async def test_a_session_of_the_second_priority_stays_when_the_first_recovers(autojump_clock):
     async with Mesh.run(2) as mesh:
         low, high = mesh.hosts
         mesh.endpoints("cart", xds.locality(low, zone="a"), xds.locality(high, zone="b", priority=1))
@@ -208,7 +208,7 @@ async def test_a_session_stays_while_its_locality_moves_to_another_priority(auto
             assert set(await spread(channel, 10)) == {other}
 
 
-async def test_a_draining_host_keeps_its_session_and_gets_nobody_elses(autojump_clock):
+async def test_a_draining_host_keeps_its_session_and_gets_no_other_rpcs(autojump_clock):
     async with Mesh.run(3) as mesh:
         mesh.cluster("cart", override_statuses=["UNKNOWN", "HEALTHY", "DRAINING"])
         async with mesh.channel() as channel, channel.session() as session:
@@ -227,7 +227,7 @@ async def test_a_draining_host_loses_its_session_by_default(autojump_clock):
         assert host not in await spread(session, 10)
 
 
-async def test_a_session_outlives_the_child_that_its_host_was_in(autojump_clock):
+async def test_a_session_outlives_the_child_policy_of_its_host(autojump_clock):
     """AffinityWorksAcrossPrioritiesHeuristicChangesChildName: the new priority is a new child."""
     async with Mesh.run(2) as mesh:
         a, b = mesh.hosts
@@ -256,7 +256,7 @@ async def test_a_priority_serves_while_one_of_its_localities_can(autojump_clock)
             assert set(await spread(channel, 10)) == {other}
 
 
-async def test_localities_are_drawn_by_weight_and_their_hosts_take_turns(autojump_clock):
+async def test_localities_are_drawn_by_weight_and_their_hosts_picked_in_turn(autojump_clock):
     async with Mesh.run(3) as mesh:
         one, other, alone = mesh.hosts
         mesh.endpoints("cart", xds.locality(one, other, zone="a", weight=3), xds.locality(alone, zone="b", weight=1))
@@ -271,7 +271,7 @@ async def test_localities_are_drawn_by_weight_and_their_hosts_take_turns(autojum
 # -- priority -> cds, in an aggregate
 
 
-async def test_a_leafs_drops_are_its_own_and_no_reason_to_fail_over(autojump_clock):
+async def test_drops_of_an_aggregates_cluster_are_its_own_and_cause_no_failover(autojump_clock):
     async with aggregate() as (mesh, channel):
         mesh.plane.put(dropping("x", 100, xds.locality(mesh.hosts[0])))
         assert await outcomes(channel, 5) == {"EDS-configured drop: load"}
@@ -280,7 +280,7 @@ async def test_a_leafs_drops_are_its_own_and_no_reason_to_fail_over(autojump_clo
         assert await outcomes(channel, 5) == {mesh.hosts[1]}
 
 
-async def test_a_leafs_limit_is_its_own(autojump_clock):
+async def test_an_aggregates_cluster_has_its_own_circuit_breaker(autojump_clock):
     async with aggregate() as (mesh, channel):
         mesh.plane.put(limited("x", 1), limited("y", 2))
         async with bidi(channel).open() as call:
@@ -292,7 +292,7 @@ async def test_a_leafs_limit_is_its_own(autojump_clock):
             assert await outcomes(channel, 3) == {mesh.hosts[1]}
 
 
-async def test_a_leaf_whose_hosts_are_all_ejected_gives_way_to_the_next(autojump_clock):
+async def test_an_aggregates_cluster_with_all_hosts_ejected_fails_over_to_the_next(autojump_clock):
     async with aggregate(each=2) as (mesh, channel):
         mesh.plane.put(judged("x"))
         await sicken(mesh, *mesh.hosts[:2])
@@ -302,7 +302,7 @@ async def test_a_leaf_whose_hosts_are_all_ejected_gives_way_to_the_next(autojump
 
 
 @pytest.mark.parametrize("honoured", [True, False])
-async def test_a_leafs_override_statuses_are_its_own(autojump_clock, honoured):
+async def test_an_aggregates_cluster_has_its_own_override_host_status(autojump_clock, honoured):
     async with aggregate(each=2) as (mesh, channel):
         draining, other, *_ = mesh.hosts
         with_draining, without = (["HEALTHY", "DRAINING"], ["HEALTHY"])

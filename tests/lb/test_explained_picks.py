@@ -172,7 +172,7 @@ def args_of(args):
 
 @pytest.mark.parametrize(("decided", "args"), SITUATIONS.values(), ids=SITUATIONS)
 @pytest.mark.parametrize("seed", range(3))
-def test_explaining_changes_nothing_and_the_next_pick_goes_where_it_said(decided, args, seed):
+def test_an_explanation_changes_nothing_and_the_next_pick_does_what_it_said(decided, args, seed):
     its = decided(seed)
     for _ in range(4):
         told = [its.explain(**args_of(args)) for _ in range(3)]
@@ -190,7 +190,7 @@ def test_an_explained_drop_is_not_counted():
     assert counted == []
 
 
-def test_an_explained_turn_does_not_read_the_weights_anew():
+def test_an_explained_turn_does_not_read_the_weights_again():
     its = leaf(WeightedRoundRobin, ClientSideWeightedRoundRobin(), ready(*NAMES))()
     its.now = 100.0
     schedule = its.decision.picker.schedule
@@ -218,7 +218,7 @@ ABOVE = {
 
 
 @pytest.mark.parametrize("above", ABOVE.values(), ids=ABOVE)
-def test_an_opaque_picker_is_not_called(above):
+def test_an_explanation_does_not_call_an_opaque_picker(above):
     trace = Trace()
     assert isinstance(above(None), Explainable)
     assert above(Opaque()).pick(PickArgs("/s/m", trace=trace)) is QUEUE
@@ -226,7 +226,7 @@ def test_an_opaque_picker_is_not_called(above):
 
 
 @pytest.mark.parametrize("override", [None, (), ("x",)])
-def test_an_opaque_picker_below_sessions_is_not_called(override):
+def test_an_explanation_does_not_call_an_opaque_picker_below_override_host(override):
     its, trace = sessions()(), Trace()
     picker = its.policy.decide(
         PolicyInputs(its.inputs.config, {"everybody": report(READY)}, endpoints=its.inputs.endpoints), 0.0
@@ -243,7 +243,7 @@ def test_every_policy_describes_itself():
     assert all(issubclass(policy, Describes) for policy in (*BUILT_IN.values(), OverrideHost))
 
 
-def test_cluster_manager_goes_by_the_rpcs_cluster():
+def test_an_explanation_of_cluster_manager_chooses_the_rpcs_cluster():
     its = Deciding(ClusterManager, ClusterManagerConfig(("a", "b")), {"b": report(READY)})
     assert its.saw == "2 clusters"
     its.decision.picker.pick(PickArgs("/s/m", cluster="b", trace=(trace := Trace())))
@@ -259,7 +259,7 @@ def gone(name):
     return ClusterError(name, unavailable(f"{name} is gone"))
 
 
-def test_cds_says_what_it_has_or_why_it_has_nothing():
+def test_cds_describes_its_cluster_or_the_missing_resource():
     there = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"), "EDS is away")
     assert cds(there).saw == "cluster a with 0 endpoints in 0 priorities; EDS is away"
     assert cds(there).decision.handed_on.why == "it is there"
@@ -270,18 +270,18 @@ def test_cds_says_what_it_has_or_why_it_has_nothing():
     assert cds(gone("a"), given_up=True).explain()[0] == dropped
 
 
-def test_cds_names_the_leaves_of_an_aggregate():
+def test_cds_describes_the_clusters_of_an_aggregate():
     part = ClusterConfig(Cluster("a", Eds("a")), ClusterLoadAssignment("a"))
     assert (
         cds(AggregateConfig("all", (part,), "b does not exist")).saw == "aggregate all of a; left out: b does not exist"
     )
 
 
-def test_outlier_detection_names_who_is_ejected():
+def test_outlier_detection_describes_the_ejected_hosts():
     assert Deciding(OutlierDetection, OutlierDetectionConfig(None, LEAF)).saw == "no rules"
 
 
-def test_cluster_impl_shows_what_is_in_flight_and_its_drops():
+def test_cluster_impl_describes_rpcs_in_flight_and_drops():
     its = cluster_impl(drops=(DropShare("lb", 250_000),), max_requests=2)(1)
     assert its.saw == "0 of 2 RPCs in flight, drops: lb 25%"
 
@@ -298,31 +298,31 @@ PRIORITIES = PriorityConfig({"0": LEAF, "1": LEAF})
         (FAILURE, FAILURE, "1", "none can serve, and it is the last"),
     ],
 )
-def test_priority_says_why_it_takes_one(first, second, chosen, why):
+def test_priority_explains_its_choice(first, second, chosen, why):
     its = Deciding(Priority, PRIORITIES, {"0": report(first), "1": report(second)})
     assert its.decision.handed_on == TraceNote(why, chosen)
 
 
-def test_priority_shows_how_long_it_waits_and_what_it_has_not_begun():
+def test_priority_describes_its_timers_and_priorities_not_begun():
     its = Deciding(Priority, PRIORITIES, {"0": report(CONNECTING)}, now=5.0)
     assert its.saw == "0 CONNECTING for 10.0 s more, 1 not begun"
 
 
-def test_weighted_target_without_a_draw():
+def test_weighted_target_explains_a_choice_without_a_draw():
     its = weighted({"a": report(READY), "b": report(FAILURE)}, a=1, b=3)(1)
     assert its.decision.handed_on == TraceNote("the only one that is READY", "a")
     assert its.saw == "a READY of weight 1, b TRANSIENT_FAILURE of weight 3"
     assert weighted({"a": report(CONNECTING)}, a=1)(1).explain()[1].waits_for == "a target to be READY"
 
 
-def test_the_cookies_addresses_are_told_one_by_one():
+def test_override_host_explains_each_address_of_the_cookie():
     its = sessions(FakeHost("a", FAILURE), *ready("b"))()
     result, note = its.explain(override=Override(("x", "a", "b")))
     assert note.saw == "x is no endpoint of cluster cart; a is HEALTHY, TRANSIENT_FAILURE; b is HEALTHY, READY"
     assert (result.host.address, note.why) == ("b", "the session's first host that is READY")
 
 
-def test_an_idle_host_goes_before_one_that_connects_and_both_before_one_that_nobody_connected():
+def test_a_session_waits_for_an_idle_host_before_a_connecting_or_unleased_one():
     def waited_for(*pool, cookie=("a", "b")):
         return sessions(*pool)().explain(override=Override(cookie))[1].address
 
@@ -337,22 +337,22 @@ def explained_below_sessions(its, **args):
     return trace.notes[0]
 
 
-def test_a_health_that_is_not_allowed_is_named():
+def test_override_host_explains_a_health_status_that_is_not_allowed():
     note = explained_below_sessions(sessions(*ready("a"), statuses=[DRAINING])(), override=Override(("a",)))
     assert note.saw == "a is HEALTHY, which override_host_status does not have"
 
 
-def test_without_a_session_the_child_is_asked():
+def test_override_host_explains_that_an_rpc_without_a_session_goes_to_its_child():
     assert explained_below_sessions(sessions()(), override=Override()).why == "the host that it gives is the session's"
     assert explained_below_sessions(sessions()()).saw == "no session filter"
 
 
-def test_a_strict_session_without_a_host_fails():
+def test_override_host_explains_that_a_strict_session_without_a_host_fails():
     result, note = sessions()().explain(override=Override(("x",), strict=True))
     assert isinstance(result, Fail) and "the session is strict" in note.why
 
 
-def test_a_leaf_says_what_it_waits_for_and_why_it_fails():
+def test_a_leaf_policy_explains_its_wait_and_its_failure():
     its = leaf(RoundRobin, RR, [FakeHost("a", CONNECTING), FakeHost("b", FAILURE), FakeHost("c", FAILURE)])()
     assert its.saw == "0 of 3 endpoints READY, 1 CONNECTING, 2 TRANSIENT_FAILURE"
     assert its.explain()[1].waits_for == "an endpoint to connect"
@@ -363,34 +363,34 @@ def test_a_leaf_says_what_it_waits_for_and_why_it_fails():
     )
 
 
-def test_an_ejected_host_is_not_chosen():
+def test_an_explanation_does_not_choose_an_ejected_host():
     its = leaf(RoundRobin, RR, ready(*NAMES), ejected=["a", "b"])()
     assert its.saw == "1 of 3 endpoints READY, 2 TRANSIENT_FAILURE"
     assert summary(its.explain()[0]) == "c"
 
 
-def test_least_request_shows_whom_it_drew():
+def test_least_request_explains_the_hosts_that_it_drew():
     assert leaf(LeastRequest, LeastRequestConfig(2), ready("a"))().explain()[1].why == (
         "the fewest RPCs in flight of those drawn: a with 0, a with 0"
     )
 
 
-def test_pick_first_says_which_one_it_has():
+def test_pick_first_explains_its_connected_host():
     its = leaf(PickFirst, PF, [FakeHost("a", FAILURE), *ready("b")])()
     assert (its.saw, its.explain()[1].why) == ("3 addresses, READY", "it is the one that is connected")
 
 
-def test_ring_hash_names_the_hash_and_who_has_it():
+def test_ring_hash_explains_the_hash_and_its_endpoint():
     _, note = ring()(1).explain(hash=7)
     assert note.saw == "0 of 3 endpoints READY, 3 IDLE; hash 0x0000000000000007"
     assert note.address in NAMES and note.waits_for == f"{note.address} to connect"
 
 
-def test_ring_hash_draws_where_no_hash_policy_yields_a_hash():
+def test_ring_hash_explains_a_drawn_hash_without_a_hash_policy():
     assert "drawn because no hash policy yields one" in ring()(1).explain()[1].saw
 
 
-def test_random_subsetting_says_how_many_it_leaves_to_its_child():
+def test_random_subsetting_describes_the_size_of_its_subset():
     its = Deciding(RandomSubsetting, RandomSubsettingConfig(2, LEAF), endpoints=ABC)
     assert its.saw == "2 of 3 endpoints"
 

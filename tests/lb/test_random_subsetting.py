@@ -29,40 +29,40 @@ def subset(*args, **more):
     return {endpoint.addresses[0] for endpoint in child(*args, **more)[1]}
 
 
-def test_the_child_gets_so_many_endpoints():
+def test_the_child_of_random_subsetting_gets_subset_size_endpoints():
     assert len(subset()) == 5
     assert subset() < set(NAMES)
 
 
-def test_it_gets_all_when_there_are_no_more():
+def test_random_subsetting_keeps_all_of_few_endpoints():
     assert subset(size=20) == subset(size=99) == set(NAMES)
 
 
-def test_clients_choose_differently_and_all_endpoints_are_chosen_about_as_often():
+def test_clients_have_different_subsets_and_all_endpoints_are_equally_likely():
     counted = Counter(name for seed in range(400) for name in subset(seed=seed))
     assert set(counted) == set(NAMES)
     assert min(counted.values()) > 60 and max(counted.values()) < 140
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_that_comes_or_goes_changes_one_at_most(seed):
+def test_an_added_or_removed_endpoint_changes_one_of_a_subset_at_most(seed):
     policy = RandomSubsetting(channel_control(seed))
     before = subset(policy=policy)
     for names in (NAMES[1:], (*NAMES, "10.0.0.99:80"), NAMES[::-1]):
         assert len(before - subset(names, policy=policy)) <= 1
 
 
-def test_an_endpoint_counts_by_its_first_address():
+def test_an_endpoint_with_two_addresses_counts_once_for_random_subsetting():
     both = Endpoints((Endpoint(("a", "b")), Endpoint(("c",))))
     assert len(child(its_endpoints=both, size=1)[1]) == 1
 
 
-def test_weights_stay_with_their_endpoints():
+def test_endpoints_of_a_subset_keep_their_weights():
     _, its = child(its_endpoints=given("abcdef", weights=(1, 2, 3, 4, 5, 6)), size=3)
     assert its.weights == tuple("abcdef".index(endpoint.addresses[0]) + 1 for endpoint in its)
 
 
-def test_a_locality_of_which_nothing_is_left_is_not_drawn():
+def test_a_locality_without_an_endpoint_in_the_subset_is_not_drawn():
     localities = Endpoints(endpoints("abcdef"), parts={name: given(name) for name in "abcdef"})
     targets = WeightedTargetConfig({name: Target(1, LEAF) for name in "abcdef"})
     config, its = child(its_child=targets, its_endpoints=localities, size=2)
@@ -70,7 +70,7 @@ def test_a_locality_of_which_nothing_is_left_is_not_drawn():
     assert config.targets.keys() == its.parts.keys()
 
 
-def test_what_a_child_has_inside_is_narrowed_too():
+def test_random_subsetting_narrows_nested_configurations_too():
     localities = Endpoints(endpoints("abcdef"), parts={name: given(name) for name in "abcdef"})
     targets = WeightedTargetConfig({name: Target(1, LEAF) for name in "abcdef"})
     config, _ = child(its_child=OutlierDetectionConfig(None, targets), its_endpoints=localities, size=2)
@@ -83,14 +83,14 @@ def test_nested_subsets_are_subsets_of_subsets():
     assert (config, len(its)) == (inner, 5)
 
 
-def test_state_and_picker_are_the_childs():
+def test_random_subsetting_reports_its_childs_state_and_picker():
     inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), {"subset": report(READY)}, endpoints=given("ab"))
     decision = RandomSubsetting(channel_control()).decide(inputs, 0.0)
     assert decision.state is READY
     assert picked(decision.picker) == ["host"]
 
 
-def test_one_configuration_is_narrowed_once():
+def test_random_subsetting_computes_one_subset_for_equal_inputs():
     policy = RandomSubsetting(channel_control())
     inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), endpoints=given("ab"))
     first, second = (policy.decide(inputs, 0.0).endpoints["subset"] for _ in range(2))

@@ -16,7 +16,7 @@ def locality(weight, its):
     return Locality(LocalityId(), weight, endpoints), endpoints
 
 
-def test_endpoints_of_one_locality_share_by_weight():
+def test_endpoints_of_one_locality_have_shares_by_weight():
     assert weights((7, [3, 1])) == (ALL * 3 // 4, ALL // 4)
 
 
@@ -28,9 +28,9 @@ def test_locality_and_endpoint_weight_both_count():
     assert weights((3, [1, 1]), (1, [3, 1])) == (ALL * 3 // 8, ALL * 3 // 8, ALL * 3 // 16, ALL // 16)
 
 
-def test_no_share_is_rounded_to_nothing():
+def test_no_endpoint_share_is_rounded_to_0():
     assert min(weights((1, [1, 2**32 - 1]), (2**32 - 2, [1]))) == 1
 
 
-def test_without_localities_there_are_none():
+def test_no_localities_have_no_endpoint_weights():
     assert weights() == ()
