@@ -1,6 +1,6 @@
-"""Traffic splitting and routing (A28, A63), rule by rule: ADS bytes in, RPCs out.
+"""Traffic splitting and routing (A28, A63) are tested rule by rule, from ADS bytes to RPCs.
 
-What a resource is refused for, and every matcher by values, is in tests/resources.
+Reasons to refuse a resource, and every matcher by values, are in tests/resources.
 """
 
 import pytest
@@ -156,7 +156,7 @@ MATCHERS = {  # the matcher; values that it takes; values that it leaves
 
 
 def pairs(value):
-    """None is no header, a tuple is one header for each value."""
+    """Return the metadata for a value: None is no header, a tuple is one header for each value."""
     values = value if isinstance(value, tuple) else (value,)
     return [("x", each) for each in values if each is not None]
 

@@ -1,6 +1,6 @@
-"""Time limits of routes (A31), every row of both tables, as an RPC and its server see them.
+"""Time limits of routes (A31) are tested row by row of both tables, at an RPC and at its server.
 
-Which field counts is in tests/resolver/test_select.py; lifetimes of clusters and route tables are in
+The choice of the field is tested in tests/resolver/test_select.py; lifetimes of clusters and route tables are in
 tests/stories/test_lifetimes.py.
 """
 
@@ -20,7 +20,7 @@ LONG = 1000  # seconds: far above any limit in the tables
 
 
 async def seconds_allowed(mesh, timeout, **options):
-    """(as the client waits, as the server is told) for an RPC that nobody answers."""
+    """Return the seconds that the client waits, and those that the server gets, for an RPC without an answer."""
     (host,) = mesh.servers.values()
     host.fallback = forever
     begun = trio.current_time()
@@ -32,8 +32,8 @@ async def seconds_allowed(mesh, timeout, **options):
         assert caught.value.status.code is StatusCode.DEADLINE_EXCEEDED
         nursery.cancel_scope.cancel()
     waited = trio.current_time() - begun
-    told = host.calls[-1].timeout
-    return (math.inf if waited >= LONG else round(waited, 2)), (math.inf if told is None else round(told, 2))
+    sent = host.calls[-1].timeout
+    return (math.inf if waited >= LONG else round(waited, 2)), (math.inf if sent is None else round(sent, 2))
 
 
 async def cancel_after(seconds, scope):

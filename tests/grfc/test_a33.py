@@ -1,4 +1,4 @@
-"""Fault injection as RPCs meet it (A33): ADS bytes in, RPCs out."""
+"""Fault injection delays and fails RPCs (A33); tested from ADS bytes to RPCs."""
 
 import pytest
 import trio
@@ -32,7 +32,7 @@ def listen(mesh, *filters):
 
 
 async def error(caller, **more):
-    """(code, message) of an RPC that has to fail."""
+    """Make an RPC that has to fail; return its code and message."""
     with pytest.raises(RpcError) as caught:
         await ask(caller, **more)
     return caught.value.status.code, caught.value.status.message

@@ -1,7 +1,7 @@
-"""Stateful session affinity (A55), rule by rule: ADS bytes in, RPCs out.
+"""Stateful session affinity (A55) is tested rule by rule, from ADS bytes to RPCs.
 
-What the C++ client tests of it is listed at the top, each with our test of the same, which
-follows or stands in test_a75.py. Cookies and the filter's configuration have files of their own.
+At the top is a list of the C++ client's tests, each with the test here, or in another file, of the same
+rule. Cookies and the filter's configuration have files of their own.
 """
 
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_every_session_test_of_the_cpp_client_has_a_counterpart(counterpart):
 
 
 def test_rpcs_without_the_session_filter_go_to_the_childs_host():
-    assert Story(*three()).strangers() == {"a", "b", "c"}
+    assert Story(*three()).hosts_without_filter() == {"a", "b", "c"}
 
 
 def test_a_cookies_host_is_picked_every_time():
@@ -102,7 +102,7 @@ def test_a_session_host_may_be_removed_and_return():
 def test_an_idle_session_host_is_connected_and_waited_for():
     story = Story(*three())
     story.becomes("b", IDLE)
-    assert story.strangers() == {"a", "c"}
+    assert story.hosts_without_filter() == {"a", "c"}
     assert story.pick("b") == QUEUED
     assert story.to_connect == {"b"}
     story.step()
@@ -127,7 +127,7 @@ def test_a_draining_host_keeps_its_sessions_and_gets_no_other_rpcs():
     story.pick("b")
     story.update(*three(b=DRAINING))
     assert story.hosts("b") == {"b"}
-    assert story.strangers() == {"a", "c"}
+    assert story.hosts_without_filter() == {"a", "c"}
     story.update(endpoint("a"), endpoint("c"))
     assert story.hosts("b") == {"a", "c"}
 
@@ -143,7 +143,7 @@ def test_a_draining_host_that_reconnects_is_waited_for():
     assert story.pick("b") == QUEUED
     story.becomes("b", READY)
     assert story.hosts("b") == {"b"}
-    assert story.strangers() == {"a", "c"}
+    assert story.hosts_without_filter() == {"a", "c"}
 
 
 def test_a_host_that_is_no_longer_draining_gets_all_rpcs_again():
@@ -152,7 +152,7 @@ def test_a_host_that_is_no_longer_draining_gets_all_rpcs_again():
     story.update(*three(b=DRAINING))
     story.update(*three())
     assert story.hosts("b") == {"b"}
-    assert story.strangers() == {"a", "b", "c"}
+    assert story.hosts_without_filter() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("excluded", [UNKNOWN, HEALTHY, DRAINING])
@@ -185,12 +185,12 @@ def test_a_host_that_is_draining_from_the_start_is_connected_for_its_session():
     assert story.pick("a") == QUEUED
     story.becomes("a", READY)
     assert story.pick("a") == ("a", "a")
-    assert story.strangers() == {"b", "c"}
+    assert story.hosts_without_filter() == {"b", "c"}
 
 
 def test_a_host_that_no_session_used_is_not_leased():
     story = Story(*three())
-    story.strangers()
+    story.hosts_without_filter()
     story.update(*three(b=DRAINING))
     assert "b" not in story.pool
 
@@ -233,7 +233,7 @@ async def test_an_unhealthy_host_loses_its_session_whatever_the_statuses(autojum
 
 
 def two_clusters(mesh, weights):
-    """x and y with two hosts each; the hosts of either."""
+    """Configure clusters x and y with two hosts each; return the hosts of each."""
     for cluster, its in (("x", mesh.hosts[:2]), ("y", mesh.hosts[2:])):
         mesh.cluster(cluster)
         mesh.endpoints(cluster, its)

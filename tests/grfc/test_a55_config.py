@@ -1,7 +1,7 @@
-"""The session filter's configuration (A55, A39), and the guard that switches session affinity off.
+"""The session filter has a configuration (A55, A39), and a variable that switches it off.
 
-Most rules are tested by value in tests/resources/test_listener_resource.py; here are those that
-JSON cannot say, and what RPCs see.
+Most rules are tested by value in tests/resources/test_listener_resource.py. Here are those that
+JSON cannot express, and their effects on RPCs.
 """
 
 import pytest
@@ -25,7 +25,7 @@ GUARD = "GRPC_EXPERIMENTAL_XDS_ENABLE_OVERRIDE_HOST"
 
 
 def broken(resource, type_name):
-    """What is made of the resource with garbage in place of its message of that type."""
+    """Parse the resource with garbage in place of its message of that type."""
     kind = LDS if "Listener" in resource["@type"] else RDS
     found = protos.from_json(resource).value
     good = next(bytes_of(resource, type_name))
@@ -34,7 +34,7 @@ def broken(resource, type_name):
 
 
 def bytes_of(node, type_name):
-    """The serialised messages of that type in a resource in JSON."""
+    """Return the serialized messages of that type in a resource in JSON."""
     if isinstance(node, dict):
         if node.get("@type", "").endswith(type_name):
             yield protos.from_json(node).value
@@ -95,7 +95,7 @@ def test_the_name_of_the_session_state_is_ignored():
 
 
 def scoped(**scopes):
-    """Routes whose scopes each have their own override: route, virtual host, weighted cluster."""
+    """Return routes with an override in each of these scopes: route, virtual host, weighted cluster."""
     entry = xds.route({"cart": 1})
     resource = xds.routes("routes", entry)
     places = {

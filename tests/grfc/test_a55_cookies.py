@@ -1,4 +1,4 @@
-"""The session cookie on its way (A55): when one is set, which one is honoured, and what becomes of bad ones."""
+"""Session cookies are set, used and replaced as A55 says; tested from ADS bytes to RPCs."""
 
 import logging
 

@@ -1,6 +1,6 @@
-"""Sessions over weighted clusters (A60), rule by rule: ADS bytes in, RPCs out.
+"""Sessions over weighted clusters (A60) are tested rule by rule, from ADS bytes to RPCs.
 
-Updates in the middle of an RPC are in tests/stories/test_lifetimes.py.
+Updates during an RPC are in tests/stories/test_lifetimes.py.
 """
 
 import base64

@@ -1,12 +1,12 @@
-"""A75's two trees, one story for each arrow: what it means that one policy stands above another.
+"""A75's two trees are tested arrow by arrow: the effect of one policy's place above another.
 
     cluster_manager -> cds -> outlier_detection -> cluster_impl -> override_host -> priority -> localities -> hosts
     cluster_manager -> cds -> priority -> cds (one for each cluster of an aggregate) -> as above
 
-Stories told elsewhere:
+Stories in other files:
 
-- outlier detection judges one cluster apart from the others, all of its priorities together, and a priority
-  whose hosts are all ejected gives way: tests/stories/test_ejection.py
+- outlier detection covers one cluster with all its priorities, and a priority whose hosts are all ejected
+  fails over: tests/stories/test_ejection.py
 - a cds above the failover of an aggregate, and sessions and limits of its leaves: tests/stories/test_aggregate.py
 - SubchannelNotYetCreated: test_a_hand_made_cookie_reaches_a_host_that_nobody_connected
 - the sweep: test_an_idle_session_host_is_let_go_by_the_sweep
@@ -41,7 +41,7 @@ JUDGED = {
 
 
 async def settled():
-    """Long enough for any change to arrive, on a clock that jumps."""
+    """Sleep long enough for any change to arrive, on a clock that jumps."""
     await trio.sleep(1)
 
 
@@ -57,7 +57,7 @@ def judged(name):
 
 
 def dropping(cluster, percent, *localities):
-    """Endpoints of which so many percent of the RPCs are to be dropped."""
+    """Return endpoints with a drop of this percentage of the RPCs."""
     share = {"category": "load", "drop_percentage": {"numerator": percent, "denominator": "HUNDRED"}}
     return {**xds.endpoints(cluster, *localities), "policy": {"drop_overloads": [share]}}
 
@@ -75,7 +75,7 @@ async def sicken(mesh, *hosts):
 
 
 async def outcomes(caller, times, **more):
-    """The hosts that answered, and the messages of the RPCs that failed."""
+    """Return the hosts that answered, and the messages of failed RPCs."""
     seen = set()
     for _ in range(times):
         try:
@@ -87,7 +87,7 @@ async def outcomes(caller, times, **more):
 
 @asynccontextmanager
 async def aggregate(each=1):
-    """The route goes to "both", an aggregate of x and y, of so many hosts each."""
+    """Run a mesh with a route to "both", an aggregate of x and y with `each` hosts."""
     async with Mesh.run(2 * each) as mesh:
         for cluster, hosts in (("x", mesh.hosts[:each]), ("y", mesh.hosts[each:])):
             mesh.cluster(cluster)
@@ -102,7 +102,7 @@ async def aggregate(each=1):
 
 
 def below(config):
-    """The names of the policies from here to a host, always by the first child."""
+    """Return the names of the policies from here to a host, by the first child of each."""
     children = [getattr(config, "child", None), *getattr(config, "children", {}).values()]
     children += [target.config for target in getattr(config, "targets", {}).values()]
     first = next((child for child in children if child is not None), None)

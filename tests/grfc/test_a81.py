@@ -1,4 +1,4 @@
-"""Rewriting of the authority (A81) is not built: what asks for it is read and has no effect."""
+"""Authority rewriting (A81) is not implemented: its fields are read and have no effect."""
 
 import pytest
 from support.mesh import METHOD, PLANE, Mesh, ask

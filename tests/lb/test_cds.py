@@ -1,4 +1,4 @@
-"""cds for aggregates and names, by values; its other decisions are in test_parents.py."""
+"""cds for aggregates and DNS names is tested by values; its other decisions are in test_parents.py."""
 
 from support.picture import assignment
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
@@ -21,7 +21,7 @@ def decide(policy, cluster, its):
 
 
 def asked(cluster, *states):
-    """What is to be resolved again after each of these states of the endpoint."""
+    """Return the names to resolve again after each of these states of the endpoint."""
     policy = Cds(channel_control())
     return [decide(policy, cluster, report(state)).re_resolve for state in states]
 

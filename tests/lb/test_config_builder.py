@@ -1,4 +1,4 @@
-"""From a cluster to its subtree, and priority names that survive updates (A75)."""
+"""The config builder makes a cluster's subtree, and priority names survive updates (A75)."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from trxds.resources.lb_policy import RoundRobin
 
 
 def names_over(*updates):
-    """Each update as the localities of its priorities, one letter each: ["ab", "c"]."""
+    """Return the names after each update, given as the localities of its priorities, one letter each: ["ab", "c"]."""
     names = PriorityNames()
     return [names.assign(update) for update in updates][-1]
 
@@ -110,7 +110,7 @@ def planned(*priorities, names=None, note="", **fields):
 
 
 def priorities_of(plan):
-    """Of each priority the configuration and the endpoints."""
+    """Return the configuration and the endpoints of each priority."""
     return [(its, plan.endpoints.part(name)) for name, its in plan.config.child.child.child.children.items()]
 
 

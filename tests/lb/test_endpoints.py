@@ -1,4 +1,4 @@
-"""One endpoint, several addresses (A61), by values."""
+"""An endpoint with several addresses connects to one of them (A61); tested by values."""
 
 import math
 
@@ -12,7 +12,7 @@ from trxds.lb.endpoint_list import EndpointState
 
 
 class Looking:
-    """An endpoint, its hosts, and a clock; what it asks for is done."""
+    """An endpoint with its hosts and a clock; the hosts that it requests are leased and connected."""
 
     def __init__(self, addresses="abc", **more):
         self.endpoint = EndpointState(tuple(addresses), **more)

@@ -1,9 +1,9 @@
-"""A pick that is explained changes nothing, says why, and the next pick goes where it said. By values."""
+"""An explained pick changes nothing and gives its reason, and the next pick goes where it said; tested by values."""
 
 from random import Random
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, report
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, report
 
 from trxds.core.status import unavailable
 from trxds.lb.cds import AggregateErrorPicker, Cds, UnroutedPicker
@@ -51,27 +51,27 @@ from trxds.resources.leaf_policy import RoundRobin as RoundRobinConfig
 LEAF = RoundRobinConfig()
 HEALTHY, DRAINING = HealthStatus.HEALTHY, HealthStatus.DRAINING
 NAMES = ("a", "b", "c")
-ABC = given(NAMES)
+ABC = endpoint_set(NAMES)
 
 
-class Deciding:
-    """A policy that has just decided, and all that its picks do to the world."""
+class DecidedPolicy:
+    """A policy that has just decided, and a record of all effects of its picks."""
 
     def __init__(self, make, config, children=(), hosts=(), now=0.0, ejected=(), endpoints=NO_ENDPOINTS, seed=1):
         self.done = []
         self.pool = {host.address: host for host in hosts}
-        its = ChannelControl(self.wish, self.hold, self.release, self.pool.get, Random(seed))
+        its = ChannelControl(self.notify_policy, self.acquire, self.release, self.pool.get, Random(seed))
         self.policy = make(its)
         self.inputs = PolicyInputs(config, dict(children), self.pool, frozenset(), frozenset(ejected), endpoints)
         self.now = now
         self.decision = self.policy.decide(self.inputs, now)
         self.saw = self.policy.describe(self.inputs, now)
 
-    def wish(self, wish):
-        self.done.append(("wish", wish))
+    def notify_policy(self, event):
+        self.done.append(("event", event))
 
-    def hold(self, address):
-        self.done.append(("hold", address))
+    def acquire(self, address):
+        self.done.append(("acquire", address))
         return self.pool.setdefault(address, FakeHost(address))
 
     def release(self, address):
@@ -81,7 +81,7 @@ class Deciding:
         return self.decision.picker.pick(PickArgs("/s/m", now=self.now, **args))
 
     def explain(self, **args):
-        """The result, and the last note; nothing has happened for it."""
+        """Return the explained result and its last note, and check that the pick had no effect."""
         trace, before = Trace(), list(self.done)
         result = self.pick(trace=trace, **args)
         assert self.done == before
@@ -89,7 +89,7 @@ class Deciding:
 
 
 def summary(result):
-    """As two results are compared: hosts by their address, whatever hears of the RPC."""
+    """Return a result in a form to compare: hosts by their address, without trackers."""
     return result.host.address if isinstance(result, Complete) else result
 
 
@@ -99,29 +99,29 @@ def ready(*names):
 
 def cluster_impl(**args):
     children = {"hosts": report(READY)}
-    return lambda seed: Deciding(ClusterImpl, ClusterImplConfig("a", "s", LEAF, **args), children, seed=seed)
+    return lambda seed: DecidedPolicy(ClusterImpl, ClusterImplConfig("a", "s", LEAF, **args), children, seed=seed)
 
 
 def weighted(children, **weights):
     config = WeightedTargetConfig({name: Target(weight, LEAF) for name, weight in weights.items()})
-    return lambda seed: Deciding(WeightedTarget, config, children, seed=seed)
+    return lambda seed: DecidedPolicy(WeightedTarget, config, children, seed=seed)
 
 
 def leaf(policy, config, hosts=(), endpoints=ABC, **args):
-    return lambda seed=1: Deciding(policy, config, hosts=hosts, endpoints=endpoints, seed=seed, **args)
+    return lambda seed=1: DecidedPolicy(policy, config, hosts=hosts, endpoints=endpoints, seed=seed, **args)
 
 
 def sessions(*pool, endpoints=("a", "b"), statuses=(HEALTHY,)):
     config = OverrideHostConfig("cart", frozenset(statuses), 1, LEAF)
     its = Endpoints(tuple(Endpoint((each,), HEALTHY) for each in endpoints))
     children = {"everybody": report(READY)}
-    return lambda seed=1: Deciding(OverrideHost, config, children, pool, endpoints=its, seed=seed)
+    return lambda seed=1: DecidedPolicy(OverrideHost, config, children, pool, endpoints=its, seed=seed)
 
 
 def ring(header="", **states):
     def decided(seed):
         config, hosts = RingHashConfig(64, 64, header), [FakeHost(name, state) for name, state in states.items()]
-        ringed = Deciding(RingHash, config, hosts=hosts, endpoints=ABC, seed=seed)
+        ringed = DecidedPolicy(RingHash, config, hosts=hosts, endpoints=ABC, seed=seed)
         for name in states:
             ringed.policy.decide(PolicyInputs(config, {}, ringed.pool, frozenset({name}), endpoints=ABC), 0.0)
         ringed.decision = ringed.policy.decide(ringed.inputs, 0.0)
@@ -134,10 +134,13 @@ RR, PF = RoundRobinConfig(), PickFirstConfig()
 TWO = {"a": report(READY, "a"), "b": report(READY, "b")}
 SITUATIONS = {
     "cluster manager": (
-        lambda seed: Deciding(ClusterManager, ClusterManagerConfig(("a",)), {"a": report(READY)}),
+        lambda seed: DecidedPolicy(ClusterManager, ClusterManagerConfig(("a",)), {"a": report(READY)}),
         {"cluster": "a"},
     ),
-    "cluster manager, unknown": (lambda seed: Deciding(ClusterManager, ClusterManagerConfig(("a",))), {"cluster": "b"}),
+    "unknown cluster": (
+        lambda seed: DecidedPolicy(ClusterManager, ClusterManagerConfig(("a",))),
+        {"cluster": "b"},
+    ),
     "drops": (cluster_impl(drops=(DropShare("lb", 500_000),)), {}),
     "circuit breaker": (cluster_impl(max_requests=0), {}),
     "weighted target": (weighted(TWO, a=1, b=3), {}),
@@ -148,7 +151,7 @@ SITUATIONS = {
     "least_request": (leaf(LeastRequest, LeastRequestConfig(2), ready(*NAMES)), {}),
     "weighted_round_robin": (leaf(WeightedRoundRobin, ClientSideWeightedRoundRobin(), ready(*NAMES)), {}),
     "pick_first": (leaf(PickFirst, PF, ready("a")), {}),
-    "pick_first without addresses": (leaf(PickFirst, PF, endpoints=given("", "none")), {}),
+    "pick_first without addresses": (leaf(PickFirst, PF, endpoints=endpoint_set("", "none")), {}),
     "ring_hash": (ring(a=READY, b=FAILURE, c=CONNECTING), {"hash": 1 << 62}),
     "ring_hash, another": (ring(a=FAILURE, b=READY, c=FAILURE), {"hash": 7}),
     "ring_hash without a hash": (ring(a=READY, b=READY, c=READY), {}),
@@ -175,11 +178,11 @@ def args_of(args):
 def test_an_explanation_changes_nothing_and_the_next_pick_does_what_it_said(decided, args, seed):
     its = decided(seed)
     for _ in range(4):
-        told = [its.explain(**args_of(args)) for _ in range(3)]
+        explained = [its.explain(**args_of(args)) for _ in range(3)]
         picked = its.pick(**args_of(args))
-        assert {repr(summary(result)) for result, _ in told} == {repr(summary(picked))}
-        assert all(note == told[0][1] for _, note in told)
-        assert told[0][1].why
+        assert {repr(summary(result)) for result, _ in explained} == {repr(summary(picked))}
+        assert all(note == explained[0][1] for _, note in explained)
+        assert explained[0][1].why
 
 
 def test_an_explained_drop_is_not_counted():
@@ -244,7 +247,7 @@ def test_every_policy_describes_itself():
 
 
 def test_an_explanation_of_cluster_manager_chooses_the_rpcs_cluster():
-    its = Deciding(ClusterManager, ClusterManagerConfig(("a", "b")), {"b": report(READY)})
+    its = DecidedPolicy(ClusterManager, ClusterManagerConfig(("a", "b")), {"b": report(READY)})
     assert its.saw == "2 clusters"
     its.decision.picker.pick(PickArgs("/s/m", cluster="b", trace=(trace := Trace())))
     assert trace.notes[0] == TraceNote("it is the RPC's; it is READY", "b")
@@ -252,7 +255,7 @@ def test_an_explanation_of_cluster_manager_chooses_the_rpcs_cluster():
 
 
 def cds(cluster, given_up=False):
-    return Deciding(Cds, CdsConfig("a"), endpoints=ClusterEntry(cluster, given_up))
+    return DecidedPolicy(Cds, CdsConfig("a"), endpoints=ClusterEntry(cluster, given_up))
 
 
 def gone(name):
@@ -278,7 +281,7 @@ def test_cds_describes_the_clusters_of_an_aggregate():
 
 
 def test_outlier_detection_describes_the_ejected_hosts():
-    assert Deciding(OutlierDetection, OutlierDetectionConfig(None, LEAF)).saw == "no rules"
+    assert DecidedPolicy(OutlierDetection, OutlierDetectionConfig(None, LEAF)).saw == "no rules"
 
 
 def test_cluster_impl_describes_rpcs_in_flight_and_drops():
@@ -299,12 +302,12 @@ PRIORITIES = PriorityConfig({"0": LEAF, "1": LEAF})
     ],
 )
 def test_priority_explains_its_choice(first, second, chosen, why):
-    its = Deciding(Priority, PRIORITIES, {"0": report(first), "1": report(second)})
+    its = DecidedPolicy(Priority, PRIORITIES, {"0": report(first), "1": report(second)})
     assert its.decision.handed_on == TraceNote(why, chosen)
 
 
 def test_priority_describes_its_timers_and_priorities_not_begun():
-    its = Deciding(Priority, PRIORITIES, {"0": report(CONNECTING)}, now=5.0)
+    its = DecidedPolicy(Priority, PRIORITIES, {"0": report(CONNECTING)}, now=5.0)
     assert its.saw == "0 CONNECTING for 10.0 s more, 1 not begun"
 
 
@@ -391,7 +394,7 @@ def test_ring_hash_explains_a_drawn_hash_without_a_hash_policy():
 
 
 def test_random_subsetting_describes_the_size_of_its_subset():
-    its = Deciding(RandomSubsetting, RandomSubsettingConfig(2, LEAF), endpoints=ABC)
+    its = DecidedPolicy(RandomSubsetting, RandomSubsettingConfig(2, LEAF), endpoints=ABC)
     assert its.saw == "2 of 3 endpoints"
 
 

@@ -1,10 +1,10 @@
-"""Ring hash by a header that its own configuration names (A76), by values."""
+"""ring_hash may hash a header that its own configuration names (A76); tested by values."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, given
+from support.policies import CONNECTING, FAILURE, READY, FakeHost, channel_control, endpoint_set
 from xxhash import xxh64_intdigest
 
 from trxds.core.metadata import Metadata
@@ -17,14 +17,14 @@ NAMES = "abcd"
 
 
 class Ringed:
-    """The policy over four hosts, each in the state that the test says; the others are IDLE."""
+    """The policy over four hosts in the states of the test; all others are IDLE."""
 
     def __init__(self, **states):
         self.pick_events = set()
         self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
         config = RingHashConfig(64, 4096, header="x-user")
         self.inputs = PolicyInputs(
-            config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=given(NAMES)
+            config, {}, {name: FakeHost(name, state) for name, state in states.items()}, endpoints=endpoint_set(NAMES)
         )
         for name in states:
             self.policy.decide(replace(self.inputs, pick_events=frozenset({name})), 0.0)

@@ -1,7 +1,7 @@
-"""Trackers that policies attach to hosts: who hears of a session's RPC, which no picker of theirs has chosen."""
+"""Policies attach trackers to hosts, which are called for sessions' RPCs that their pickers did not choose."""
 
 import pytest
-from support.policies import CONNECTING, READY, channel_control, given, hosts
+from support.policies import CONNECTING, READY, channel_control, endpoint_set, hosts
 from support.tree import Tree, Wants
 
 from trxds.lb.circuit_breakers import CallCounter
@@ -70,7 +70,7 @@ class TestNodes:
 
 class TestPolicies:
     def decision(self, make, config, its=None, **states):
-        inputs = PolicyInputs(config, hosts=hosts(**states), endpoints=its or given("ab"))
+        inputs = PolicyInputs(config, hosts=hosts(**states), endpoints=its or endpoint_set("ab"))
         return make(channel_control()).decide(inputs, 0.0)
 
     def test_least_request_attaches_its_counts_to_every_address(self):
@@ -91,7 +91,7 @@ class TestPolicies:
         assert not self.decision(WeightedRoundRobin, config, a=READY, b=READY).trackers
 
     def test_a_policys_trackers_are_the_same_object_while_its_endpoints_are(self):
-        policy, its = LeastRequest(channel_control()), given("ab")
+        policy, its = LeastRequest(channel_control()), endpoint_set("ab")
         inputs = PolicyInputs(LeastRequestConfig(2), hosts=hosts(a=READY), endpoints=its)
         first, second = (policy.decide(inputs, now) for now in (0.0, 1.0))
         assert first.trackers is second.trackers

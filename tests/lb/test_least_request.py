@@ -1,8 +1,8 @@
-"""least_request, by values."""
+"""least_request picks the host with the fewest RPCs of a few draws (A48); tested by values."""
 
 from collections import Counter
 
-from support.policies import CONNECTING, FAILURE, READY, channel_control, given, hosts
+from support.policies import CONNECTING, FAILURE, READY, channel_control, endpoint_set, hosts
 
 from trxds.core.status import OK
 from trxds.lb.least_request import LeastRequest
@@ -12,7 +12,7 @@ from trxds.resources.leaf_policy import LeastRequest as LeastRequestConfig
 
 
 class Balanced:
-    """A policy whose RPCs begin and end."""
+    """A policy with RPCs that begin and end."""
 
     def __init__(self, names="abc", choice_count=2):
         self.policy = LeastRequest(channel_control())
@@ -22,7 +22,7 @@ class Balanced:
     def update(self, names, **states):
         self.names = names
         self.config = LeastRequestConfig(self.choice_count)
-        self.endpoints = given(names)
+        self.endpoints = endpoint_set(names)
         self.decide(**(states or dict.fromkeys(names, READY)))
 
     def decide(self, **states):
@@ -32,7 +32,7 @@ class Balanced:
         return self.decision
 
     def begin(self, times=1):
-        """RPCs that stay open: (address, tracker) each."""
+        """Begin RPCs that stay open; return (address, tracker) of each."""
         begun = []
         for _ in range(times):
             result = self.decision.picker.pick(PickArgs("/s/m"))
@@ -42,7 +42,7 @@ class Balanced:
         return begun
 
     def spread(self, times):
-        """How many of so many short RPCs go to each host."""
+        """Return how many of these short RPCs go to each host."""
         counted = Counter()
         for _ in range(times):
             ((address, tracker),) = self.begin()

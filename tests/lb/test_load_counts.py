@@ -1,4 +1,4 @@
-"""The load that cluster_impl counts for the control plane, by values (A27, A64, A85)."""
+"""cluster_impl counts load for the control plane (A27, A64, A85); tested by values."""
 
 import gc
 import math
@@ -34,14 +34,14 @@ CALL = PickArgs("/s/m")
 
 
 class ByPath:
-    """Chooses the host that the call's path names."""
+    """A picker that chooses the host that the call's path names."""
 
     def pick(self, call):
         return Complete(FakeHost(call.path, READY))
 
 
 class Load:
-    """One policy over hosts that a call chooses by name, and what was counted."""
+    """A policy over hosts that a call chooses by name, and its load store."""
 
     def __init__(self, loads=None, **config):
         self.counts = LoadStore() if loads is None else loads
@@ -79,7 +79,7 @@ def of_cart(*localities, drops=None, uncategorised=0):
 
 
 def reported(cpu_utilization=0.5, **named):
-    """Trailers with a host's report."""
+    """Return trailers with a host's load report."""
     value = protos.OrcaLoadReport(cpu_utilization=cpu_utilization, named_metrics=named).SerializeToString()
     return Metadata([("endpoint-load-metrics-bin", value)])
 

@@ -1,4 +1,4 @@
-"""Following a host's load reports (A51): nothing that a host sends ends it, but "I have none"."""
+"""A stream of load reports (A51) survives everything that a host sends, except UNIMPLEMENTED."""
 
 import math
 from random import Random
@@ -13,7 +13,7 @@ from trxds.resources.orca import LoadReport
 
 
 class Reporting(FakeHost):
-    """Each call for reports answers with the next of these lists and raises an exception in it; then it has none."""
+    """A host whose calls for reports send the next of these lists, raise its exceptions, and are then UNIMPLEMENTED."""
 
     def __init__(self, *calls):
         super().__init__("a", READY)

@@ -1,11 +1,11 @@
-"""The shell around every policy: what it makes of decisions, and what its parent hears (ADR 2 and 3)."""
+"""A node applies its policy's decisions and reports to its parent (ADR 2 and 3)."""
 
 from dataclasses import replace
 from math import inf
 
 import pytest
 import trio
-from support.policies import CONNECTING, FAILURE, IDLE, READY, given
+from support.policies import CONNECTING, FAILURE, IDLE, READY, endpoint_set
 from support.tree import Texts, Tree, Wants
 from trio.testing import wait_all_tasks_blocked
 
@@ -74,9 +74,9 @@ class TestGenerations:
 
     async def test_a_parent_does_not_wait_for_a_deactivated_child(self, tree):
         await tree.configure(parent(a=Wants("a"), b=Wants("b")))
-        told = len(tree.reports)
+        reported = len(tree.reports)
         await tree.configure(parent(deactivate="b", a=Wants("a")))
-        assert tree.generations[told:] == [2]
+        assert tree.generations[reported:] == [2]
         assert len(tree.policy("b").decisions) == 1
 
     async def test_a_reactivated_child_answers_the_configuration_sent_since(self, tree):
@@ -88,59 +88,59 @@ class TestGenerations:
 
 
 class TestEndpoints:
-    """They come beside the configuration, and a change of them alone asks only those who read them."""
+    """Endpoints come apart from the configuration, and their change makes only policies decide that read them."""
 
     def seen(self, tree, text):
         return tree.policy(text).decisions[-1][0].endpoints
 
     async def test_a_child_gets_its_part_or_all_or_the_decisions_endpoints(self, tree):
-        part, own = given("b"), given("c")
-        its = Endpoints(given("ab").all, parts={"second": part})
+        part, own = endpoint_set("b"), endpoint_set("c")
+        its = Endpoints(endpoint_set("ab").all, parts={"second": part})
         children = {name: Wants(name) for name in ("first", "second", "third")}
         await tree.configure(Wants("root", children, endpoints={"third": own}), its)
         assert [self.seen(tree, name) for name in children] == [its, part, own]
 
     async def test_equal_endpoints_are_no_change(self, tree):
-        await tree.configure(parent(a=Wants("a")), given("x"))
+        await tree.configure(parent(a=Wants("a")), endpoint_set("x"))
         before = len(tree.policy("a").decisions)
-        await tree.configure(parent(a=Wants("a")), given("x"))
+        await tree.configure(parent(a=Wants("a")), endpoint_set("x"))
         assert len(tree.policy("a").decisions) == before
         assert tree.generations[-1] == 2
 
     async def test_a_policy_that_does_not_read_endpoints_passes_them_on_without_a_decision(self, tree):
         root = Wants("root", {"a": Wants("a")}, reads_endpoints=False)
-        await tree.configure(root, given("x"))
+        await tree.configure(root, endpoint_set("x"))
         before = len(tree.policy("root").decisions)
-        tree.send(root, given("xy"))
+        tree.send(root, endpoint_set("xy"))
         await wait_all_tasks_blocked()
-        assert self.seen(tree, "a") == given("xy")
+        assert self.seen(tree, "a") == endpoint_set("xy")
         # The child's picker is another one, so that there is one decision: for its answer.
         assert len(tree.policy("root").decisions) == before + 1
         assert tree.generations[-1] == 2
 
     async def test_only_the_child_whose_part_of_the_endpoints_changed_decides(self, tree):
         root = Wants("root", {"a": Wants("a"), "b": Wants("b")}, reads_endpoints=False)
-        await tree.configure(root, Endpoints(parts={"a": given("x"), "b": given("y")}))
+        await tree.configure(root, Endpoints(parts={"a": endpoint_set("x"), "b": endpoint_set("y")}))
         before = len(tree.policy("b").decisions)
-        await tree.configure(root, Endpoints(parts={"a": given("xz"), "b": given("y")}))
-        assert self.seen(tree, "a") == given("xz")
+        await tree.configure(root, Endpoints(parts={"a": endpoint_set("xz"), "b": endpoint_set("y")}))
+        assert self.seen(tree, "a") == endpoint_set("xz")
         assert len(tree.policy("b").decisions) == before
         assert tree.generations[-1] == 2
 
     async def test_a_report_that_changes_nothing_is_passed_up_without_a_decision(self, tree):
         root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
-        await tree.configure(root, given("x"))
-        decided, told = len(tree.policy("root").decisions), tree.reports[-1]
-        await tree.configure(root, given("xy"))
+        await tree.configure(root, endpoint_set("x"))
+        decided, reported = len(tree.policy("root").decisions), tree.reports[-1]
+        await tree.configure(root, endpoint_set("xy"))
         assert len(tree.policy("root").decisions) == decided
-        assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, told.picker)
+        assert (tree.reports[-1].generation, tree.reports[-1].picker) == (2, reported.picker)
 
     async def test_a_policy_that_raised_decides_again_at_any_message(self, tree):
         root = Wants("root", {"a": Wants("a", picker=QUEUE_PICKER)}, reads_endpoints=False)
-        await tree.configure(root, given("x"))
-        await tree.configure(replace(root, raises=True), given("x"))
+        await tree.configure(root, endpoint_set("x"))
+        await tree.configure(replace(root, raises=True), endpoint_set("x"))
         before = len(tree.policy("root").decisions)
-        await tree.configure(replace(root, raises=True), given("xy"))
+        await tree.configure(replace(root, raises=True), endpoint_set("xy"))
         assert len(tree.policy("root").decisions) > before
 
 
@@ -286,11 +286,11 @@ class TestHosts:
         assert tree.reports[-1].generation == before.generation
 
 
-class TestWishes:
+class TestPickEvents:
     async def test_equal_pick_events_are_merged(self, tree):
         await tree.configure(Wants("leaf"))
-        for wish in ("one", "two", "one"):
-            tree.made[0].channel_control.notify_policy(wish)
+        for event in ("one", "two", "one"):
+            tree.made[0].channel_control.notify_policy(event)
         await wait_all_tasks_blocked()
         assert [inputs.pick_events for inputs, _ in tree.made[0].decisions] == [frozenset(), {"one", "two"}]
 
@@ -443,15 +443,15 @@ async def test_a_node_leaves_no_task_lease_or_message_after_its_end():
     assert diary.count("sweep begins") == diary.count("sweep ends") == 2
     tree.send(Wants("leaf"))
     tree.made[0].channel_control.notify_policy("late")
-    assert tree.mailbox.put("late", None) is not None, "letters to a node that is gone are dropped, not refused"
+    assert tree.mailbox.put("late", None) is not None, "messages to an ended node are dropped, not refused"
 
 
 async def test_a_pick_from_the_picker_of_an_ended_node_leaves_no_lease(tree):
-    # RPCs go on picking from it until its parents have told that there is another.
+    # RPCs go on picking from it until its parents have another one.
     await tree.configure(parent(a=Wants("a")))
-    hold = tree.policy("a").channel_control.acquire
+    acquire = tree.policy("a").channel_control.acquire
     await tree.configure(parent())
-    assert hold("x").address == "x"
+    assert acquire("x").address == "x"
     assert tree.hosts.leased == set()
 
 

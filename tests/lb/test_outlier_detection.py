@@ -1,4 +1,4 @@
-"""outlier_detection, by values (A50)."""
+"""outlier_detection ejects hosts that fail too much (A50); tested by values."""
 
 import math
 
@@ -28,7 +28,7 @@ def by_rate(stdev_factor=1000, enforcement=100, hosts=1, volume=1, **more):
 
 
 class Detector:
-    """The policy at a time of the test's own, over a child that picks whom the test says."""
+    """The policy at a time of the test's choice, over a child that picks the host of the test's choice."""
 
     def __init__(self, rules, hosts=HOSTS, seed=1):
         self.rules = rules
@@ -50,7 +50,7 @@ class Detector:
         return self.decide().ejected
 
     def call(self, host, good=0, bad=0):
-        """RPCs to that host, begun and ended."""
+        """Begin and end RPCs to that host."""
         for status in [OK] * good + [FAILED] * bad:
             self.begin(host).ended(status)
 

@@ -1,4 +1,4 @@
-"""cluster_manager, cds, cluster_impl and weighted_target, by values."""
+"""The parent policies cluster_manager, cds, cluster_impl and weighted_target are tested by values."""
 
 import pytest
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, endpoints, picked, report
@@ -24,7 +24,7 @@ LEAF = RoundRobin()
 
 
 def of(cluster, its=None, *, given_up=False):
-    """What a cds has before it, with its child's report."""
+    """Return the inputs of a cds policy, with its child's report."""
     children = {"cluster": its} if its is not None else {}
     return PolicyInputs(CdsConfig("a"), children, endpoints=ClusterEntry(cluster, given_up))
 

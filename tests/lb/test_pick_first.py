@@ -1,10 +1,10 @@
-"""pick_first, by values."""
+"""pick_first uses one connection (A61, A62, A113); tested by values."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, given, hosts, picked
+from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, endpoint_set, hosts, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Fail, PickArgs
@@ -17,7 +17,7 @@ CONFIG = PickFirstConfig()
 
 
 class Tried:
-    """A policy with its configuration; `pick_events` are what its picks have left."""
+    """A policy with its configuration; `pick_events` are the events of its picks."""
 
     def __init__(self, names="abc", seed=1, elsewhere=None, **more):
         self.pick_events = set()
@@ -25,7 +25,7 @@ class Tried:
         around = replace(channel_control(seed), notify_policy=self.pick_events.add, lookup=self.elsewhere.get)
         self.policy = PickFirst(around)
         self.config = PickFirstConfig(**more)
-        self.endpoints = given(names)
+        self.endpoints = endpoint_set(names)
 
     def decide(self, **states):
         pick_events = frozenset(self.pick_events)
@@ -95,7 +95,7 @@ def test_pick_first_tries_all_addresses_of_all_endpoints_in_order():
 
 
 class TestReadyAlready:
-    """A host that somebody else in the channel has connected, a session for one, is used at once (A61)."""
+    """A host that another user of the channel has connected, a session for example, is used at once (A61)."""
 
     def test_pick_first_uses_an_address_that_is_ready_already_and_connects_none(self):
         tried = Tried(elsewhere=hosts(c=READY))
@@ -139,14 +139,14 @@ class TestReadyAlready:
 def test_pick_first_keeps_its_connection_if_a_new_list_has_the_address():
     tried = Tried()
     tried.decide(a=READY)
-    tried.endpoints = given("xya")
+    tried.endpoints = endpoint_set("xya")
     decision = tried.decide(a=READY)
     assert decision.hosts == ("a",)
     assert picked(decision.picker) == ["a"]
 
 
 def test_pick_first_uses_an_ejected_host():
-    inputs = PolicyInputs(CONFIG, hosts=hosts(a=READY), ejected=frozenset("a"), endpoints=given("a"))
+    inputs = PolicyInputs(CONFIG, hosts=hosts(a=READY), ejected=frozenset("a"), endpoints=endpoint_set("a"))
     decision = PickFirst(channel_control()).decide(inputs, 0.0)
     assert picked(decision.picker) == ["a"]
 
@@ -154,7 +154,7 @@ def test_pick_first_uses_an_ejected_host():
 @pytest.mark.parametrize("note", ["", "no localities"])
 def test_pick_first_without_endpoints_fails_with_the_reason(note):
     tried = Tried("")
-    tried.endpoints = given("", note)
+    tried.endpoints = endpoint_set("", note)
     decision = tried.decide()
     assert decision.state is FAILURE
     assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
@@ -172,6 +172,6 @@ class TestShuffling:
         assert len({tried.decide().connect for _ in range(20)}) == 1
 
     def test_shuffling_puts_heavier_endpoints_first_more_often(self):
-        weighted = PolicyInputs(PickFirstConfig(shuffle=True), endpoints=given("ab", weights=(3, 1)))
+        weighted = PolicyInputs(PickFirstConfig(shuffle=True), endpoints=endpoint_set("ab", weights=(3, 1)))
         firsts = Counter(PickFirst(channel_control(seed)).decide(weighted, 0.0).connect[0] for seed in range(2000))
         assert 1400 < firsts["a"] < 1600

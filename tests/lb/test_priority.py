@@ -1,4 +1,4 @@
-"""priority (A56), by values: which child is used, which are running, and when to look again."""
+"""priority fails over (A56): tested by values for the child in use, the running ones and the next decision."""
 
 from support.policies import CONNECTING, FAILURE, IDLE, READY, channel_control, report
 
@@ -12,7 +12,7 @@ LEAF = RoundRobin()
 
 
 class Story:
-    """One policy over time: states are set, decisions are read."""
+    """A policy over time: tests set its children's states and read its decisions."""
 
     def __init__(self, *names):
         self.policy = Priority(channel_control())

@@ -1,9 +1,9 @@
-"""random_subsetting, by values (A68)."""
+"""random_subsetting gives its child a subset of the endpoints (A68); tested by values."""
 
 from collections import Counter
 
 import pytest
-from support.policies import READY, channel_control, endpoints, given, picked, report
+from support.policies import READY, channel_control, endpoint_set, endpoints, picked, report
 
 from trxds.lb.configs import OutlierDetectionConfig, Target, WeightedTargetConfig
 from trxds.lb.endpoint_set import Endpoints
@@ -18,8 +18,8 @@ NAMES = tuple(f"10.0.0.{n}:80" for n in range(20))
 
 
 def child(names=NAMES, size=5, seed=1, policy=None, its_child=LEAF, its_endpoints=None):
-    """The configuration that the child gets, and its endpoints."""
-    its = given(names) if its_endpoints is None else its_endpoints
+    """Return the configuration and the endpoints that the child gets."""
+    its = endpoint_set(names) if its_endpoints is None else its_endpoints
     inputs = PolicyInputs(RandomSubsettingConfig(size, its_child), endpoints=its)
     decision = (policy or RandomSubsetting(channel_control(seed))).decide(inputs, 0.0)
     return decision.children["subset"], decision.endpoints["subset"]
@@ -58,12 +58,12 @@ def test_an_endpoint_with_two_addresses_counts_once_for_random_subsetting():
 
 
 def test_endpoints_of_a_subset_keep_their_weights():
-    _, its = child(its_endpoints=given("abcdef", weights=(1, 2, 3, 4, 5, 6)), size=3)
+    _, its = child(its_endpoints=endpoint_set("abcdef", weights=(1, 2, 3, 4, 5, 6)), size=3)
     assert its.weights == tuple("abcdef".index(endpoint.addresses[0]) + 1 for endpoint in its)
 
 
 def test_a_locality_without_an_endpoint_in_the_subset_is_not_drawn():
-    localities = Endpoints(endpoints("abcdef"), parts={name: given(name) for name in "abcdef"})
+    localities = Endpoints(endpoints("abcdef"), parts={name: endpoint_set(name) for name in "abcdef"})
     targets = WeightedTargetConfig({name: Target(1, LEAF) for name in "abcdef"})
     config, its = child(its_child=targets, its_endpoints=localities, size=2)
     assert len(config.targets) == 2
@@ -71,7 +71,7 @@ def test_a_locality_without_an_endpoint_in_the_subset_is_not_drawn():
 
 
 def test_random_subsetting_narrows_nested_configurations_too():
-    localities = Endpoints(endpoints("abcdef"), parts={name: given(name) for name in "abcdef"})
+    localities = Endpoints(endpoints("abcdef"), parts={name: endpoint_set(name) for name in "abcdef"})
     targets = WeightedTargetConfig({name: Target(1, LEAF) for name in "abcdef"})
     config, _ = child(its_child=OutlierDetectionConfig(None, targets), its_endpoints=localities, size=2)
     assert len(config.child.targets) == 2
@@ -84,7 +84,7 @@ def test_nested_subsets_are_subsets_of_subsets():
 
 
 def test_random_subsetting_reports_its_childs_state_and_picker():
-    inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), {"subset": report(READY)}, endpoints=given("ab"))
+    inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), {"subset": report(READY)}, endpoints=endpoint_set("ab"))
     decision = RandomSubsetting(channel_control()).decide(inputs, 0.0)
     assert decision.state is READY
     assert picked(decision.picker) == ["host"]
@@ -92,6 +92,6 @@ def test_random_subsetting_reports_its_childs_state_and_picker():
 
 def test_random_subsetting_computes_one_subset_for_equal_inputs():
     policy = RandomSubsetting(channel_control())
-    inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), endpoints=given("ab"))
+    inputs = PolicyInputs(RandomSubsettingConfig(1, LEAF), endpoints=endpoint_set("ab"))
     first, second = (policy.decide(inputs, 0.0).endpoints["subset"] for _ in range(2))
     assert first is second

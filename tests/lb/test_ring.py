@@ -1,4 +1,4 @@
-"""The ring of hashes: who stands where (A42)."""
+"""The ring has entries for each endpoint by weight (A42)."""
 
 from collections import Counter
 from itertools import pairwise

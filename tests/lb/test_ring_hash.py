@@ -1,10 +1,10 @@
-"""ring_hash, by values."""
+"""ring_hash sends equal hashes to one host (A42, A61, A76); tested by values."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, picked
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Complete, Fail, PickArgs
@@ -18,13 +18,13 @@ CONFIG = RingHashConfig(64, 4096)
 
 
 class Ringed:
-    """A policy with its hosts, as its node has them: what it leases is there, what it asks for connects."""
+    """A policy with its hosts, as a node has them: leased hosts exist, and requested ones connect."""
 
     def __init__(self, names="abc", its_endpoints=None):
         self.pick_events = set()
         self.hosts = {}
         self.policy = RingHash(replace(channel_control(), notify_policy=self.pick_events.add))
-        self.endpoints = given(names) if its_endpoints is None else its_endpoints
+        self.endpoints = endpoint_set(names) if its_endpoints is None else its_endpoints
         self.decide()
 
     def decide(self, ejected="", **states):
@@ -44,12 +44,12 @@ class Ringed:
         return self.decision.picker.pick(PickArgs("/s/m", hash=hashed))
 
     def order(self, hashed=0):
-        """The names as that hash comes to them on the ring."""
+        """Return the names in the order in which the hash meets them on the ring."""
         picker = self.decision.picker
         return list(dict.fromkeys(picker.keys[owner] for owner in picker.ring.walk(hashed)))
 
     def all(self, *states):
-        """The hosts in the order of the ring are in these states; each was picked once."""
+        """Pick each host once, then put the hosts, in the order of the ring, in these states."""
         for name in self.order():
             self.pick_events.add(name)
         self.decide()
@@ -159,7 +159,7 @@ def test_a_failing_ring_hash_connects_one_more_host_by_itself():
 def test_ring_hash_connects_no_other_host_while_one_is_connecting():
     ringed = Ringed("abcd")
     ringed.all(FAILURE, FAILURE, CONNECTING, READY)
-    ringed.endpoints = given("abcdefg")
+    ringed.endpoints = endpoint_set("abcdefg")
     ringed.decide(**{ringed.order()[3]: FAILURE})
     assert ringed.decision.connect == ()
 
@@ -178,26 +178,26 @@ class TestUpdates:
         monkeypatch.setattr(ring_hash, "build_ring", lambda *args: built.append(args) or original(*args))
         ringed = Ringed("ab")
         ringed.all(READY, READY)
-        ringed.endpoints = given("ab", "another list")
+        ringed.endpoints = endpoint_set("ab", "another list")
         ringed.decide()
         assert len(built) == 1
-        ringed.endpoints = given("abc")
+        ringed.endpoints = endpoint_set("abc")
         ringed.decide()
-        ringed.endpoints = given("abc", weights=(2, 1, 1))
+        ringed.endpoints = endpoint_set("abc", weights=(2, 1, 1))
         ringed.decide()
         assert len(built) == 3
 
     def test_hosts_that_stay_in_the_ring_keep_their_connections(self):
         ringed = Ringed("ab")
         ringed.all(READY, READY)
-        ringed.endpoints = given("bc")
+        ringed.endpoints = endpoint_set("bc")
         assert ringed.decide().hosts == ("b",)
         assert ringed.decision.state is READY
 
     def test_an_old_ring_hash_picker_may_ask_for_a_removed_host(self):
         ringed = Ringed("ab")
         old = ringed.decision.picker
-        ringed.endpoints = given("c")
+        ringed.endpoints = endpoint_set("c")
         ringed.decide()
         assert old.pick(PickArgs("/s/m", hash=0)) is QUEUE
         assert ringed.decide().hosts == ()
@@ -228,7 +228,7 @@ class TestUpdates:
 
 @pytest.mark.parametrize("note", ["", "no localities"])
 def test_ring_hash_without_endpoints_fails_with_the_reason(note):
-    ringed = Ringed(its_endpoints=given("", note))
+    ringed = Ringed(its_endpoints=endpoint_set("", note))
     assert ringed.decision.state is FAILURE
     assert ringed.pick(0).status.message == (note or "empty address list")
 

@@ -1,7 +1,7 @@
-"""round_robin, by values."""
+"""round_robin picks READY hosts in turn; tested by values."""
 
 import pytest
-from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, given, hosts, picked
+from support.policies import CONNECTING, FAILURE, IDLE, READY, FakeHost, channel_control, endpoint_set, hosts, picked
 
 from trxds.lb.endpoint_set import Endpoints
 from trxds.lb.pick import QUEUE, Fail, PickArgs
@@ -14,7 +14,7 @@ CONFIG = RoundRobinConfig()
 
 
 def decide(policy, names, its_hosts):
-    return policy.decide(PolicyInputs(CONFIG, hosts=its_hosts, endpoints=given(names)), 0.0)
+    return policy.decide(PolicyInputs(CONFIG, hosts=its_hosts, endpoints=endpoint_set(names)), 0.0)
 
 
 def test_round_robin_leases_and_connects_every_endpoint():
@@ -74,13 +74,13 @@ def test_round_robin_connects_an_idle_host_again():
 
 @pytest.mark.parametrize("note", ["", 'EDS resource "x": does not exist'])
 def test_round_robin_without_endpoints_fails_with_the_reason(note):
-    decision = RoundRobin(channel_control()).decide(PolicyInputs(CONFIG, endpoints=given((), note)), 0.0)
+    decision = RoundRobin(channel_control()).decide(PolicyInputs(CONFIG, endpoints=endpoint_set((), note)), 0.0)
     assert decision.state is FAILURE
     assert decision.picker.pick(PickArgs("/s/m")).status.message == (note or "empty address list")
 
 
 class TestSeveralAddresses:
-    """One endpoint that can be reached in two ways (A61)."""
+    """An endpoint with two addresses is one host of the rotation (A61)."""
 
     ENDPOINTS = Endpoints((Endpoint(("a", "b")),))
 
@@ -111,17 +111,19 @@ class TestSeveralAddresses:
 
 def test_an_ejected_host_of_round_robin_counts_as_failed_and_stays_connected():
     decision = RoundRobin(channel_control()).decide(
-        PolicyInputs(CONFIG, hosts=hosts(a=READY, b=READY), ejected=frozenset("a"), endpoints=given("ab")), 0.0
+        PolicyInputs(CONFIG, hosts=hosts(a=READY, b=READY), ejected=frozenset("a"), endpoints=endpoint_set("ab")), 0.0
     )
     assert set(picked(decision.picker, 4)) == {"b"}
     assert "a" in decision.hosts
 
 
 class TestTheSamePicker:
-    """It is kept while none of its hosts has had news, so that nobody above has to decide."""
+    """A picker is kept while none of its hosts has news, so that no policy above has to decide."""
 
     def step(self, policy, its, *news):
-        return policy.decide(PolicyInputs(CONFIG, {}, its, endpoints=given(its), news=frozenset(news)), 0.0).picker
+        return policy.decide(
+            PolicyInputs(CONFIG, {}, its, endpoints=endpoint_set(its), news=frozenset(news)), 0.0
+        ).picker
 
     def test_an_added_host_that_is_not_ready_keeps_the_round_robin_picker(self):
         policy, its = RoundRobin(channel_control()), hosts(a=READY)

@@ -1,4 +1,4 @@
-"""Graceful switch, and ejection by subtree: what the node does for policies that change or eject."""
+"""A node switches between policies gracefully, and passes ejections down its subtree (A50)."""
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from trxds.lb.subtree import Ejections
 
 
 def switching(old, new):
-    """A child that replaces another policy under its name; each with the report given, or none."""
+    """Return a child that replaces another one under its name; each has the given report or none."""
     before = Child("p0", "round_robin", FakeHosts(), ConflatingQueue())
     before.report = old and report(old)
     child = Child("p0", "ring_hash", before.hosts, before.parent, before)

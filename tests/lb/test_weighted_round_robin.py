@@ -1,4 +1,4 @@
-"""Client-side weighted_round_robin and what it stands on, by values (A58)."""
+"""Client-side weighted_round_robin, its weights and its scheduler are tested by values (A58)."""
 
 import math
 from collections import Counter
@@ -7,8 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policies import CONNECTING, FAILURE, READY, channel_control, hosts
-from support.policies import given as given_endpoints
+from support.policies import CONNECTING, FAILURE, READY, channel_control, endpoint_set, hosts
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from trxds.core.metadata import EMPTY, Metadata
@@ -195,7 +194,7 @@ class TestSchedule:
 class TestPolicy:
     def balanced(self, names="ab", **rules):
         policy = WeightedRoundRobin(channel_control())
-        config, its = Rules(**rules), given_endpoints(names)
+        config, its = Rules(**rules), endpoint_set(names)
 
         def decide(**states):
             return policy.decide(PolicyInputs(config, hosts=hosts(**states), endpoints=its), 0.0)
@@ -277,12 +276,12 @@ class TestPolicy:
 
 
 class TestOutOfBand:
-    """The tasks that follow the hosts' reports."""
+    """Tasks read the hosts' out-of-band load reports."""
 
     def decided(self):
         policy = WeightedRoundRobin(channel_control())
-        config, given = Rules(reporting_period=10.0), given_endpoints("ab")
-        return lambda its: policy.decide(PolicyInputs(config, hosts=its, endpoints=given), 0.0)
+        config, ab = Rules(reporting_period=10.0), endpoint_set("ab")
+        return lambda its: policy.decide(PolicyInputs(config, hosts=its, endpoints=ab), 0.0)
 
     def test_one_task_reads_the_out_of_band_reports_of_each_ready_host(self):
         decision = self.decided()(hosts(a=READY, b=CONNECTING))

@@ -1,4 +1,4 @@
-"""What share of the traffic an endpoint is to get (A113)."""
+"""An endpoint's weight is its share of the traffic (A113)."""
 
 from trxds.lb.weights import endpoint_weights
 from trxds.resources.endpoint import Endpoint, Locality, LocalityId
@@ -7,7 +7,7 @@ ALL = 1 << 31
 
 
 def weights(*localities):
-    """Each as (weight, weights of its endpoints)."""
+    """Return the endpoint weights of localities, each given as (weight, weights of its endpoints)."""
     return endpoint_weights([locality(weight, its) for weight, its in localities])
 
 

@@ -1,4 +1,4 @@
-"""The cookie's forms, both ways (A55, A60; docs/sessions.md)."""
+"""Session cookies are written in one form and read in several (A55, A60; docs/sessions.md)."""
 
 import base64
 
@@ -29,7 +29,7 @@ def b64(text):
 
 
 def envoy(address, expires=None):
-    """Envoy's message, by hand."""
+    """Return a cookie's value with Envoy's message, encoded by hand."""
     data = b"\x0a" + bytes([len(address)]) + address.encode()
     if expires is not None:
         data += b"\x10"

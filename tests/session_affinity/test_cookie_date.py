@@ -1,4 +1,4 @@
-"""Dates as browsers read them in `Expires` (RFC 6265 §5.1.1)."""
+"""Dates in `Expires` are parsed as by browsers (RFC 6265 §5.1.1)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The stateful session filter by values: a request's metadata in, override and Set-Cookie out."""
+"""The stateful session filter turns a request's metadata into an override and a Set-Cookie; tested by values."""
 
 import base64
 import math
@@ -26,7 +26,7 @@ def call(cookie=None, cluster="a", routed=("a", "b"), path="/shop.Cart/Add"):
 
 
 def start(args, actual="1.1.1.1:1", **config):
-    """What the filter adds to the response, when the pick chose `actual`."""
+    """Return the metadata that the filter makes of a response when the pick chose `actual`."""
     respond = StatefulSession(CookieConfig("s", **config)).start(args)
     if respond is None:
         return None
@@ -105,7 +105,7 @@ def test_a_host_without_an_address_list_gets_no_set_cookie():
 
 
 class TestEnvoysExpiry:
-    """The wall clock is asked on every RPC, whatever was read before."""
+    """The expiry is compared with the wall clock for every RPC, also for a cached cookie."""
 
     EXPIRES = 1_000
 
@@ -175,8 +175,8 @@ class TestBadTexts:
             args = call(text)
             self.read(filter_, text)
             filter_.start(args)
-            told = filter_.explain(args)
-            assert "my-Secret" not in f"{caplog.text}{args.override!r}{told!r}{filter_._decoded_cookies[text]!r}"
+            step = filter_.explain(args)
+            assert "my-Secret" not in f"{caplog.text}{args.override!r}{step!r}{filter_._decoded_cookies[text]!r}"
 
     def test_a_cookie_too_large_for_browsers_is_neither_decoded_nor_cached(self, caplog):
         filter_ = StatefulSession(CookieConfig("s"))

@@ -1,4 +1,4 @@
-"""A cookie with several hosts, of which one does not answer (RFC 8305 over A75), by values."""
+"""The hosts of a cookie are connected in a race if one does not answer (RFC 8305, A75); tested by values."""
 
 import math
 
@@ -11,7 +11,7 @@ from trxds.lb.pick import QUEUE, Override, PickArgs, Trace
 
 
 def waiting(*cookie, others=("other",), **settings):
-    """A story in which nobody has connected the cookie's hosts, and an RPC with it waits. Its first is CONNECTING."""
+    """Return a policy with an RPC that waits for its cookie's hosts; the first of them is CONNECTING."""
     story = Story(
         *(endpoint(name, health=DRAINING) for name in cookie), *(endpoint(name) for name in others), **settings
     )
@@ -68,7 +68,7 @@ def test_the_first_ready_host_of_a_cookie_serves_and_the_others_are_released():
     at(story, 0.5)
     story.becomes("b", READY)
     assert story.pick("a", "b", "c")[0] == "b"
-    assert story.held == {"a", "b"}, "a by the RPC that waited for it, until the idle timeout"
+    assert story.acquired == {"a", "b"}, "a by the RPC that waited for it, until the idle timeout"
     assert "c" not in story.pool
 
 
@@ -79,7 +79,7 @@ def test_ready_hosts_are_used_in_the_cookies_order():
         story.pool[name].state = READY
     story.step()
     assert story.pick("a", "b")[0] == "a"
-    assert story.held == {"a"}
+    assert story.acquired == {"a"}
 
 
 def test_a_host_that_connects_in_time_leaves_the_next_one_unconnected():
@@ -88,7 +88,7 @@ def test_a_host_that_connects_in_time_leaves_the_next_one_unconnected():
     story.becomes("a", READY)
     assert story.pick("a", "b")[0] == "a"
     at(story, 0.25)
-    assert story.held == {"a"}
+    assert story.acquired == {"a"}
 
 
 def test_the_winner_of_a_race_stays_leased_until_the_rpc_picks_again():
@@ -96,7 +96,7 @@ def test_the_winner_of_a_race_stays_leased_until_the_rpc_picks_again():
     at(story, 0.25)
     story.becomes("b", READY)
     story.step()
-    assert story.held == {"a", "b"}
+    assert story.acquired == {"a", "b"}
 
 
 def test_a_loser_of_a_race_that_another_session_uses_stays_leased():
@@ -104,7 +104,7 @@ def test_a_loser_of_a_race_that_another_session_uses_stays_leased():
     at(story, 0.25)
     assert story.pick("b") == QUEUED
     story.becomes("a", READY)
-    assert story.held == {"a", "b"}
+    assert story.acquired == {"a", "b"}
 
 
 def test_a_host_that_two_races_wait_for_is_released_with_the_last_one():
@@ -113,11 +113,11 @@ def test_a_host_that_two_races_wait_for_is_released_with_the_last_one():
     assert story.pick("b", "c") == QUEUED
     story.step()
     at(story, 0.25)
-    assert "c" in story.held
+    assert "c" in story.acquired
     story.becomes("b", READY)
-    assert "c" in story.held
+    assert "c" in story.acquired
     story.becomes("a", READY)
-    assert "c" not in story.held
+    assert "c" not in story.acquired
 
 
 def test_a_race_does_not_connect_a_host_whose_health_status_is_not_allowed():
@@ -131,7 +131,7 @@ def test_a_race_does_not_connect_a_host_whose_health_status_is_not_allowed():
 
 
 def test_a_waiting_rpc_starts_one_race_however_often_it_picks():
-    # Each wish is a step, each step a picker, and each picker another pick of those that wait.
+    # Each event causes a decision, each decision a picker, and each picker another pick of all waiting RPCs.
     story = waiting("a", "b")
     for now in (0.1, 0.25, 0.3, 5.0):
         at(story, now)
@@ -150,14 +150,14 @@ def test_a_race_ends_when_no_host_is_connecting():
     assert connecting(story) == set()
     for now in (60.5, 65.5):  # the second sweep takes what an RPC has waited for
         at(story, now)
-    assert story.held == set() and story.decision.wake_at == math.inf
+    assert story.acquired == set() and story.decision.wake_at == math.inf
 
 
 def test_a_race_forgets_a_host_that_leaves_the_cluster():
     story = waiting("a", "b")
     at(story, 0.25)
     story.update(endpoint("other"))
-    assert story.held == set()
+    assert story.acquired == set()
     assert story.decision.wake_at == math.inf
 
 

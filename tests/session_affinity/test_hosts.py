@@ -1,4 +1,4 @@
-"""The table of hosts for sessions: who is in it, who is leased, and when the idle are let go (A55, A75)."""
+"""The host table finds and leases hosts for sessions, and releases idle ones (A55, A75)."""
 
 import math
 
@@ -14,7 +14,7 @@ UNKNOWN, HEALTHY, DRAINING = HealthStatus.UNKNOWN, HealthStatus.HEALTHY, HealthS
 
 
 class Table(HostTable):
-    """With a record of its leases."""
+    """A host table with a record of its leases."""
 
     def __init__(self, *endpoints, idle_timeout=60.0, state=READY):
         self.held = {}
@@ -90,7 +90,7 @@ class TestUpdates:
 
 
 class TestTrackers:
-    """What the policies below attach to a host is told of a session's RPCs as well."""
+    """Trackers that policies below attach to a host are called for sessions' RPCs too."""
 
     def test_a_sessions_pick_has_the_trackers_of_its_host(self):
         table, count = Table(endpoint("a"), endpoint("b")), CallCounter()

@@ -1,4 +1,4 @@
-"""The cookie jar of a session."""
+"""A session's cookie jar stores and sends cookies as a browser does (RFC 6265)."""
 
 import pytest
 

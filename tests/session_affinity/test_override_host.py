@@ -1,4 +1,4 @@
-"""xds_override_host by values: what the C++ client has no test for. Its own tests are in tests/grfc/test_a55.py."""
+"""override_host is tested by values where the C++ client has no test; tests/grfc/test_a55.py has its tests."""
 
 import math
 
@@ -27,7 +27,7 @@ class TestStates:
         story = Story(*three())
         story.becomes("b", CONNECTING)
         story.pick("b")
-        assert story.held == {"b"}
+        assert story.acquired == {"b"}
 
     def test_a_session_without_a_host_fails_with_the_childs_error(self):
         story = Story(endpoint("a"))
@@ -46,7 +46,7 @@ class TestStates:
 
 
 class TestSeveralHostsInACookie:
-    """READY goes before IDLE, IDLE before CONNECTING, and that before a host nobody has leased yet."""
+    """A READY host is preferred to an IDLE one, that to a CONNECTING one, and that to one without a lease."""
 
     ORDER = ("ready", "idle", "connecting", "none", "failed")
 
@@ -76,7 +76,7 @@ class TestSeveralHostsInACookie:
     def test_a_session_without_a_ready_host_waits_for_the_best_state(self, cookie, waited_for):
         story = self.story(*cookie)
         assert story.pick(*cookie) == QUEUED
-        assert story.held == {waited_for}
+        assert story.acquired == {waited_for}
 
     def test_the_cookies_first_host_of_equal_states_is_picked(self):
         assert Story(*three()).pick("c", "a") == ("c", "c")
@@ -101,7 +101,7 @@ def test_an_empty_set_of_statuses_overrides_nothing():
 
 
 class TestSeveralAddresses:
-    """An endpoint that can be reached in several ways (A61): its cookie has all, the one in use first."""
+    """The cookie of an endpoint with several addresses has all of them, the one in use first (A61)."""
 
     def story(self):
         story = Story(endpoint("a", "a2"), endpoint("b", "b2"))
@@ -121,12 +121,12 @@ class TestLeases:
     def test_a_childs_pick_for_a_session_leases_the_host(self):
         story = Story(endpoint("a"))
         story.pick()
-        assert story.held == {"a"}
+        assert story.acquired == {"a"}
 
     def test_a_pick_without_the_session_filter_leases_no_host(self):
         story = Story(*three())
-        story.strangers()
-        assert story.held == set()
+        story.hosts_without_filter()
+        assert story.acquired == set()
 
     def test_a_session_host_stays_leased_after_the_child_released_it(self):
         story = Story(*three(), idle_timeout=60.0)
@@ -151,10 +151,10 @@ class TestLeases:
         story.pick("b")
         story.now = 59.0
         story.update(*three(b=DRAINING), idle_timeout=60.0)
-        assert story.held == {"b"} and story.decision.wake_at == 60.0
+        assert story.acquired == {"b"} and story.decision.wake_at == 60.0
         story.now = 61.0
         story.update(*three(a=DRAINING, b=DRAINING), idle_timeout=60.0)
-        assert story.held == set()
+        assert story.acquired == set()
 
     def test_a_sweep_is_scheduled_only_while_a_session_leases_a_host(self):
         story = Story(*three(), idle_timeout=60.0)
@@ -165,7 +165,7 @@ class TestLeases:
         assert story.decision.wake_at == 60.0
         story.now = 60.0
         story.step()
-        assert story.held == set() and story.decision.wake_at == math.inf
+        assert story.acquired == set() and story.decision.wake_at == math.inf
 
     def test_only_the_first_session_lease_schedules_the_sweep(self):
         story = Story(*three())
@@ -178,11 +178,11 @@ class TestLeases:
 
 def test_a_childs_host_without_an_entry_gets_no_cookie():
     story = Story(endpoint("a"))
-    story.pool["stranger"] = FakeHost("stranger", READY)
-    story.leased = {"stranger"}
+    story.pool["unknown"] = FakeHost("unknown", READY)
+    story.leased = {"unknown"}
     story.step()
-    assert story.pick() == ("stranger", "")
-    assert story.held == set()
+    assert story.pick() == ("unknown", "")
+    assert story.acquired == set()
 
 
 def test_the_state_of_override_host_is_its_childs():
@@ -194,7 +194,7 @@ def test_the_state_of_override_host_is_its_childs():
 
 
 class TestStrict:
-    """A strict session's host or none (Envoy's)."""
+    """An RPC of a strict session fails if its host cannot be used (Envoy)."""
 
     def test_a_strict_session_fails_without_a_usable_host(self):
         story = Story(*three())

@@ -1,4 +1,4 @@
-"""What a session adds to the metadata of its calls."""
+"""A session adds its cookies and headers to the metadata of its calls."""
 
 from __future__ import annotations
 
