@@ -48,9 +48,9 @@ def make_parser(policies: Policies) -> ReadLbPolicy:
 
 def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     """Parse `loadBalancingConfig`, or else the deprecated `loadBalancingPolicy`, which is only a name."""
-    place = top.member("loadBalancingConfig")
-    if place.value is not None:
-        return _parse_first_known(place, policies, 0)
+    node = top.member("loadBalancingConfig")
+    if node.value is not None:
+        return _parse_first_known(node, policies, 0)
     # A24: the deprecated field counts only if the other one is missing.
     older = top.member("loadBalancingPolicy")
     name = older.text().lower()
@@ -59,19 +59,19 @@ def parse_lb_policy(top: JsonNode, policies: Policies) -> LbPolicyConfig | None:
     return _DEPRECATED.get(name)
 
 
-def _parse_first_known(place: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
+def _parse_first_known(node: JsonNode, policies: Policies, depth: int) -> LbPolicyConfig | None:
     if depth >= _MAX_DEPTH:
-        place.error(f"is nested more than {_MAX_DEPTH} deep")
+        node.error(f"is nested more than {_MAX_DEPTH} deep")
         return None
-    found: list[str] = []
-    for item in place.items('needs at least one policy; write for example [{"round_robin": {}}]'):
+    names: list[str] = []
+    for item in node.items('needs at least one policy; write for example [{"round_robin": {}}]'):
         members = item.members()
         # A24: an entry with more than one name is an error, even if one of them is known.
         if len(members) != 1:
             item.error(f"has {len(members)} members; write one, the policy's name with its settings")
             return None
         for name, settings in members.items():
-            found.append(name)
+            names.append(name)
             if name in policies:
                 return _parse_custom(name, settings, policies[name])
             if name in _LEAF_PARSERS:
@@ -80,9 +80,9 @@ def _parse_first_known(place: JsonNode, policies: Policies, depth: int) -> LbPol
             if name in _PARENT_PARSERS:
                 settings.object()
                 return _PARENT_PARSERS[name](settings, policies, depth)
-    if found:
+    if names:
         known = ", ".join(sorted([*_LEAF_PARSERS, *_PARENT_PARSERS, *policies]))
-        place.error(f"names no policy that is known here: {', '.join(found)}; known are {known}")
+        node.error(f"names no policy that is known here: {', '.join(names)}; known are {known}")
     return None
 
 
@@ -94,50 +94,50 @@ def _parse_custom(name: str, settings: JsonNode, parse: ParseSettings) -> Custom
         return None
 
 
-def _parse_random_subsetting(place: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
-    size = place.member("subsetSize")
+def _parse_random_subsetting(node: JsonNode, policies: Policies, depth: int) -> RandomSubsetting | None:
+    size = node.member("subsetSize")
     count = size.integer(0)
     if count < 1:
         size.error("must be at least 1")
-    child = _parse_first_known(place.member("childPolicy"), policies, depth + 1)
+    child = _parse_first_known(node.member("childPolicy"), policies, depth + 1)
     return RandomSubsetting(count, child) if child is not None else None
 
 
-def _parse_outlier_detection(place: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
-    rules = outlier_detection_settings(place)
-    child = _parse_first_known(place.member("childPolicy"), policies, depth + 1)
+def _parse_outlier_detection(node: JsonNode, policies: Policies, depth: int) -> OutlierDetectionConfig | None:
+    rules = outlier_detection_settings(node)
+    child = _parse_first_known(node.member("childPolicy"), policies, depth + 1)
     return OutlierDetectionConfig(rules, child) if child is not None else None
 
 
-def _parse_round_robin(place: JsonNode) -> RoundRobin:
+def _parse_round_robin(node: JsonNode) -> RoundRobin:
     return RoundRobin()
 
 
-def _parse_pick_first(place: JsonNode) -> PickFirst:
-    return PickFirst(place.member("shuffleAddressList").boolean(False))
+def _parse_pick_first(node: JsonNode) -> PickFirst:
+    return PickFirst(node.member("shuffleAddressList").boolean(False))
 
 
-def _parse_ring_hash(place: JsonNode) -> RingHash:
-    smallest, largest = place.member("minRingSize"), place.member("maxRingSize")
-    least, most = smallest.integer(MIN_RING_SIZE), largest.integer(MAX_RING_SIZE)
-    for size, at in ((least, smallest), (most, largest)):
+def _parse_ring_hash(node: JsonNode) -> RingHash:
+    min_node, max_node = node.member("minRingSize"), node.member("maxRingSize")
+    min_size, max_size = min_node.integer(MIN_RING_SIZE), max_node.integer(MAX_RING_SIZE)
+    for size, size_node in ((min_size, min_node), (max_size, max_node)):
         if not 1 <= size <= RING_SIZE_LIMIT:
-            at.error(f"must be in the range 1 to {RING_SIZE_LIMIT}")
-    if least > most:
-        smallest.error("must not be more than maxRingSize")
-    return RingHash(least, most, _parse_hash_header(place.member("requestHashHeader")))
+            size_node.error(f"must be in the range 1 to {RING_SIZE_LIMIT}")
+    if min_size > max_size:
+        min_node.error("must not be more than maxRingSize")
+    return RingHash(min_size, max_size, _parse_hash_header(node.member("requestHashHeader")))
 
 
-def _parse_hash_header(place: JsonNode) -> str:
+def _parse_hash_header(node: JsonNode) -> str:
     """Parse `requestHashHeader` (A76): the name of an ASCII header, or empty."""
-    name = place.text().lower()
+    name = node.text().lower()
     if name and (not is_key(name) or name.endswith("-bin")):
-        place.error(f"is {name!r}; write the name of an ASCII header, as x-user-id")
+        node.error(f"is {name!r}; write the name of an ASCII header, as x-user-id")
     return name
 
 
-def _parse_least_request(place: JsonNode) -> LeastRequest:
-    choices = place.member("choiceCount")
+def _parse_least_request(node: JsonNode) -> LeastRequest:
+    choices = node.member("choiceCount")
     count = choices.integer(DEFAULT_CHOICE_COUNT)
     if count < DEFAULT_CHOICE_COUNT:
         choices.error(f"must be at least {DEFAULT_CHOICE_COUNT}")
@@ -145,18 +145,18 @@ def _parse_least_request(place: JsonNode) -> LeastRequest:
     return LeastRequest(min(count, MAX_CHOICE_COUNT))
 
 
-def _parse_weighted_round_robin(place: JsonNode) -> ClientSideWeightedRoundRobin:
-    penalty = place.member("errorUtilizationPenalty")
+def _parse_weighted_round_robin(node: JsonNode) -> ClientSideWeightedRoundRobin:
+    penalty = node.member("errorUtilizationPenalty")
     factor = penalty.number(1.0)
     if factor < 0:
         penalty.error("must not be less than 0")
-    out_of_band = place.member("enableOobLoadReport").boolean(False)
-    period = place.member("oobReportingPeriod").duration(10.0)
+    out_of_band = node.member("enableOobLoadReport").boolean(False)
+    period = node.member("oobReportingPeriod").duration(10.0)
     return ClientSideWeightedRoundRobin(
-        place.member("blackoutPeriod").duration(10.0),
-        place.member("weightExpirationPeriod").duration(180.0),
+        node.member("blackoutPeriod").duration(10.0),
+        node.member("weightExpirationPeriod").duration(180.0),
         # A58: a shorter period is raised to 100 ms and is no error.
-        max(place.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
+        max(node.member("weightUpdatePeriod").duration(1.0), MIN_UPDATE_PERIOD),
         factor,
         period if out_of_band else None,
     )
@@ -184,10 +184,10 @@ _PARENT_PARSERS: Mapping[str, Callable[[JsonNode, Policies, int], LbPolicyConfig
 def _make_struct_policy(read: Callable[[JsonNode], LbPolicyConfig]) -> StructPolicy:
     def policy(struct: Extension) -> LbPolicyConfig | None:
         problems: list[Problem] = []
-        found = read(JsonNode(struct.fields, problems))
+        config = read(JsonNode(struct.fields, problems))
         for problem in problems:
             struct.problems.at(problem.path).add(problem.text)
-        return None if problems else found
+        return None if problems else config
 
     return policy
 

@@ -95,11 +95,11 @@ def _describe(cluster: ClusterResult) -> str:
         case AggregateConfig(name, leaves, note):
             left_out = f"; left out: {note}" if note else ""
             return f"aggregate {name} of {', '.join(leaf.cluster.name for leaf in leaves)}{left_out}"
-        case ClusterConfig(its, endpoints, note):
+        case ClusterConfig(config, endpoints, note):
             priorities = endpoints.priorities if endpoints is not None else ()
             hosts = sum(len(locality.endpoints) for localities in priorities for locality in localities)
             size = f"{plural(hosts, 'endpoint')} in {plural(len(priorities), 'priority', 'priorities')}"
-            return f"cluster {its.name} with {size}" + (note and f"; {note}")
+            return f"cluster {config.name} with {size}" + (note and f"; {note}")
         case _ as never:
             assert_never(never)
 

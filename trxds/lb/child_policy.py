@@ -107,7 +107,7 @@ class Child:
 
     @property
     def is_active(self) -> bool:
-        """Whether this child picks, and not the one that it replaces."""
+        """Return whether this child picks, and not the one that it replaces."""
         old = self.current
         # As in C-core's ChildPolicyHandler: an old policy that cannot serve is no reason to wait for the new one.
         if old is None or old.report is None or old.report.state is not Connectivity.READY:
@@ -189,7 +189,7 @@ class Children:
 
     @property
     def have_all_answered(self) -> bool:
-        """Whether every child that is not deactivated has decided by the configuration that it was sent last."""
+        """Return whether every child that is not deactivated has decided by the configuration sent last."""
         # A loop without a function call per child: with a thousand children each of their reports runs it.
         for child in self.by_name.values():
             if not child.deactivated and (child.report is None or child.report.generation < child.generation):

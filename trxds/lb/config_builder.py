@@ -58,17 +58,17 @@ class PriorityNames:
 
     def assign(self, priorities: Iterable[Iterable[LocalityId]]) -> list[int]:
         """Return a number for each priority: its first known locality's, unless an earlier priority took that."""
-        owners = {place: number for number, places in self._localities.items() for place in places}
+        owners = {locality: number for number, localities in self._localities.items() for locality in localities}
         assigned: dict[int, frozenset[LocalityId]] = {}
         for priority in priorities:
-            places = tuple(priority)
-            number = next((owners[place] for place in places if place in owners), None)
+            localities = tuple(priority)
+            number = next((owners[locality] for locality in localities if locality in owners), None)
             if number is None:
                 number = next(self._new_numbers)
             # Neither this number nor these localities may decide the number of a later priority.
-            gone = self._localities.get(number, frozenset()).union(places)
-            owners = {place: its for place, its in owners.items() if place not in gone}
-            assigned[number] = frozenset(places)
+            taken = self._localities.get(number, frozenset()).union(localities)
+            owners = {locality: owner for locality, owner in owners.items() if locality not in taken}
+            assigned[number] = frozenset(localities)
         self._localities = assigned
         return list(assigned)
 
@@ -106,7 +106,7 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
         cluster=cluster.name,
         statuses=cluster.override_statuses,
         idle_timeout=cluster.idle_timeout,
-        child=PriorityConfig({name: its for name, (its, _) in built.items()}),
+        child=PriorityConfig({name: child for name, (child, _) in built.items()}),
     )
     # Drops are in EDS but apply to the cluster, so they are configuration of cluster_impl.
     drops = config.endpoints.drops if config.endpoints else ()
@@ -125,8 +125,8 @@ def build_cluster(config: ClusterConfig, names: PriorityNames) -> Update:
     )
     localities = tuple(chain.from_iterable(priorities))
     endpoints = Endpoints(
-        tuple(chain.from_iterable([place.endpoints for place in localities])),
-        parts={name: its for name, (_, its) in built.items()},
+        tuple(chain.from_iterable([locality.endpoints for locality in localities])),
+        parts={name: part for name, (_, part) in built.items()},
         localities=localities,
     )
     return Update(OutlierDetectionConfig(cluster.ejection, limits), endpoints)
@@ -156,7 +156,7 @@ def build_priority(form: LbPolicyConfig, localities: Sequence[Locality], note: s
     `note` says why there are no endpoints. It is left out if there are some: it would only make equal updates differ.
     """
     # DRAINING never reaches the child, whatever override_host_status says (A55).
-    serving = [(place, endpoints) for place in localities if (endpoints := _serving_endpoints(place))]
+    serving = [(locality, endpoints) for locality in localities if (endpoints := _serving_endpoints(locality))]
     return _build_policy(form, serving, "" if serving else note)
 
 
@@ -179,7 +179,7 @@ def _build_policy(form: LbPolicyConfig, serving: Sequence[_Serving], note: str) 
 def _build_localities(
     child: LbPolicyConfig, serving: Sequence[_Serving], note: str
 ) -> tuple[LbPolicyConfig, Endpoints]:
-    built = {str(at.id): (at.weight, *_build_policy(child, [(at, its)], note)) for at, its in serving}
+    built = {str(at.id): (at.weight, *_build_policy(child, [(at, endpoints)], note)) for at, endpoints in serving}
     targets = {name: Target(weight, config) for name, (weight, config, _) in built.items()}
     parts = {name: endpoints for name, (_, _, endpoints) in built.items()}
     return WeightedTargetConfig(targets), Endpoints(_all_endpoints(serving), note, parts=parts)
@@ -187,4 +187,4 @@ def _build_localities(
 
 def _all_endpoints(serving: Sequence[_Serving]) -> tuple[Endpoint, ...]:
     # With one locality its own tuple, so that an unchanged list is the same object.
-    return serving[0][1] if len(serving) == 1 else tuple(chain.from_iterable([its for _, its in serving]))
+    return serving[0][1] if len(serving) == 1 else tuple(chain.from_iterable([endpoints for _, endpoints in serving]))

@@ -51,7 +51,7 @@ class TreeNode(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no message is on its way through the subtree, so that parents and children agree."""
+        """Return whether no message is on its way through the subtree, so that parents and children agree."""
 
     def describe(self, now: float) -> str:
         """Return what the node's policy sees, in words."""

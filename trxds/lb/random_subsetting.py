@@ -32,7 +32,7 @@ class RandomSubsetting:
     def __init__(self, channel_control: ChannelControl) -> None:
         self._seed = channel_control.random.getrandbits(64)  # each client has another one, and so another subset
         self._last_inputs: tuple[RandomSubsettingConfig, Endpoints] | None = None
-        self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of what was given
+        self._subset: tuple[LbPolicyConfig, Endpoints] | None = None  # of `_last_inputs`
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         report = inputs.children.get(_CHILD, CONNECTING)
@@ -44,9 +44,9 @@ class RandomSubsetting:
         return f"{min(len(inputs.endpoints), inputs.config.subset_size)} of {len(inputs.endpoints)} endpoints"
 
     def _choose(self, config: RandomSubsettingConfig, endpoints: Endpoints) -> tuple[LbPolicyConfig, Endpoints]:
-        given = self._last_inputs
+        last = self._last_inputs
         # Once for the same inputs, because it hashes all endpoints and each report of the child comes here.
-        if self._subset is None or given is None or given[0] is not config or given[1] is not endpoints:
+        if self._subset is None or last is None or last[0] is not config or last[1] is not endpoints:
             subset = endpoints.only(choose_addresses(endpoints, config.subset_size, self._seed))
             self._last_inputs, self._subset = (config, endpoints), (narrow_config(config.child, subset), subset)
         return self._subset
@@ -65,8 +65,8 @@ def narrow_config(config: LbPolicyConfig, endpoints: Endpoints) -> LbPolicyConfi
         case WeightedTargetConfig(targets):
             parts = endpoints.parts
             left = {
-                name: Target(its.weight, narrow_config(its.config, parts[name]))
-                for name, its in targets.items()
+                name: Target(target.weight, narrow_config(target.config, parts[name]))
+                for name, target in targets.items()
                 if name in parts
             }
             return replace(config, targets=left)

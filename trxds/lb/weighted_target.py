@@ -32,13 +32,13 @@ class WeightedTarget:
         targets = inputs.config.targets
         reports = {name: inputs.children.get(name, CONNECTING) for name in targets}
         # A target of weight 0 is never drawn, so it must not make the policy READY.
-        drawn = {name: target.weight for name, target in targets.items() if target.weight}
-        self._states = states = self._failures.states(drawn, reports)
-        self.reads_endpoints = not drawn  # then for the reason why there are none
-        if not drawn:
+        weights = {name: target.weight for name, target in targets.items() if target.weight}
+        self._states = states = self._failures.states(weights, reports)
+        self.reads_endpoints = not weights  # only for the reason why there are none
+        if not weights:
             return Decision(Connectivity.TRANSIENT_FAILURE, _no_targets_picker(inputs.endpoints))
         state = aggregate(states.values())
-        picker, handed_on = self._picker(state, states, reports, drawn)
+        picker, handed_on = self._picker(state, states, reports, weights)
         return Decision(
             state,
             picker,
@@ -50,8 +50,8 @@ class WeightedTarget:
 
     def describe(self, inputs: PolicyInputs, now: float) -> str:
         targets = inputs.config.targets
-        seen = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
-        return ", ".join(seen) or "no targets"
+        described = [f"{name} {state.name} of weight {targets[name].weight}" for name, state in self._states.items()]
+        return ", ".join(described) or "no targets"
 
     def _picker(
         self,
@@ -63,7 +63,7 @@ class WeightedTarget:
         """Return the picker, and the reason if it is a child's own."""
         if state is Connectivity.CONNECTING:
             return _CONNECTING, None
-        names = tuple(name for name, its in states.items() if its is state)
+        names = tuple(name for name, child_state in states.items() if child_state is state)
         if len(names) == 1 or state is not Connectivity.READY:
             # IDLE: a pick makes that child connect. Failure: one error stands for all, as in C-core.
             only = "the only one" if len(names) == 1 else "the last one, which speaks for all,"

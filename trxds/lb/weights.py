@@ -14,11 +14,8 @@ _FIXED_POINT_ONE = 1 << 31
 def endpoint_weights(localities: Sequence[tuple[Locality, Sequence[Endpoint]]]) -> tuple[int, ...]:
     """Return for each endpoint the share of its locality times its own share in the locality."""
     total = sum(locality.weight for locality, _ in localities)
-    return tuple(
-        chain.from_iterable(
-            _endpoint_shares(locality.weight * _FIXED_POINT_ONE // total, its) for locality, its in localities
-        )
-    )
+    shares = ((locality.weight * _FIXED_POINT_ONE // total, endpoints) for locality, endpoints in localities)
+    return tuple(chain.from_iterable(_endpoint_shares(share, endpoints) for share, endpoints in shares))
 
 
 def _endpoint_shares(locality: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:

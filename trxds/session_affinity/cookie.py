@@ -40,13 +40,13 @@ class SessionCookie:
     """The clusters that `cluster` may name, the likeliest first."""
 
     def __post_init__(self) -> None:
-        given = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
-        object.__setattr__(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in given]))
+        parts = self.addresses.split(",", MAX_HOSTS)[:MAX_HOSTS] if self.addresses else ()
+        object.__setattr__(self, "hosts", tuple([each if _is_address(each) else NO_ADDRESS for each in parts]))
         object.__setattr__(self, "clusters", _possible_names(self.cluster))
 
     @property
     def is_list_of_hosts(self) -> bool:
-        """Whether there are addresses, and each is an `ip:port`, as A55 demands."""
+        """Return whether there are addresses, and each is an `ip:port`, as A55 demands."""
         return bool(self.hosts) and NO_ADDRESS not in self.hosts
 
     def __repr__(self) -> str:

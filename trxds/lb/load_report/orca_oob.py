@@ -28,7 +28,7 @@ async def watch_load_reports(
     """
     backoff = Backoff(random)
 
-    def heard(message: bytes) -> None:
+    def on_message(message: bytes) -> None:
         backoff.reset()
         report = load_report(message)
         if report is None:
@@ -39,7 +39,7 @@ async def watch_load_reports(
             _log.exception("a load report of %s could not be taken: %r", host.address, report)
 
     while True:
-        status = await _listen(host, report_request(period), heard)
+        status = await _listen(host, report_request(period), on_message)
         if status is not None and status.code is StatusCode.UNIMPLEMENTED:
             _log.warning("%s sends no load reports; serve OpenRcaService there, or it gets a mean share", host.address)
             return  # A51: the server does not implement the service, and will not soon

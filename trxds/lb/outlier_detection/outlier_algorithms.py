@@ -57,8 +57,8 @@ class EndpointStats:
             self.multiplier = max(self.multiplier - 1, 0)
             return
         # A50: the limit is never below the base time, whatever the configuration says.
-        longest = max(rules.base_ejection_time, rules.max_ejection_time)
-        if now >= self.ejected_at + min(rules.base_ejection_time * self.multiplier, longest):
+        max_time = max(rules.base_ejection_time, rules.max_ejection_time)
+        if now >= self.ejected_at + min(rules.base_ejection_time * self.multiplier, max_time):
             self.ejected_at = None
 
     def __repr__(self) -> str:
@@ -75,8 +75,8 @@ def find_success_rate_outliers(rules: SuccessRate, records: Collection[EndpointS
     mean = fsum(rates) / len(rates)
     stdev = sqrt(fsum((rate - mean) ** 2 for rate in rates) / len(rates))
     # A50: the factor is in thousandths.
-    least = mean - stdev * rules.stdev_factor / 1000
-    return [record for record, rate in zip(judged, rates, strict=True) if rate < least]
+    threshold = mean - stdev * rules.stdev_factor / 1000
+    return [record for record, rate in zip(judged, rates, strict=True) if rate < threshold]
 
 
 def find_failure_percentage_outliers(
@@ -90,5 +90,5 @@ def find_failure_percentage_outliers(
 
 
 def _with_enough_calls(records: Collection[EndpointStats], volume: int) -> list[EndpointStats]:
-    least = max(volume, 1)  # without calls there is no rate
-    return [record for record in records if record.calls >= least]
+    min_calls = max(volume, 1)  # without calls there is no rate
+    return [record for record in records if record.calls >= min_calls]

@@ -56,7 +56,7 @@ class OverrideHost:
             self._apply_update(config, inputs.endpoints, now)
         if now >= self._table.sweep_at:
             self._table.sweep_idle(now)
-        waits = [wish for wish in inputs.pick_events if isinstance(wish, RaceRequested)]
+        waits = [event for event in inputs.pick_events if isinstance(event, RaceRequested)]
         next_hosts = self._eyeballs.advance(waits, config.statuses, now)
         report = inputs.children.get(_CHILD, CONNECTING)
         picker = OverridePicker(

@@ -43,10 +43,10 @@ class HeaderHashPicker(Explainable):
 
     def _pick_any(self, call: PickArgs) -> PickResult:
         """Pick the next READY endpoint after a random hash, drawn by each pick (A76)."""
-        ring, trace, is_asked = self.ring, call.trace, self.is_connecting
+        ring, trace, is_connecting = self.ring, call.trace, self.is_connecting
         random = ring.random if trace is None else trace.random(ring.random)
         drawn = random.getrandbits(64)
-        asked: Key | None = None
+        connected: Key | None = None
         for key in ring.walk(drawn):
             endpoint = ring.states.get(key)
             if endpoint is not None and endpoint.ready is not None:
@@ -55,14 +55,14 @@ class HeaderHashPicker(Explainable):
                     ring.note(trace, why, drawn, self._reason, key)
                 return endpoint.complete
             # A76: at most one endpoint is connected, so that such RPCs do not connect the whole ring.
-            if endpoint is None and not is_asked:
-                is_asked, asked = True, key
+            if endpoint is None and not is_connecting:
+                is_connecting, connected = True, key
                 if trace is None:
                     ring.notify_policy(key)
         if trace is not None:
-            why = "none is READY, and one is on its way" if is_asked else "all have failed"
-            ring.note(trace, why, drawn, self._reason, asked)
-        return QUEUE if is_asked else ring.fail(drawn)
+            why = "none is READY, and one is on its way" if is_connecting else "all have failed"
+            ring.note(trace, why, drawn, self._reason, connected)
+        return QUEUE if is_connecting else ring.fail(drawn)
 
     @property
     def _reason(self) -> str:

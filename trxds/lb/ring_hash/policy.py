@@ -86,8 +86,10 @@ class RingHash:
             self._ring_args, self._ring = args, build_ring(*args, self._size_cap)
 
     def _picker(self, header: str) -> Picker:
-        its = self._channel_control
-        ring = RingPicker(self._ring, self._keys, self._endpoints, self._states, its.notify_policy, its.random, header)
+        control = self._channel_control
+        ring = RingPicker(
+            self._ring, self._keys, self._endpoints, self._states, control.notify_policy, control.random, header
+        )
         if not header:
             return ring
         return HeaderHashPicker(ring, header, any(each.state is CONNECTING for each in self._states.values()))

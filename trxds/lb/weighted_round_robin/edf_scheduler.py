@@ -86,7 +86,8 @@ def fill_unknown_weights(weights: list[float]) -> list[float]:
     # A58: with fewer than two known weights there is nothing to compare, so it is round robin.
     if len(known) < 2:
         return [1.0] * len(weights)
-    largest = max(known)
-    mean = largest * (math.fsum(weight / largest for weight in known) / len(known))  # their sum may be out of range
-    least, most = mean * MIN_RATIO, mean * MAX_RATIO
-    return [min(max(weight, least), most) if 0.0 < weight < math.inf else mean for weight in weights]
+    maximum = max(known)
+    # Scaled before they are summed, because the sum of very large weights would be infinite.
+    mean = maximum * (math.fsum(weight / maximum for weight in known) / len(known))
+    lowest, highest = mean * MIN_RATIO, mean * MAX_RATIO
+    return [min(max(weight, lowest), highest) if 0.0 < weight < math.inf else mean for weight in weights]
