@@ -268,7 +268,7 @@ def test_cds_describes_its_cluster_or_the_missing_resource():
     assert cds(there).decision.handed_on.why == "it is there"
     assert "dropped" in cds(there, given_up=True).decision.handed_on.why
     result, note = cds(gone("a")).explain()
-    assert (result, note.why) == (Fail(unavailable("a is gone")), "it may still come")
+    assert (result, note.why) == (Fail(unavailable("a is gone")), "its resource may still come")
     dropped = Drop(unavailable("a is gone; no route names cluster a any more"))
     assert cds(gone("a"), given_up=True).explain()[0] == dropped
 
@@ -380,7 +380,7 @@ def test_least_request_explains_the_hosts_that_it_drew():
 
 def test_pick_first_explains_its_connected_host():
     its = leaf(PickFirst, PF, [FakeHost("a", FAILURE), *ready("b")])()
-    assert (its.saw, its.explain()[1].why) == ("3 addresses, READY", "it is the one that is connected")
+    assert (its.saw, its.explain()[1].why) == ("3 addresses, READY", "it is the connected one")
 
 
 def test_ring_hash_explains_the_hash_and_its_endpoint():

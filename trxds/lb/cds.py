@@ -85,7 +85,7 @@ def _error_picker(cluster: ClusterError, is_deleted: bool) -> Picker:
         return FixedPicker(
             Drop(add_unrouted_note(cluster.status, cluster.name)), "it cannot serve and no route names it"
         )
-    return FixedPicker(Fail(cluster.status), "it may still come")
+    return FixedPicker(Fail(cluster.status), "its resource may still come")
 
 
 def _describe(cluster: ClusterResult) -> str:

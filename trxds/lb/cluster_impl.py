@@ -135,11 +135,13 @@ class ClusterImplPicker(Explainable):
             return drawn
         # Counted when the stream opens, so picks in between may slightly exceed the limit, as in C-core.
         if self.in_flight.rpcs >= self.max_requests:
-            return self._drop(call, "", max_requests_status(self.limited_by, self.max_requests), "there may be no more")
+            return self._drop(
+                call, "", max_requests_status(self.limited_by, self.max_requests), "max_requests is reached"
+            )
         if call.trace is None:
             result = self.child.pick(call)
         else:
-            call.trace.note("neither drops it")
+            call.trace.note("neither a drop nor the circuit breaker applies")
             result = call.trace.pick(self.child, call)
         if type(result) is Complete:
             return result.with_tracker(self.in_flight)

@@ -59,7 +59,7 @@ class GuardedPolicy:
             return policy.describe(inputs, now) if isinstance(policy, Describes) and not self.must_decide else ""
         except Exception:
             # The live page asks ten times a second, so an exception is not worth an error in the log each time.
-            _log.debug("policy %s raised when it was to describe itself", self._path, exc_info=True)
+            _log.debug("policy %s raised in describe()", self._path, exc_info=True)
             return ""
 
     @property

@@ -53,4 +53,4 @@ async def _run(task: Task, scope: trio.CancelScope, name: str) -> None:
             await task()
         # The policy may be the user's own: its task must not end the channel's nursery.
         except Exception:
-            _log.exception("task %s of a policy raised; it is over", name)
+            _log.exception("task %s of a policy raised and has ended", name)

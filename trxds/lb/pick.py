@@ -168,7 +168,7 @@ class FixedPicker(Explainable):
     """A picker with the same result for every RPC; `why` and `waits_for` are for explanations."""
 
     result: PickResult
-    why: str = "it is so for every RPC"
+    why: str = "the result is the same for every RPC"
     waits_for: str = "the tree to change"
 
     def pick(self, call: PickArgs) -> PickResult:
@@ -181,6 +181,6 @@ class FixedPicker(Explainable):
 QUEUE_PICKER = FixedPicker(QUEUE)
 
 
-def transient_failure_picker(status: Status, why: str = "it is so for every RPC") -> FixedPicker:
+def transient_failure_picker(status: Status, why: str = "the result is the same for every RPC") -> FixedPicker:
     """Return a picker that fails every RPC with this status, unless it waits for ready."""
     return FixedPicker(Fail(status), why)

@@ -80,7 +80,7 @@ def explain_pick(root: TreeNode, call: PickArgs) -> Iterator[TraceStep]:
     except Exception:
         trace.is_opaque = True
         # The notes up to here are still worth showing.
-        _log.exception("a picker raised when it was to explain itself")
+        _log.exception("a picker raised during an explanation")
     yield from _explain_steps(root, trace, result, call.now)
 
 

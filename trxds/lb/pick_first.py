@@ -76,7 +76,7 @@ class PickFirst:
 
     def _picker(self, state: EndpointState) -> Picker:
         if state.ready is not None:
-            return FixedPicker(Complete(state.ready), "it is the one that is connected")
+            return FixedPicker(Complete(state.ready), "it is the connected one")
         match state.state:
             case Connectivity.IDLE:
                 return ExitIdlePicker(self._notify_policy, state.addresses[0])
@@ -96,7 +96,7 @@ class ExitIdlePicker(Explainable):
         if call.trace is None:
             self.notify_policy(_CONNECT)
         else:
-            call.trace.note("an RPC has it connect, the first one first", waits_for=f"{self.first} to connect")
+            call.trace.note("an RPC makes it connect, the first address first", waits_for=f"{self.first} to connect")
         return QUEUE
 
 

@@ -21,7 +21,7 @@ from .pick import TraceNote
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 
 _CHILD = "subset"
-_HANDED_ON = TraceNote("those with the lowest of this client's own hashes")
+_HANDED_ON = TraceNote("the endpoints with the lowest hashes by this client's seed")
 
 
 class RandomSubsetting:

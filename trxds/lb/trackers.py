@@ -18,7 +18,7 @@ def notify_began(trackers: Iterable[Tracker], path: str) -> None:
         try:
             tracker.began()
         except Exception:
-            _log.exception("tracker %r raised at the begin of the RPC to %s", tracker, path)
+            _log.exception("tracker %r raised at the start of the RPC to %s", tracker, path)
 
 
 def notify_ended(trackers: Iterable[Tracker], path: str, status: Status, trailing: Metadata, now: float) -> None:

@@ -16,7 +16,7 @@ from .pick import QUEUE, Explainable, FixedPicker, PickArgs, Picker, PickResult,
 from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs, PolicyState
 from .state import StickyFailures, aggregate
 
-_CONNECTING = FixedPicker(QUEUE, "none is yet", "a target to be READY")
+_CONNECTING = FixedPicker(QUEUE, "none is READY yet", "a target to be READY")
 
 
 class WeightedTarget:

@@ -36,7 +36,7 @@ async def watch_load_reports(
         try:
             on_report(report, trio.current_time())
         except Exception:
-            _log.exception("a load report of %s could not be taken: %r", host.address, report)
+            _log.exception("a load report of %s made its policy raise: %r", host.address, report)
 
     while True:
         status = await _listen(host, report_request(period), on_message)

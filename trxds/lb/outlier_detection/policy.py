@@ -24,8 +24,8 @@ from ..policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .outlier_algorithms import EndpointStats, find_failure_percentage_outliers, find_success_rate_outliers
 
 _CHILD = "limits"
-_HANDED_ON = TraceNote("it only counts; the leaves leave out who is ejected")
-_NO_RULES = TraceNote("it ejects nobody")
+_HANDED_ON = TraceNote("it only counts; leaf policies skip ejected hosts")
+_NO_RULES = TraceNote("it has no rules and ejects no host")
 _MIN_INTERVAL = 0.1  # seconds; an interval of 0 is valid, and would be an endless loop
 
 

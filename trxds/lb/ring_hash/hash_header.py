@@ -51,7 +51,7 @@ class HeaderHashPicker(Explainable):
             endpoint = ring.states.get(key)
             if endpoint is not None and endpoint.ready is not None:
                 if trace is not None:
-                    why = "the next on the ring that is READY; without the header anyone will do"
+                    why = "the next on the ring that is READY; without the header any host will do"
                     ring.note(trace, why, drawn, self._reason, key)
                 return endpoint.complete
             # A76: at most one endpoint is connected, so that such RPCs do not connect the whole ring.
