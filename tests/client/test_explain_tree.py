@@ -110,7 +110,7 @@ async def test_a_draining_host_that_its_sessions_may_use(autojump_clock):
         await settled(channel)
         says = f"{mesh.hosts[0]};cart"
         told = await explained(channel, cookie(says))
-        assert line(told, "xds_override_host").startswith(f"{mesh.hosts[0]} is DRAINING, not connected; nobody has")
+        assert line(told, "xds_override_host").startswith(f"{mesh.hosts[0]} is DRAINING, not connected; it is not")
         assert told.outcome == PickQueued(f"{mesh.hosts[0]} to connect", mesh.hosts[0])
         assert not mesh.servers[mesh.hosts[0]].connections
         assert (await answer(channel, says)).host == told.outcome.address

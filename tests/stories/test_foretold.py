@@ -211,7 +211,7 @@ async def test_55_a_session_whose_host_the_policy_never_connected(autojump_clock
     async with situation(3, *resources, filters=[session()]) as (here, (first, _, last)):
         told = await here.told(ANY, cookie(f"{last};pf"), hosts=[last])
         assert line(told, "so the RPC") == f"waits for {last} to connect"
-        assert "nobody has connected it yet, so it is connected for the session" in str(told)
+        assert "it is not connected yet, so it is connected for the session" in str(told)
         await here.told(ANY, hosts=[first])
 
 

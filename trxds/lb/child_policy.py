@@ -43,10 +43,10 @@ class Child:
     __slots__ = (
         "config",
         "current",
-        "deactivated",
         "endpoints",
         "generation",
         "hosts",
+        "is_deactivated",
         "mailbox",
         "name",
         "node",
@@ -77,7 +77,7 @@ class Child:
         self.generation = 0
         self.report: PolicyState | None = None
         self.node: TreeNode | None = None  # None until its task runs
-        self.deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
+        self.is_deactivated = False  # A56: it keeps its connections, is sent nothing and not waited for
 
     def send(self, config: LbConfig, endpoints: Any, generation: int) -> None:
         """Send the child its configuration, unless it is unchanged; an equal one is sent as the same object again."""
@@ -98,7 +98,7 @@ class Child:
     def record_report(self, report: PolicyState) -> bool:
         """Record a report of the child; return whether its parent has to decide again."""
         before, self.report = self.report, report
-        if self.deactivated:
+        if self.is_deactivated:
             return False  # no decision depends on a deactivated child
         if before is None or self.current is not None:
             return True
@@ -125,12 +125,12 @@ class Child:
         return self if self.current is None else self.current
 
     def deactivate(self, now: float) -> None:
-        if not self.deactivated:
+        if not self.is_deactivated:
             # The deadline ends the child's task, so a deactivated child needs no timer of its own (A56).
-            self.deactivated, self.scope.deadline = True, now + CHILD_RETENTION
+            self.is_deactivated, self.scope.deadline = True, now + CHILD_RETENTION
 
     def reactivate(self) -> None:
-        self.deactivated, self.scope.deadline = False, math.inf
+        self.is_deactivated, self.scope.deadline = False, math.inf
 
 
 class Children:
@@ -161,21 +161,21 @@ class Children:
     def active_nodes(self) -> Iterator[TreeNode]:
         """Yield the nodes of the children that run and are not deactivated."""
         for child in self.by_name.values():
-            if child.node is not None and not child.deactivated:
+            if child.node is not None and not child.is_deactivated:
                 yield child.node
 
     def all_children(self) -> Iterator[tuple[TreeNode, bool, str]]:
         """Yield each child's node, whether it is deactivated, and " (before)" for one that is being replaced."""
         for child in tuple(self.by_name.values()):
             if child.node is not None:
-                yield child.node, child.deactivated, ""
+                yield child.node, child.is_deactivated, ""
             before = child.current
             if before is not None and before.node is not None:
                 yield before.node, False, " (before)"
 
     @property
     def are_settled(self) -> bool:
-        running = (child for child in self.by_name.values() if not child.deactivated)
+        running = (child for child in self.by_name.values() if not child.is_deactivated)
         return all(child.node is not None and child.node.is_settled for child in running)
 
     def reports(self) -> dict[str, PolicyState]:
@@ -192,7 +192,7 @@ class Children:
         """Return whether every child that is not deactivated has decided by the configuration sent last."""
         # A loop without a function call per child: with a thousand children each of their reports runs it.
         for child in self.by_name.values():
-            if not child.deactivated and (child.report is None or child.report.generation < child.generation):
+            if not child.is_deactivated and (child.report is None or child.report.generation < child.generation):
                 return False
         return True
 
@@ -213,7 +213,7 @@ class Children:
             # A child with another policy or other hosts is replaced, and so is one whose time has just run out.
             if child is None or child.policy != config.policy or child.hosts is not hosts or child.scope.cancel_called:
                 child = self._create(name, config.policy, start)
-            elif child.deactivated:
+            elif child.is_deactivated:
                 child.reactivate()
             part = own_endpoints[name] if own_endpoints is not None and name in own_endpoints else endpoints.part(name)
             child.send(config, part, generation)
@@ -252,7 +252,7 @@ class Children:
         """Return the child that picks while a new one of its name connects, and end the others of that name."""
         if child is None:
             return None
-        is_ended = child.deactivated or child.scope.cancel_called
+        is_ended = child.is_deactivated or child.scope.cancel_called
         picking = None if is_ended else child.active if not child.is_active else child
         for other in (child, child.current):
             if other is not None and other is not picking:

@@ -25,7 +25,7 @@ from .policy import CONNECTING, ChannelControl, Decision, PolicyInputs
 from .security import Security
 
 _CHILD = "hosts"
-_MILLION = 1_000_000  # per million
+_MILLION = 1_000_000  # drops are in millionths of the RPCs
 
 
 def drop_status(by: ResourceStatus | None, category: str) -> Status:
@@ -48,7 +48,7 @@ class ClusterImpl:
         self._security: Security | None = None
         self._loads = channel_control.loads
         self._load_trackers: ClusterLoadTrackers | None = None
-        self._named_endpoints = NO_ENDPOINTS  # those whose names `_security` has
+        self._named_endpoints = NO_ENDPOINTS  # the endpoints whose hostnames `_security` has
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:

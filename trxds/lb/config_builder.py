@@ -35,10 +35,11 @@ from .configs import (
 from .endpoint_set import Endpoints
 from .weights import endpoint_weights
 
-_Serving: TypeAlias = tuple[
-    Locality, tuple[Endpoint, ...]
-]  # a locality and those of its endpoints that are not DRAINING
-_WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)  # the policies that use weights of EDS
+# A locality and those of its endpoints that are not DRAINING.
+_Serving: TypeAlias = tuple[Locality, tuple[Endpoint, ...]]
+
+# The policies that read EDS weights; round_robin, for one, ignores them (A113).
+_WEIGHTED_POLICIES = (PickFirst, RingHash, CustomPolicy)
 
 
 @dataclass(frozen=True, slots=True)

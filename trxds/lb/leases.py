@@ -23,7 +23,7 @@ class Leases:
         self._of_picks: dict[str, Lease] = {}
         self._hosts = hosts
         self._mailbox = mailbox
-        self.wanted: tuple[str, ...] = ()  # the argument of the last `lease_exactly`; seldom does it change
+        self.wanted: tuple[str, ...] = ()  # the argument of the last `lease_exactly`
         self.hosts: Mapping[str, SubchannelInterface] = {}  # of the last decision, for the next one
         self._is_closed = False
 

@@ -21,8 +21,8 @@ class NodeTasks:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.pending: dict[str, Task] = {}  # by the name of the task that each is to be
-        self.running: dict[str, tuple[Task, trio.CancelScope]] = {}  # by the policy
+        self.pending: dict[str, Task] = {}  # by the task's name in the nursery
+        self.running: dict[str, tuple[Task, trio.CancelScope]] = {}  # by the policy's name for it
 
     def add(self, name: str, task: Task) -> None:
         self.pending[f"lb/{self._path}{name}"] = task

@@ -90,7 +90,7 @@ class ExitIdlePicker(Explainable):
     """A picker of the IDLE state: the RPC waits, and makes the policy connect."""
 
     notify_policy: Callable[[Hashable], None]
-    first: str  # address
+    first: str  # the address that is connected first
 
     def pick(self, call: PickArgs) -> PickResult:
         if call.trace is None:

@@ -30,7 +30,7 @@ class _FailoverTimer:
 
     fires_at: float
     was_usable: bool = False  # READY or IDLE since its last failure
-    ends_at: float = math.inf  # when a child kept warm ends
+    ends_at: float = math.inf  # when a deactivated child ends
 
     def update(self, state: Connectivity, now: float) -> None:
         match state:

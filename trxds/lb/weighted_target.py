@@ -25,7 +25,7 @@ class WeightedTarget:
     def __init__(self, channel_control: ChannelControl) -> None:
         self._random = channel_control.random
         self._failures = StickyFailures()
-        self._states: Mapping[str, Connectivity] = {}  # of those that may be drawn, as they count
+        self._states: Mapping[str, Connectivity] = {}  # the aggregated ones, of targets with a weight
         self.reads_endpoints = True
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:

@@ -56,7 +56,7 @@ class SessionCookie:
 
 # The pattern also bounds the zone of an IPv6 address, which could otherwise be any text.
 _ADDRESS_PATTERN = re.compile(r"\[?[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]{1,15})?\]?:[0-9]{1,5}")
-_CLUSTER_PREFIX = "cluster:"  # A60's text has this prefix before the name; no client writes it
+_CLUSTER_PREFIX = "cluster:"  # A60's text has this prefix before the name
 
 
 def encode(addresses: str, cluster: str) -> str:

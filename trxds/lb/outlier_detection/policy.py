@@ -41,8 +41,8 @@ class OutlierDetection:
         self._backend = ""
         self._endpoints: tuple[Endpoint, ...] = ()  # the endpoints that have records
         self._records: dict[Key, EndpointStats] = {}
-        self._by_address: dict[str, EndpointStats] = {}  # the same, as picks look for them
-        self._interval_began_at: float | None = None  # when the interval began
+        self._by_address: dict[str, EndpointStats] = {}  # the same records, for picks
+        self._interval_began_at: float | None = None
         self._ejected: frozenset[str] = frozenset()
         self._picker: OutlierDetectionPicker | None = None
         self.reads_endpoints = True

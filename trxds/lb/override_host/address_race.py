@@ -17,7 +17,7 @@ from trxds.resources.endpoint import HealthStatus
 
 from .host_table import Entry, HostTable
 
-MAX_RACES = 256  # cookies may come from outside; one too many waits for its first host alone
+MAX_RACES = 256  # a bound, because cookies come from outside; above it an RPC waits for its first host only
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class RaceRequested:
 
 @dataclass(slots=True)
 class _Race:
-    next_at: float  # when the next host has its turn
+    next_at: float  # when the next host is connected too
     last_address: str = ""  # the address that was connected last; empty for the first one, which the pick connects
 
 

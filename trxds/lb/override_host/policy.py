@@ -31,8 +31,8 @@ _CHILD = "everybody"
 # The states of hosts that an RPC waits for, the best one first (A55), with the reason for explanations.
 _WAIT_REASONS = {
     Connectivity.IDLE: "no host of the session is READY, and this one is connected for it",
-    Connectivity.CONNECTING: "no host of the session is READY, and this one is on its way",
-    None: "nobody has connected it yet, so it is connected for the session",
+    Connectivity.CONNECTING: "no host of the session is READY, and this one is connecting",
+    None: "it is not connected yet, so it is connected for the session",
 }
 _SWEEP = ("sweep",)  # the event of a pick that leases the first host: the policy has to set `wake_at` for the sweep
 
@@ -117,7 +117,7 @@ class OverridePicker(Explainable):
     child: Picker
     lookup: Callable[[str], SubchannelInterface | None]
     notify_policy: Callable[[Hashable], None]
-    describe_address: Callable[[str], str]  # where an address stands, for explanations
+    describe_address: Callable[[str], str]  # for explanations
 
     def pick(self, call: PickArgs) -> PickResult:
         override = call.override

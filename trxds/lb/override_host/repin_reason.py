@@ -14,7 +14,7 @@ class RepinReason(enum.StrEnum):
     NO_COOKIE = "no_cookie"  # the call had none, or one that is too old or cannot be read
     CLUSTER_MISMATCH = "cluster_mismatch"  # the route does not have the cookie's cluster any more
     UNKNOWN_HOST = "unknown_host"  # the cluster does not have the host any more
-    STATUS_NOT_ALLOWED = "status_not_allowed"  # its health is none of override_host_status
+    STATUS_NOT_ALLOWED = "status_not_allowed"  # its health status is not in override_host_status
     NOT_READY = "not_ready"  # it cannot be reached
 
 

@@ -24,7 +24,7 @@ class EndpointWeight:
         self.rules = rules
         self._weight = 0.0
         self._last_update_time = -math.inf
-        self._non_empty_since = math.inf  # when the reports began that have come without a break
+        self._non_empty_since = math.inf  # when the reports without a break began (A58)
 
     def began(self) -> None:
         pass

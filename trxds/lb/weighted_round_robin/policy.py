@@ -36,8 +36,8 @@ class WeightedRoundRobin:
         self._weights: dict[Key, EndpointWeight] = {}
         self._trackers: Mapping[str, EndpointWeight] = {}  # the same by address, if reports come with RPCs
         self._ready: tuple[Key, ...] = ()
-        self._schedule: EdfScheduler | None = None  # of those that are ready; outlives pickers like they do
-        self._oob_tasks: dict[str, _OobTask] = {}  # of those that are ready, by the name of the task
+        self._schedule: EdfScheduler | None = None  # of the READY endpoints; it outlives pickers
+        self._oob_tasks: dict[str, _OobTask] = {}  # of the READY endpoints, by the task's name
 
     def decide(self, inputs: PolicyInputs, now: float) -> Decision:
         if inputs.config is not self._rules or inputs.endpoints is not self._last_endpoints:
