@@ -175,7 +175,7 @@ class TestFailurePercentage:
             detector.call(host, bad=10)
         assert detector.at(20) == {"a"}
 
-    def test_of_no_calls_there_is_no_rate(self):
+    def test_a_host_without_calls_has_no_failure_percentage(self):
         assert Detector(by_failures(threshold=0, hosts=0, volume=0)).at(10) == frozenset()
 
 
@@ -208,7 +208,7 @@ class TestSuccessRate:
         detector.call("e", bad=10)
         assert detector.at(10) == ejected
 
-    def test_of_no_calls_there_is_no_rate(self):
+    def test_a_host_without_calls_has_no_success_rate(self):
         assert Detector(by_rate(hosts=0, volume=0)).at(10) == frozenset()
 
 
